@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use longhaul::store::{Durability, MemoryStore, SqliteStore, SqliteOptions, Store};
+use longhaul::store::{Durability, MemoryStore, SqliteOptions, SqliteStore, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Default, Serialize, Deserialize)]

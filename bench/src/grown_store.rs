@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
-use longhaul::entry::{Entry, Order, Outcome, CallResult, Submission, TeamRef};
+use longhaul::entry::{CallResult, Entry, Order, Outcome, Submission, TeamRef};
 use longhaul::id::{Attempt, CallId, TaskId, TaskKey, WorkerId};
 use longhaul::message::{Reply, Usage};
-use longhaul::store::{Batch, ClaimRequest, Clock, Durability, Fence, SqliteStore, SqliteOptions, Store, StoreError};
+use longhaul::store::{
+    Batch, ClaimRequest, Clock, Durability, Fence, SqliteOptions, SqliteStore, Store, StoreError,
+};
 
 /// How many are made together.
 const BATCH_SIZE: usize = 250;
@@ -54,7 +56,8 @@ pub(crate) async fn grow_store(directory: &Path, tasks: usize) -> Result<(), Box
             max: BATCH_SIZE,
         };
         let claimed = store.claim(claim).await?;
-        let batches = claimed.iter().map(|task| Batch::one(task.state.id, Fence::Attempt(Attempt(1)), task_entries()));
+        let batches =
+            claimed.iter().map(|task| Batch::one(task.state.id, Fence::Attempt(Attempt(1)), task_entries()));
         run_batch(batches.map(|batch| store.append(batch))).await?;
         let slips: Vec<String> = ids.iter().map(|id| format!("seen:{id}")).collect();
         run_batch(slips.iter().map(|slip| store.put_stored_value(slip, 0, b"looked at".to_vec()))).await?;

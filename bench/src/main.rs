@@ -28,9 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(())
         }
         ["fanout"] => fanout::print_fanout_table(1000),
-        ["fanout", agents] => {
-            fanout::print_fanout_table(agents.parse().map_err(|_| format!("'{agents}' is not a number of agents"))?)
-        }
+        ["fanout", agents] => fanout::print_fanout_table(
+            agents.parse().map_err(|_| format!("'{agents}' is not a number of agents"))?,
+        ),
         ["grow", directory, tasks] => {
             let tasks = tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?;
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use longhaul::dispatch::TaskLimits;
 use longhaul::model::Model;
 use longhaul::model::scripted::{ModelScript, ScriptedModel};
-use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
+use longhaul::tool::{CallContext, Tool, ToolEffects, ToolError, ToolOutput};
 use longhaul::{Agent, Longhaul, Order, Team};
 
 use crate::gauge::{self, Measurement};

@@ -68,7 +68,8 @@ pub(crate) async fn run(url: &str, agents: usize) -> Result<usize, Box<dyn Error
 
 /// The tool, as Longhaul tells it to the model.
 fn tools() -> Arc<str> {
-    let parameters = serde_json::to_string(&schemars::schema_for!(crate::throughput::LookArgs)).unwrap_or_default();
+    let parameters =
+        serde_json::to_string(&schemars::schema_for!(crate::throughput::LookArgs)).unwrap_or_default();
     format!(
         r#""tools":[{{"type":"function","function":{{"name":"look","description":"Looks.","parameters":{parameters}}}}}]"#
     )

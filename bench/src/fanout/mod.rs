@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use server::serve;
-use server::{ServerCounts, FanoutServer};
+use server::{FanoutServer, ServerCounts};
 
 use crate::gauge;
 
@@ -45,7 +45,11 @@ impl FanoutMeasurement {
 }
 
 /// One way to do it, in this process.
-pub(crate) async fn measure(what: &str, url: &str, agents: usize) -> Result<FanoutMeasurement, Box<dyn Error>> {
+pub(crate) async fn measure(
+    what: &str,
+    url: &str,
+    agents: usize,
+) -> Result<FanoutMeasurement, Box<dyn Error>> {
     let (start, cpu) = (Instant::now(), gauge::cpu_us()?);
     let read = |replies| -> Result<FanoutMeasurement, Box<dyn Error>> {
         let (seconds, cpu_us) = (start.elapsed().as_secs_f64(), gauge::cpu_us()? - cpu);

@@ -96,7 +96,11 @@ pub(crate) fn serve() -> Result<(), Box<dyn Error>> {
     })
 }
 
-async fn serve_connection(mut stream: tokio::net::TcpStream, notes: &ServerCounters, replies: &CannedReplies) -> std::io::Result<()> {
+async fn serve_connection(
+    mut stream: tokio::net::TcpStream,
+    notes: &ServerCounters,
+    replies: &CannedReplies,
+) -> std::io::Result<()> {
     let mut inbox: Vec<u8> = Vec::new();
     let mut first = true;
     loop {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use longhaul::dispatch::TaskLimits;
 use longhaul::model::Model;
 use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
-use longhaul::store::{TaskFilter, Store};
+use longhaul::store::{Store, TaskFilter};
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Agent, SubAgentDialect, Policy, Longhaul, Order, Status, TaskId, Team};
+use longhaul::{Agent, Longhaul, Order, Policy, Status, SubAgentDialect, TaskId, Team};
 
 use super::{AT_ONCE, CALLS, SYSTEM, order};
 use crate::throughput::LookTool;

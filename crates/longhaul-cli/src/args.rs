@@ -110,7 +110,9 @@ pub(crate) struct TuiArgs {
 }
 
 /// What was typed; nothing but `longhaul` is the screen, and where there is no terminal the help.
-pub(crate) fn with_default_command(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+pub(crate) fn with_default_command(
+    args: impl Iterator<Item = std::ffi::OsString>,
+) -> Vec<std::ffi::OsString> {
     use std::io::IsTerminal as _;
     let mut args: Vec<_> = args.collect();
     let bare = match &args[1.min(args.len())..] {

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::args::{ProviderArgs, UnattendedArg};
-use crate::exit::{CliExitCode, CliError};
 use crate::data_dir::DataDir;
+use crate::exit::{CliError, CliExitCode};
 
 /// How long a process may take to say that it carries the tree.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -94,17 +94,29 @@ pub(crate) struct BackgroundOptions<'a> {
 impl<'a> BackgroundOptions<'a> {
     /// Approvals and questions wait for somebody, without end.
     pub(crate) fn new(outside: &'a ProviderArgs) -> BackgroundOptions<'a> {
-        BackgroundOptions { providers: outside, unattended: UnattendedArg::Wait, ask_timeout: None, timeout: None }
+        BackgroundOptions {
+            providers: outside,
+            unattended: UnattendedArg::Wait,
+            ask_timeout: None,
+            timeout: None,
+        }
     }
 }
 
 /// Starts a process in the background that carries a tree on, and returns when it does. Keys are in the environment that
 /// it inherits, and nowhere else.
-pub(crate) async fn start(place: &DataDir, root: TaskId, options: BackgroundOptions<'_>) -> Result<(), CliError> {
+pub(crate) async fn start(
+    place: &DataDir,
+    root: TaskId,
+    options: BackgroundOptions<'_>,
+) -> Result<(), CliError> {
     let BackgroundOptions { providers: outside, unattended, ask_timeout, timeout } = options;
     let cannot = |why: String| {
-        CliError::new(CliExitCode::Failed, format!("no process could be started that carries {root} on: {why}"))
-            .with_hint(format!("carry it on here: {}", place.resume_command(root)))
+        CliError::new(
+            CliExitCode::Failed,
+            format!("no process could be started that carries {root} on: {why}"),
+        )
+        .with_hint(format!("carry it on here: {}", place.resume_command(root)))
     };
     let program = std::env::current_exe().map_err(|error| cannot(error.to_string()))?;
     let mut command = tokio::process::Command::new(program);
@@ -216,8 +228,9 @@ pub(crate) enum SessionLock {
 /// task, and each would take its answer for that to its own prompt.
 pub(crate) fn lock_session(place: &DataDir, first: TaskId) -> SessionLock {
     let path = background_dir(place).join(format!("{first}.session"));
-    let locked =
-        private_dir(&background_dir(place)).map_err(TryLockError::Error).and_then(|()| lock_pid_file(path.clone()));
+    let locked = private_dir(&background_dir(place))
+        .map_err(TryLockError::Error)
+        .and_then(|()| lock_pid_file(path.clone()));
     match locked {
         Ok(signed) => SessionLock::Acquired { _held: Some(signed) },
         Err(TryLockError::Error(_)) => SessionLock::Acquired { _held: None },

@@ -9,7 +9,7 @@ use longhaul::entry::ExpectedAnswer;
 use longhaul::id::QuestionId;
 use longhaul::store::{SqliteStore, Store};
 
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 
 /// The name of the database in its directory.
 const DATABASE: &str = "longhaul.db";
@@ -31,8 +31,11 @@ impl DataDir {
             Some(chosen) => chosen.join(DATABASE),
             None => etcetera::choose_base_strategy()
                 .map_err(|error| {
-                    CliError::new(CliExitCode::Store, format!("there is no data directory to keep tasks in: {error}"))
-                        .with_hint("`--data DIR` says where to keep them")
+                    CliError::new(
+                        CliExitCode::Store,
+                        format!("there is no data directory to keep tasks in: {error}"),
+                    )
+                    .with_hint("`--data DIR` says where to keep them")
                 })?
                 .data_dir()
                 .join("longhaul")
@@ -101,7 +104,12 @@ impl DataDir {
     }
 
     /// What to type to answer a task; its question is named where it asks several things.
-    pub(crate) fn answer_command(&self, task: TaskId, named: Option<QuestionId>, wants: &ExpectedAnswer) -> String {
+    pub(crate) fn answer_command(
+        &self,
+        task: TaskId,
+        named: Option<QuestionId>,
+        wants: &ExpectedAnswer,
+    ) -> String {
         let which = named.map(|question| format!(" --question {question}")).unwrap_or_default();
         let words = match wants {
             ExpectedAnswer::Leave { .. } => "yes|no|always",

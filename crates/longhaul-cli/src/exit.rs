@@ -58,10 +58,23 @@ impl CliExitCode {
     /// The code of this number; of one that there is not, that something failed.
     pub(crate) fn from_number(number: u8) -> CliExitCode {
         use CliExitCode::*;
-        [Success, Failed, Usage, Cancelled, NotFound, Store, Team, Limit, NeedsInput, TakenOver, TimedOut, Interrupted]
-            .into_iter()
-            .find(|code| *code as u8 == number)
-            .unwrap_or(Failed)
+        [
+            Success,
+            Failed,
+            Usage,
+            Cancelled,
+            NotFound,
+            Store,
+            Team,
+            Limit,
+            NeedsInput,
+            TakenOver,
+            TimedOut,
+            Interrupted,
+        ]
+        .into_iter()
+        .find(|code| *code as u8 == number)
+        .unwrap_or(Failed)
     }
 }
 
@@ -137,7 +150,9 @@ impl From<io::Error> for CliError {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CliError::closed_output(),
             _ => CliError::new(CliExitCode::Failed, format!("the output could not be written: {error}"))
-                .with_hint("is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`"),
+                .with_hint(
+                    "is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`",
+                ),
         }
     }
 }
@@ -154,17 +169,19 @@ impl From<StoreError> for CliError {
             StoreError::NoTask(id) => CliError::new(CliExitCode::NotFound, format!("there is no task {id}"))
                 .with_hint("`longhaul tasks --all` shows all there are"),
             StoreError::NotFound { typed } if typed.is_empty() => {
-                CliError::new(CliExitCode::NotFound, "the id of the task is empty")
-                    .with_hint("`longhaul tasks` shows the ids; any beginning that only one task has is enough")
+                CliError::new(CliExitCode::NotFound, "the id of the task is empty").with_hint(
+                    "`longhaul tasks` shows the ids; any beginning that only one task has is enough",
+                )
             }
             StoreError::NotFound { typed } if typed.trim().eq_ignore_ascii_case("t-") => {
                 CliError::new(CliExitCode::NotFound, "every id begins with 't-': that names no task")
                     .with_hint("type more of the id; `longhaul tasks` shows the ids")
             }
-            StoreError::NotFound { typed } => {
-                CliError::new(CliExitCode::NotFound, format!("there is no task whose id begins with '{typed}'"))
-                    .with_hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place")
-            }
+            StoreError::NotFound { typed } => CliError::new(
+                CliExitCode::NotFound,
+                format!("there is no task whose id begins with '{typed}'"),
+            )
+            .with_hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place"),
             StoreError::Ambiguous { typed, matches } => {
                 let some: Vec<_> = matches.iter().map(ToString::to_string).collect();
                 let what = format!("several tasks begin with '{typed}': {}", some.join(", "));
@@ -175,10 +192,11 @@ impl From<StoreError> for CliError {
                 format!("task {task} has not read its letters: its mailbox is full"),
             )
             .with_hint("write again when it has read some; `longhaul show` tells how many are unread"),
-            StoreError::Database { what, transient: passing } => CliError::new(CliExitCode::Store, what).with_hint(match passing {
-                true => "nothing that was acknowledged is lost; try again when that has passed",
-                false => "`--data DIR` keeps tasks in another place",
-            }),
+            StoreError::Database { what, transient: passing } => CliError::new(CliExitCode::Store, what)
+                .with_hint(match passing {
+                    true => "nothing that was acknowledged is lost; try again when that has passed",
+                    false => "`--data DIR` keeps tasks in another place",
+                }),
             StoreError::BadEntry { .. } | StoreError::Damaged { .. } => {
                 CliError::new(CliExitCode::Store, error.to_string())
                     .with_hint("other tasks are not affected; `longhaul doctor` checks the whole database")
@@ -195,16 +213,16 @@ impl From<LonghaulError> for CliError {
             LonghaulError::Empty(what) => CliError::new(CliExitCode::Usage, format!("the {what} is empty"))
                 .with_hint("say something, or `-` to read it from standard input"),
             LonghaulError::TooLong { what, size, most } => {
-                let (size, most) = (crate::view::format_count(size as u64), crate::view::format_count(most as u64));
+                let (size, most) =
+                    (crate::view::format_count(size as u64), crate::view::format_count(most as u64));
                 CliError::new(
                     CliExitCode::Usage,
                     format!("the {what} is {size} bytes long; at most {most} are taken"),
                 )
                 .with_hint("put it in a file, and write the name of the file instead")
             }
-            LonghaulError::AmbiguousQuestion { .. } => {
-                CliError::new(CliExitCode::Usage, error.to_string()).with_hint("`--question NAME` says which you answer")
-            }
+            LonghaulError::AmbiguousQuestion { .. } => CliError::new(CliExitCode::Usage, error.to_string())
+                .with_hint("`--question NAME` says which you answer"),
             LonghaulError::BadAnswer(_) => CliError::new(CliExitCode::Usage, error.to_string()),
             LonghaulError::NotAsking { .. }
             | LonghaulError::AlreadyAnswered { .. }

@@ -273,7 +273,10 @@ mod tests {
             (found, bytes.len())
         };
         assert_eq!(of(b"y\r"), (vec![KeyPress::Char('y'), KeyPress::Enter], 0));
-        assert_eq!(of(b"\x02\x7f\x1b"), (vec![KeyPress::Ctrl('b'), KeyPress::Backspace, KeyPress::Escape], 0));
+        assert_eq!(
+            of(b"\x02\x7f\x1b"),
+            (vec![KeyPress::Ctrl('b'), KeyPress::Backspace, KeyPress::Escape], 0)
+        );
         assert_eq!(of(b"\x1b[A\x1b[1;5Cx\x1bOP"), (vec![KeyPress::Char('x')], 0));
         assert_eq!(of("ü世".as_bytes()), (vec![KeyPress::Char('ü'), KeyPress::Char('世')], 0));
         assert_eq!(of(&"ü".as_bytes()[..1]), (vec![], 1));

@@ -31,9 +31,14 @@ fn main() -> ExitCode {
     if let Some(code) = cmd::complete() {
         return code;
     }
-    let cli = args::parse(args::with_default_command(std::env::args_os())).unwrap_or_else(|error| error.exit());
+    let cli =
+        args::parse(args::with_default_command(std::env::args_os())).unwrap_or_else(|error| error.exit());
     let out = cli.command.progress_stream();
-    let desk = cmd::CliContext { data: cli.data, term: view::TerminalOutput::for_stream(out), screen: view::LiveRegion::on_stream(out) };
+    let desk = cmd::CliContext {
+        data: cli.data,
+        term: view::TerminalOutput::for_stream(out),
+        screen: view::LiveRegion::on_stream(out),
+    };
     // The screen is whole: what is logged would tear it.
     if !matches!(cli.command, args::CliCommand::Tui(_)) {
         log(&desk.screen);
@@ -55,7 +60,8 @@ fn main() -> ExitCode {
         Err(trouble) => {
             use std::io::Write as _;
             // If nobody hears this either, there is nothing left to do.
-            let told = view::TerminalOutput::for_stream(view::OutputStream::Stderr).wrap(trouble.to_string().trim_end());
+            let told = view::TerminalOutput::for_stream(view::OutputStream::Stderr)
+                .wrap(trouble.to_string().trim_end());
             let _ = if told.is_empty() { Ok(()) } else { writeln!(std::io::stderr(), "{told}") };
             trouble.code.into()
         }

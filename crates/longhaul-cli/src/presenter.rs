@@ -5,13 +5,14 @@ use longhaul::TaskId;
 use longhaul::snapshot::{Event, EventKind};
 
 use crate::cmd::CliContext;
+use crate::data_dir::DataDir;
 use crate::exit::CliError;
 use crate::keyboard::KeyPress;
 use crate::notify::Notifier;
-use crate::data_dir::DataDir;
 use crate::view::{
-    QuestionQueue, LiveTaskBoard, EventDetail, AnswerStream, LiveBlockFrame, Ink, StyledLine, OutputStream, TypedAnswer, EventFormatter, TerminalOutput, sanitize, truncate, live_block_lines, one_line,
-    display_width, text_format::wrap_text,
+    AnswerStream, EventDetail, EventFormatter, Ink, LiveBlockFrame, LiveTaskBoard, OutputStream,
+    QuestionQueue, StyledLine, TerminalOutput, TypedAnswer, display_width, live_block_lines, one_line,
+    sanitize, text_format::wrap_text, truncate,
 };
 
 /// How it is told what happens.
@@ -158,7 +159,9 @@ impl<'a> Presenter<'a> {
                     }
                 }
                 // Not the answer, but nobody should take it for what was asked for without knowing this.
-                OutputMode::Quiet if self.formatter.is_new(text) => self.context.note(&format!("warning: {text}")),
+                OutputMode::Quiet if self.formatter.is_new(text) => {
+                    self.context.note(&format!("warning: {text}"))
+                }
                 _ => {}
             }
         }
@@ -168,8 +171,10 @@ impl<'a> Presenter<'a> {
                 self.stream_event(event);
                 if let Some(settled) = settled {
                     let text = truncate(&format!("✓ {settled}"), self.columns());
-                    self.above
-                        .push(StyledLine { width: display_width(&text), text: self.context.term.paint(Ink::Faint, &text) });
+                    self.above.push(StyledLine {
+                        width: display_width(&text),
+                        text: self.context.term.paint(Ink::Faint, &text),
+                    });
                 }
                 Ok(())
             }
@@ -211,7 +216,10 @@ impl<'a> Presenter<'a> {
             }
             what if what.voids_partial_reply() && self.answer_stream.discard_reply() => {
                 let text = "(broken off; it begins again)";
-                self.above.push(StyledLine { width: display_width(text), text: self.context.term.paint(Ink::Faint, text) });
+                self.above.push(StyledLine {
+                    width: display_width(text),
+                    text: self.context.term.paint(Ink::Faint, text),
+                });
             }
             _ => {}
         }
@@ -238,8 +246,9 @@ impl<'a> Presenter<'a> {
         shares.allocate(asked.len());
         let gaps = shares.allocate(2);
         let mut rest = self.answer_stream.pending_lines(columns);
-        let heights =
-            |lines: &[StyledLine]| lines.iter().map(|line| line.width.div_ceil(columns).max(1)).sum::<usize>();
+        let heights = |lines: &[StyledLine]| {
+            lines.iter().map(|line| line.width.div_ceil(columns).max(1)).sum::<usize>()
+        };
         while heights(&rest) > (rows / 3).min(shares.spare) {
             rest.remove(0);
         }
@@ -247,7 +256,8 @@ impl<'a> Presenter<'a> {
         let away = "Ctrl-B: do not wait for it, let it go on in the background";
         let blocked = footer.is_empty() && self.reads_keys && self.board.is_blocked();
         let footer = if blocked && shares.fit_footer(tall(away)) { away } else { footer };
-        let frame = LiveBlockFrame { term, size: (columns, shares.task_rows()), now, tick: self.frame, footer };
+        let frame =
+            LiveBlockFrame { term, size: (columns, shares.task_rows()), now, tick: self.frame, footer };
         let tasks = live_block_lines(&self.board, &frame);
         let gap = || StyledLine { text: String::new(), width: 0 };
         let mut block = rest;
@@ -277,7 +287,10 @@ impl<'a> Presenter<'a> {
 
     /// The lines of an answer that was not told as it came.
     pub(crate) fn answer_lines(&mut self, root: TaskId, output: &str) -> Vec<StyledLine> {
-        if Some(root) == self.streamed_task && self.is_live() && self.answer_stream.last_reply().trim() == output.trim() {
+        if Some(root) == self.streamed_task
+            && self.is_live()
+            && self.answer_stream.last_reply().trim() == output.trim()
+        {
             return Vec::new();
         }
         let columns = TerminalOutput::for_stream(OutputStream::Stdout).size().0;
@@ -300,7 +313,10 @@ impl<'a> Presenter<'a> {
         match self.is_live() {
             true => {
                 let text = truncate(&sanitize(text), self.columns());
-                self.above.push(StyledLine { width: display_width(&text), text: self.context.term.paint(Ink::Attention, &text) });
+                self.above.push(StyledLine {
+                    width: display_width(&text),
+                    text: self.context.term.paint(Ink::Attention, &text),
+                });
             }
             false => self.context.note(text),
         }

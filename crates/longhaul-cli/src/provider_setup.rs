@@ -8,7 +8,7 @@ use longhaul::model::http::{Cassette, CassetteError, HttpClient, HttpOptions};
 use longhaul::model::prices::PriceTable;
 
 use crate::args::ProviderArgs;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 
 /// Variables: those of files first, then those of the process.
 #[derive(Clone, Default)]
@@ -28,7 +28,8 @@ impl EnvFileVariables {
                 let Some((name, value)) = line.strip_prefix("export ").unwrap_or(line).split_once('=') else {
                     // Not the line itself: it may be a key.
                     let what = format!("{}:{}: this line is not NAME=VALUE", path.display(), number + 1);
-                    return Err(CliError::new(CliExitCode::Usage, what).with_hint("lines that begin with # are left out"));
+                    return Err(CliError::new(CliExitCode::Usage, what)
+                        .with_hint("lines that begin with # are left out"));
                 };
                 all.insert(name.trim().to_owned(), unquoted(value.trim()).to_owned());
             }
@@ -48,7 +49,10 @@ fn unquoted(value: &str) -> &str {
 }
 
 /// The way to models.
-pub(crate) fn build_http(outside: &ProviderArgs, variables: &EnvFileVariables) -> Result<HttpClient, CliError> {
+pub(crate) fn build_http(
+    outside: &ProviderArgs,
+    variables: &EnvFileVariables,
+) -> Result<HttpClient, CliError> {
     let mut prices = PriceTable::built_in();
     if let Some(path) = &outside.prices {
         let text = read_flag_file(path, "--prices")?;
@@ -172,7 +176,8 @@ mod tests {
         let found = provider_base_urls(|name| (name == "LLAMA_ARG_PORT").then(|| "8081".to_owned()));
         assert_eq!(found, HashMap::from([("llamacpp".to_owned(), "http://127.0.0.1:8081/v1".to_owned())]));
         for (variable, provider) in BASE_URL_VARIABLES {
-            let found = provider_base_urls(|name| (name == variable).then(|| "https://gateway.example".to_owned()));
+            let found =
+                provider_base_urls(|name| (name == variable).then(|| "https://gateway.example".to_owned()));
             assert_eq!(found, HashMap::from([(provider.to_owned(), "https://gateway.example".to_owned())]));
         }
         assert_eq!(provider_base_urls(|_| None), HashMap::new());

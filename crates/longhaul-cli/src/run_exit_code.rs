@@ -5,7 +5,7 @@ use longhaul::id::{LetterId, Seq};
 use longhaul::task::TaskState;
 use longhaul::{Longhaul, Status, TaskId};
 
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::seen_events::descendants;
 use crate::view::one_line;
 

@@ -10,25 +10,27 @@ use futures::stream::{BoxStream, SelectAll};
 use jiff::Timestamp;
 use longhaul::entry::{TeamRef, WaitReason};
 use longhaul::snapshot::{Event, EventKind};
-use longhaul::store::{TaskFilter, StoreError};
+use longhaul::store::{StoreError, TaskFilter};
 use longhaul::task::TaskState;
 use longhaul::{Longhaul, LonghaulError, Status, TaskId};
 
 use crate::args::ProviderArgs;
-use crate::presenter::Presenter;
-pub(crate) use crate::presenter::OutputMode;
 use crate::background::{self, BackgroundOptions};
 use crate::cmd::CliContext;
-use crate::exit::{CliExitCode, CliError};
-use crate::seen_events::SeenEvents;
-use crate::tree_owner;
+use crate::data_dir::DataDir;
+use crate::exit::{CliError, CliExitCode};
 use crate::keyboard::{KeyPress, Keyboard, KeyboardEvent};
 use crate::notify::Notifier;
-use crate::data_dir::DataDir;
-use crate::signals::ExitSignals;
+pub(crate) use crate::presenter::OutputMode;
+use crate::presenter::Presenter;
 use crate::run_exit_code::exit_code_of_run;
+use crate::seen_events::SeenEvents;
+use crate::signals::ExitSignals;
+use crate::tree_owner;
 use crate::view::text_format::format_duration;
-use crate::view::{Ink, OutputStream, TypedAnswer, TerminalOutput, sanitize, pluralize, one_line, summary_table};
+use crate::view::{
+    Ink, OutputStream, TerminalOutput, TypedAnswer, one_line, pluralize, sanitize, summary_table,
+};
 
 /// How often the live block is drawn.
 const FRAME: Duration = Duration::from_millis(80);
@@ -100,7 +102,12 @@ enum SessionEnd {
 
 impl<'a> RunSession<'a> {
     /// Tasks that this process runs, told to people or as JSON.
-    pub(crate) fn new(desk: &'a CliContext, place: &'a DataDir, longhaul: Longhaul, roots: Vec<TaskId>) -> RunSession<'a> {
+    pub(crate) fn new(
+        desk: &'a CliContext,
+        place: &'a DataDir,
+        longhaul: Longhaul,
+        roots: Vec<TaskId>,
+    ) -> RunSession<'a> {
         RunSession {
             context: desk,
             data_dir: place,
@@ -127,7 +134,10 @@ impl<'a> RunSession<'a> {
     }
 
     /// The same, where signals have been listened to since before.
-    pub(crate) async fn run_with_signals(mut self, mut signals: ExitSignals) -> Result<CliExitCode, CliError> {
+    pub(crate) async fn run_with_signals(
+        mut self,
+        mut signals: ExitSignals,
+    ) -> Result<CliExitCode, CliError> {
         // A carrier in the background has signed already.
         let sign = |root: &TaskId| background::lock_tree(self.data_dir, *root);
         let signs: Vec<_> = self.roots.iter().filter(|_| self.runs_here).map(sign).collect();
@@ -174,17 +184,24 @@ impl<'a> RunSession<'a> {
             SessionEnd::Interrupted if !self.runs_here => {
                 self.report_detached(&mut audience, "goes on; watch it again with", DataDir::attach_command)
             }
-            SessionEnd::Abandoned => {
-                self.report_detached(&mut audience, "is run by nobody any more; carry it on with", DataDir::resume_command)
-            }
+            SessionEnd::Abandoned => self.report_detached(
+                &mut audience,
+                "is run by nobody any more; carry it on with",
+                DataDir::resume_command,
+            ),
             SessionEnd::TakenOver(task) => self.report_taken_over(&mut audience, task).await,
             SessionEnd::Interrupted => self.drain_or_stop(&mut audience, &mut signals).await,
             SessionEnd::StoreFailed(error) => {
                 audience.clear()?;
                 // Nothing could be given back either: whoever resumes finds that we are gone.
-                let resume =
-                    self.roots.iter().map(|root| self.data_dir.resume_command(*root)).collect::<Vec<_>>().join("; ");
-                Err(CliError::from(LonghaulError::from(error)).with_hint(format!("then carry on with: {resume}")))
+                let resume = self
+                    .roots
+                    .iter()
+                    .map(|root| self.data_dir.resume_command(*root))
+                    .collect::<Vec<_>>()
+                    .join("; ");
+                Err(CliError::from(LonghaulError::from(error))
+                    .with_hint(format!("then carry on with: {resume}")))
             }
         };
         drop(signs);
@@ -306,7 +323,11 @@ impl<'a> RunSession<'a> {
     }
 
     /// In a session: the next word when it is silent, and the end after the last.
-    async fn send_next_prompt(&mut self, audience: &mut Presenter<'_>, event: &Event) -> Result<(), CliError> {
+    async fn send_next_prompt(
+        &mut self,
+        audience: &mut Presenter<'_>,
+        event: &Event,
+    ) -> Result<(), CliError> {
         let silent = matches!(event.kind, EventKind::Waiting { on: WaitReason::Letter, .. });
         let Some(next) = &mut self.next_prompts else { return Ok(()) };
         if !silent || event.at < self.since || !self.roots.contains(&event.task) {
@@ -319,7 +340,9 @@ impl<'a> RunSession<'a> {
             let output = self.last_reply(event.task).await?;
             let lines = audience.answer_lines(event.task, &output);
             audience.clear()?;
-            lines.iter().try_for_each(|line| TerminalOutput::for_stream(OutputStream::Stdout).print_line(&line.text))?;
+            lines.iter().try_for_each(|line| {
+                TerminalOutput::for_stream(OutputStream::Stdout).print_line(&line.text)
+            })?;
             if !TerminalOutput::for_stream(OutputStream::Stdout).live {
                 TerminalOutput::for_stream(OutputStream::Stdout).print_line("")?;
             }
@@ -342,7 +365,9 @@ impl<'a> RunSession<'a> {
         if key == KeyPress::Ctrl('b') {
             return self.send_to_background(audience).await;
         }
-        let Some(TypedAnswer { task, question, text: words }) = audience.handle_key(key) else { return Ok(()) };
+        let Some(TypedAnswer { task, question, text: words }) = audience.handle_key(key) else {
+            return Ok(());
+        };
         let taken = match words {
             Some(words) => self.longhaul.answer(task, Some(question), words).await,
             None => self.longhaul.decline(task, Some(question)).await,
@@ -371,7 +396,11 @@ impl<'a> RunSession<'a> {
     }
 
     /// The first signal drains: tasks finish their step, if that does not take long, and are given back. The second stops them.
-    async fn drain_or_stop(&self, audience: &mut Presenter<'_>, signals: &mut ExitSignals) -> Result<CliExitCode, CliError> {
+    async fn drain_or_stop(
+        &self,
+        audience: &mut Presenter<'_>,
+        signals: &mut ExitSignals,
+    ) -> Result<CliExitCode, CliError> {
         let resume: Vec<String> =
             self.roots.iter().map(|root| format!("`{}`", self.data_dir.resume_command(*root))).collect();
         let pausing = format!(
@@ -430,8 +459,10 @@ impl<'a> RunSession<'a> {
                 self.context.note(&format!("cut off after {} s: {cut}", DRAINING.as_secs()));
             }
             for root in open.into_iter().filter(|_| self.mode != OutputMode::Silent) {
-                self.context
-                    .note(&format!("{root} was given back; carry it on with:  {}", self.data_dir.resume_command(root)));
+                self.context.note(&format!(
+                    "{root} was given back; carry it on with:  {}",
+                    self.data_dir.resume_command(root)
+                ));
             }
             return Ok(CliExitCode::Interrupted);
         }
@@ -476,7 +507,11 @@ impl<'a> RunSession<'a> {
     }
 
     /// Stops what took too long.
-    async fn stop_on_timeout(&self, audience: &mut Presenter<'_>, limit: Duration) -> Result<CliExitCode, CliError> {
+    async fn stop_on_timeout(
+        &self,
+        audience: &mut Presenter<'_>,
+        limit: Duration,
+    ) -> Result<CliExitCode, CliError> {
         for root in &self.roots {
             self.longhaul.stop(*root).await?;
         }
@@ -484,7 +519,8 @@ impl<'a> RunSession<'a> {
         self.print_summary(audience).await?;
         let which: Vec<String> = self.roots.iter().map(ToString::to_string).collect();
         let what = format!("--timeout: {} was stopped after {}", which.join(", "), format_duration(limit));
-        let hint = self.roots.first().map(|root| format!("try it again: {}", self.data_dir.retry_command(*root)));
+        let hint =
+            self.roots.first().map(|root| format!("try it again: {}", self.data_dir.retry_command(*root)));
         Err(CliError::new(CliExitCode::TimedOut, what).with_hint(hint.unwrap_or_default()))
     }
 
@@ -500,8 +536,10 @@ impl<'a> RunSession<'a> {
                     one_line(&asks.text)
                 ));
                 let named = (head.asked.len() > 1).then_some(question);
-                self.context
-                    .note(&format!("answer it with:  {}", self.data_dir.answer_command(head.id, named, &asks.wants)));
+                self.context.note(&format!(
+                    "answer it with:  {}",
+                    self.data_dir.answer_command(head.id, named, &asks.wants)
+                ));
             }
         }
         for root in &self.roots {
@@ -511,7 +549,11 @@ impl<'a> RunSession<'a> {
     }
 
     /// Another process has a task that ran here: this one does nothing more, and says so.
-    async fn report_taken_over(&self, audience: &mut Presenter<'_>, task: TaskId) -> Result<CliExitCode, CliError> {
+    async fn report_taken_over(
+        &self,
+        audience: &mut Presenter<'_>,
+        task: TaskId,
+    ) -> Result<CliExitCode, CliError> {
         self.longhaul.shutdown().await;
         let root = self.longhaul.state(task).await?.root;
         let why = "this one was stopped, or could not reach the database, for longer than its lease";
@@ -522,10 +564,12 @@ impl<'a> RunSession<'a> {
         audience.clear()?;
         if tree_owner::owned_trees(&**self.longhaul.store()).await?.contains(&root) {
             let what = format!("{task} is run by another process now: {why}");
-            return Err(CliError::new(CliExitCode::TakenOver, what).with_hint(format!("watch it: {}", self.data_dir.attach_command(root))));
+            return Err(CliError::new(CliExitCode::TakenOver, what)
+                .with_hint(format!("watch it: {}", self.data_dir.attach_command(root))));
         }
         let what = format!("{task} was taken over by another process, which is gone: {why}");
-        Err(CliError::new(CliExitCode::TakenOver, what).with_hint(format!("carry it on: {}", self.data_dir.resume_command(root))))
+        Err(CliError::new(CliExitCode::TakenOver, what)
+            .with_hint(format!("carry it on: {}", self.data_dir.resume_command(root))))
     }
 
     /// One who only watched goes away.
@@ -597,10 +641,13 @@ impl<'a> RunSession<'a> {
             }
         }
         if told || self.mode == OutputMode::Quiet {
-            for (index, head) in heads.iter().filter(|head| self.reported_tasks.contains(&head.id)).enumerate() {
+            for (index, head) in
+                heads.iter().filter(|head| self.reported_tasks.contains(&head.id)).enumerate()
+            {
                 let output = self.longhaul.output(head.id).await?;
                 // Where the live block was, there is an empty line already; and an answer may go elsewhere.
-                let here = head.error.is_some() || head.cut_short.is_some() || term.stream == OutputStream::Stdout;
+                let here =
+                    head.error.is_some() || head.cut_short.is_some() || term.stream == OutputStream::Stdout;
                 if told && (index > 0 || (!term.live && here)) {
                     line(term, "")?;
                 }
@@ -619,7 +666,10 @@ impl<'a> RunSession<'a> {
                 // An answer goes where answers go; what is none, to where all else is told.
                 if head.error.is_none() && !output.trim().is_empty() {
                     let out = TerminalOutput::for_stream(OutputStream::Stdout);
-                    audience.answer_lines(head.id, &output).iter().try_for_each(|told| line(out, &told.text))?;
+                    audience
+                        .answer_lines(head.id, &output)
+                        .iter()
+                        .try_for_each(|told| line(out, &told.text))?;
                 }
             }
         }
@@ -736,7 +786,8 @@ impl OwnerMonitor<'_> {
             let heads = list_trees(&self.longhaul, &self.roots).await?;
             let open = heads.iter().any(|head| !head.status.is_final());
             let runs = heads.iter().any(|head| head.status == Status::Running);
-            let signed = self.roots.iter().any(|root| background::running_pid(self.data_dir, *root).is_some());
+            let signed =
+                self.roots.iter().any(|root| background::running_pid(self.data_dir, *root).is_some());
             alone = if open && !runs && !signed { alone + 1 } else { 0 };
         }
         Ok(())

@@ -42,7 +42,10 @@ pub(crate) fn uppermost(heads: &[TaskState], holds: impl Fn(&TaskState) -> bool)
 }
 
 /// The tasks that are below one of these.
-pub(crate) fn descendants<'a>(heads: &'a [TaskState], these: &[TaskId]) -> impl Iterator<Item = &'a TaskState> {
+pub(crate) fn descendants<'a>(
+    heads: &'a [TaskState],
+    these: &[TaskId],
+) -> impl Iterator<Item = &'a TaskState> {
     let these: HashSet<TaskId> = these.iter().copied().collect();
     let parents: HashMap<TaskId, Option<TaskId>> = heads.iter().map(|head| (head.id, head.parent)).collect();
     heads.iter().filter(move |head| {

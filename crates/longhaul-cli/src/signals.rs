@@ -28,8 +28,9 @@ impl ExitSignals {
     #[cfg(unix)]
     pub(crate) fn listen() -> Result<ExitSignals, CliError> {
         use tokio::signal::unix::{SignalKind, signal};
-        let deaf =
-            |error| CliError::new(crate::exit::CliExitCode::Failed, format!("signals cannot be received: {error}"));
+        let deaf = |error| {
+            CliError::new(crate::exit::CliExitCode::Failed, format!("signals cannot be received: {error}"))
+        };
         // A terminal that is closed hangs up; Ctrl-\ quits. Both leave the tasks as Ctrl-C does.
         let kinds =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];

@@ -10,7 +10,7 @@ use longhaul::entry::TeamRef;
 #[cfg(unix)]
 use longhaul::process::ProcessGuardian;
 use longhaul::store::Store;
-use longhaul::teamfile::{self, AssembleError, TeamBundle, BundleLoader, ModelOverride, Environment};
+use longhaul::teamfile::{self, AssembleError, BundleLoader, Environment, ModelOverride, TeamBundle};
 #[cfg(unix)]
 use longhaul::toolset::{McpOptions, McpPool};
 use longhaul::worker::TeamLoader;
@@ -18,10 +18,10 @@ use longhaul::{Budget, Team};
 
 use crate::args::{ProviderArgs, RunArgs};
 use crate::cmd::CliContext;
-use crate::demo::{self, DemoPace};
-use crate::exit::{CliExitCode, CliError};
-use crate::provider_setup::{self, EnvFileVariables};
 use crate::data_dir::DataDir;
+use crate::demo::{self, DemoPace};
+use crate::exit::{CliError, CliExitCode};
+use crate::provider_setup::{self, EnvFileVariables};
 use crate::view::sanitize;
 
 /// A team that was made of a file.
@@ -43,7 +43,11 @@ fn host_of(page: &str) -> &str {
 }
 
 /// What teams of this process are put together with.
-pub(crate) fn build_environment(desk: &CliContext, outside: &ProviderArgs, place: &DataDir) -> Result<Environment, CliError> {
+pub(crate) fn build_environment(
+    desk: &CliContext,
+    outside: &ProviderArgs,
+    place: &DataDir,
+) -> Result<Environment, CliError> {
     let variables = EnvFileVariables::read(outside)?;
     let data = place.path().to_owned();
     let http = provider_setup::build_http(outside, &variables)?;
@@ -63,7 +67,11 @@ pub(crate) fn build_environment(desk: &CliContext, outside: &ProviderArgs, place
             let _ = writeln!(screen.clone(), "{}", sanitize(&text));
         };
         let watchman = watchman.clone();
-        McpPool::new(McpOptions { show_login: Some(Arc::new(show)), guardian: watchman, ..outfit.mcp.options().clone() })
+        McpPool::new(McpOptions {
+            show_login: Some(Arc::new(show)),
+            guardian: watchman,
+            ..outfit.mcp.options().clone()
+        })
     };
     Ok(Environment {
         sandbox_helper: std::env::current_exe().ok(),
@@ -158,7 +166,8 @@ pub(crate) async fn stored_team_commands(
 ) -> Result<Vec<(String, String)>, CliError> {
     let TeamRef::File(digest) = team else { return Ok(Vec::new()) };
     let file = store.blob(digest.clone()).await?;
-    let bundle = file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
+    let bundle =
+        file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
     Ok(bundle.map(|bundle| commands(&bundle)).unwrap_or_default())
 }
 
@@ -231,11 +240,16 @@ fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
                 }
                 false => "docs/teams.md tells what can be in a team file",
             };
-            CliError::new(CliExitCode::Team, format!("the team file is right, but cannot be run here\n\n{error}"))
-                .with_hint(hint)
+            CliError::new(
+                CliExitCode::Team,
+                format!("the team file is right, but cannot be run here\n\n{error}"),
+            )
+            .with_hint(hint)
         }
-        AssembleError::InvalidFile { .. } => CliError::new(CliExitCode::Team, format!("the team file is wrong\n\n{error}"))
-            .with_hint(format!("`longhaul check {name}` tells more")),
+        AssembleError::InvalidFile { .. } => {
+            CliError::new(CliExitCode::Team, format!("the team file is wrong\n\n{error}"))
+                .with_hint(format!("`longhaul check {name}` tells more"))
+        }
         AssembleError::Team(error) => CliError::new(CliExitCode::Team, format!("{name}: {error}"))
             .with_hint(format!("`longhaul check {name}` tells more")),
     }
@@ -249,7 +263,8 @@ pub(crate) async fn stored_team_limits(
 ) -> Result<Option<TaskLimits>, CliError> {
     let TeamRef::File(digest) = team else { return Ok(None) };
     let file = store.blob(digest.clone()).await?;
-    let bundle = file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
+    let bundle =
+        file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
     // What is wrong with it is told by whoever runs its tasks.
     Ok(bundle.and_then(|bundle| teamfile::assemble(&bundle, outfit).ok()).map(|made| made.limits))
 }
@@ -281,8 +296,11 @@ impl TeamLoader for StoredTeamLoader {
 pub(crate) fn resolve_working_dir(chosen: Option<&Path>) -> Result<PathBuf, CliError> {
     let dir = chosen.unwrap_or(Path::new("."));
     let cannot = |why: String| {
-        CliError::new(CliExitCode::Usage, format!("the working directory {} cannot be used: {why}", dir.display()))
-            .with_hint("`--working-dir DIR` names one that exists")
+        CliError::new(
+            CliExitCode::Usage,
+            format!("the working directory {} cannot be used: {why}", dir.display()),
+        )
+        .with_hint("`--working-dir DIR` names one that exists")
     };
     let real = dir.canonicalize().map_err(|error| cannot(error.to_string()))?;
     if real.is_dir() { Ok(real) } else { Err(cannot("it is not a directory".to_owned())) }

@@ -7,14 +7,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use longhaul::id::{Seq, WorkerId};
-use longhaul::store::{TaskFilter, Store};
+use longhaul::store::{Store, TaskFilter};
 use longhaul::task::TaskState;
 use longhaul::{Status, TaskId};
 use tokio::time::Instant;
 
 use crate::background;
-use crate::exit::CliError;
 use crate::data_dir::DataDir;
+use crate::exit::CliError;
 
 /// How often the leases are looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -60,8 +60,11 @@ pub(crate) async fn wait_until_free(
     let mut first: HashMap<WorkerId, WorkerLiveness> = HashMap::new();
     let mut alive: HashSet<WorkerId> = HashSet::new();
     loop {
-        let held: Vec<TaskState> =
-            tasks_of_live_workers(store).await?.into_iter().filter(|head| roots.contains(&head.root)).collect();
+        let held: Vec<TaskState> = tasks_of_live_workers(store)
+            .await?
+            .into_iter()
+            .filter(|head| roots.contains(&head.root))
+            .collect();
         let mut longest = Duration::ZERO;
         for worker in held.iter().filter_map(|head| head.worker.as_ref()).collect::<BTreeSet<_>>() {
             let sign = worker_liveness(store, worker, &held).await?;
@@ -96,7 +99,11 @@ fn describe_owner(place: &DataDir, root: TaskId) -> String {
     }
 }
 
-async fn worker_liveness(store: &dyn Store, worker: &WorkerId, held: &[TaskState]) -> Result<WorkerLiveness, CliError> {
+async fn worker_liveness(
+    store: &dyn Store,
+    worker: &WorkerId,
+    held: &[TaskState],
+) -> Result<WorkerLiveness, CliError> {
     let lease = store.lease(worker.clone()).await?;
     let own = held.iter().filter(|head| head.worker.as_ref() == Some(worker));
     Ok(WorkerLiveness {

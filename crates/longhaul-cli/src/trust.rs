@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::cmd::CliContext;
-use crate::exit::{CliExitCode, CliError};
 use crate::data_dir::DataDir;
-use crate::view::{Ink, OutputStream, TerminalOutput, sanitize, one_line};
+use crate::exit::{CliError, CliExitCode};
+use crate::view::{Ink, OutputStream, TerminalOutput, one_line, sanitize};
 
 /// The directory of what was agreed to, in that of the data.
 const TRUSTED: &str = "trusted";
@@ -86,7 +86,10 @@ impl<'a> TeamFileTrust<'a> {
                 CliExitCode::Team,
                 format!("{} was not run: you did not agree to it", self.name),
             )
-            .with_hint(format!("`longhaul check {}` lists what it does; `--trust` agrees to it", self.name)));
+            .with_hint(format!(
+                "`longhaul check {}` lists what it does; `--trust` agrees to it",
+                self.name
+            )));
         }
         self.remember(desk);
         Ok(())
@@ -186,16 +189,15 @@ impl<'a> TeamFileTrust<'a> {
                 lines.push(format!("{name} does other things than you agreed to. What has changed:"));
                 let gone = before.iter().filter(|item| !self.items.contains(item));
                 let new = self.items.iter().filter(|item| !before.contains(item));
-                lines.extend(
-                    new.map(|item| {
-                        term.paint(Ink::Attention, &format!("  + {}: {}", item.heading(), format_trust_item(item)))
-                    }),
-                );
-                lines.extend(
-                    gone.map(|item| {
-                        term.paint(Ink::Faint, &format!("  - {}: {}", item.heading(), format_trust_item(item)))
-                    }),
-                );
+                lines.extend(new.map(|item| {
+                    term.paint(
+                        Ink::Attention,
+                        &format!("  + {}: {}", item.heading(), format_trust_item(item)),
+                    )
+                }));
+                lines.extend(gone.map(|item| {
+                    term.paint(Ink::Faint, &format!("  - {}: {}", item.heading(), format_trust_item(item)))
+                }));
                 lines.push(String::new());
                 lines.push("All of it:".to_owned());
             }
@@ -288,7 +290,11 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let place = DataDir::resolve(Some(&dir.path().join("data"))).unwrap();
             let out = OutputStream::Stderr;
-            let desk = CliContext { data: None, term: TerminalOutput::for_stream(out), screen: crate::view::LiveRegion::on_stream(out) };
+            let desk = CliContext {
+                data: None,
+                term: TerminalOutput::for_stream(out),
+                screen: crate::view::LiveRegion::on_stream(out),
+            };
             TrustFixture { dir, place, desk }
         }
 
@@ -328,9 +334,10 @@ mod tests {
         let changed = stage.write("moved.yaml", "kind", "./b");
         let TrustStatus::Changed(before) = stage.trust(&changed).status() else { panic!("it has changed") };
         assert_eq!(before[0].to_string(), "hook task_end of root: ./a");
-        let told = stage
-            .trust(&changed)
-            .question_lines(&TrustStatus::Changed(before), TerminalOutput { color: false, ..stage.desk.term });
+        let told = stage.trust(&changed).question_lines(
+            &TrustStatus::Changed(before),
+            TerminalOutput { color: false, ..stage.desk.term },
+        );
         assert!(told.contains(&"  + starts programs: hook task_end of root: ./b".to_owned()), "{told:#?}");
         assert!(told.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{told:#?}");
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
-use longhaul::entry::{Entry, FORMAT, Order, Record, CallResult, Submission, TeamRef};
+use longhaul::conversation::Conversation;
+use longhaul::entry::{CallResult, Entry, FORMAT, Order, Record, Submission, TeamRef};
 use longhaul::id::{AgentName, Attempt, CallId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply};
 use longhaul::snapshot::Snapshot;
 use longhaul::task::TaskState;
-use longhaul::conversation::Conversation;
 
 fn main() {
     divan::main();

@@ -121,5 +121,7 @@ fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
             }
             memo
         })
-        .bench_refs(|memo| wire.request_body(&request(&messages), &settings, memo).expect("a body can be made"));
+        .bench_refs(|memo| {
+            wire.request_body(&request(&messages), &settings, memo).expect("a body can be made")
+        });
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use longhaul::entry::Sender;
 use longhaul::model::scripted::{ModelScript, ScriptedModel};
 use longhaul::store::TaskFilter;
-use longhaul::{Agent, SubAgentDialect, EventKind, Longhaul, Order, Status, Team};
+use longhaul::{Agent, EventKind, Longhaul, Order, Status, SubAgentDialect, Team};
 
 const SCRIPT: &str = r#"
 agents:

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use longhaul::model::scripted::{ModelScript, ScriptedModel};
 use longhaul::store::TaskFilter;
-use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, SubAgentDialect, EventKind, Longhaul, Order, Status, Team};
+use longhaul::tool::{CallContext, Tool, ToolEffects, ToolError, ToolOutput};
+use longhaul::{Agent, EventKind, Longhaul, Order, Status, SubAgentDialect, Team};
 
 const SCRIPT: &str = r#"
 agents:
@@ -77,7 +77,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let model = Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse("example", SCRIPT)?)));
     let scout =
         Agent::builder("scout").description("Walks and looks.").model(model.clone()).tool(Walk).build()?;
-    let lead = Agent::builder("lead").model(model).sub_agent(scout).dialect(SubAgentDialect::Managed).build()?;
+    let lead =
+        Agent::builder("lead").model(model).sub_agent(scout).dialect(SubAgentDialect::Managed).build()?;
     let longhaul = Longhaul::builder(Team::new(lead)?).start().await?;
 
     let root = longhaul.submit(Order::new("lead", "Find water.").working_dir("/land")).await?;

@@ -58,13 +58,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
             _ => reply().text(format!("Done by {name}, told {:?}.", r.messages.last())),
         }))
     };
-    let agent = |name: &str| Agent::builder(name).model(model("slow")).tool(Dig(gate.clone())).toolset(ReadOnlyFiles);
+    let agent =
+        |name: &str| Agent::builder(name).model(model("slow")).tool(Dig(gate.clone())).toolset(ReadOnlyFiles);
     let (explorer, planner) = (agent("explorer").build()?, agent("planner").build()?);
     let lead = agent("lead").sub_agent(explorer).sub_agent(planner).build()?;
 
     // NewManager, the semaphore's size: at most two tasks run at once, the others are queued and can be seen.
     let team = Team::new(lead)?.with_model("fast", model("fast"));
-    let longhaul = Longhaul::builder(team).limits(TaskLimits { running: 2, ..TaskLimits::default() }).start().await?;
+    let longhaul =
+        Longhaul::builder(team).limits(TaskLimits { running: 2, ..TaskLimits::default() }).start().await?;
     assert_eq!(longhaul.limits().running, 2);
 
     // Spawn, with name, agent type, tool subset, model override, working directory, timeout and turn limit.
@@ -95,8 +97,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let third = longhaul.submit(Order::new("planner", "Plan again.")).await?;
     let mut started = longhaul.events(second, Seq(0));
     while !matches!(started.next().await.ok_or("it started")??.kind, EventKind::Call { .. }) {}
-    let stands: Vec<_> =
-        longhaul.list(TaskFilter::default()).await?.iter().map(|task| task.status).collect();
+    let stands: Vec<_> = longhaul.list(TaskFilter::default()).await?.iter().map(|task| task.status).collect();
     assert_eq!(stands, [Status::Running, Status::Running, Status::Pending]);
     assert_eq!(longhaul.count_running().await?, 2);
 

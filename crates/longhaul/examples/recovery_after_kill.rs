@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use longhaul::store::{TaskFilter, SqliteStore};
+use longhaul::store::{SqliteStore, TaskFilter};
 use longhaul::testing::{FnModel, reply};
-use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, SubAgentDialect, Longhaul, Order, Status, Team};
+use longhaul::tool::{CallContext, Tool, ToolEffects, ToolError, ToolOutput};
+use longhaul::{Agent, Longhaul, Order, Status, SubAgentDialect, Team};
 use serde_json::json;
 
 /// Lays a stone: writes a line into a ledger, with the process that did it.
@@ -79,7 +79,8 @@ async fn start(dir: &Path, is_child: bool) -> Result<Longhaul, Box<dyn Error>> {
     }));
     let tool = LayStone { ledger: dir.join("ledger"), hangs: is_child };
     let mason = Agent::builder("mason").model(model.clone()).tool(tool).build()?;
-    let lead = Agent::builder("lead").model(model).sub_agent(mason).dialect(SubAgentDialect::Background).build()?;
+    let lead =
+        Agent::builder("lead").model(model).sub_agent(mason).dialect(SubAgentDialect::Background).build()?;
     Ok(Longhaul::builder(Team::new(lead)?).store(SqliteStore::open(dir.join("tasks.db"))?).start().await?)
 }
 
@@ -101,7 +102,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let longhaul = start(dir.path(), false).await?;
     let tasks = longhaul.list(TaskFilter::default()).await?;
     let done = longhaul.wait(tasks.iter().map(|task| task.id)).await?;
-    let facts: Vec<_> = done.tasks.iter().map(|t| (&t.state.agent, t.state.attempt.0, t.state.turns)).collect();
+    let facts: Vec<_> =
+        done.tasks.iter().map(|t| (&t.state.agent, t.state.attempt.0, t.state.turns)).collect();
     println!("agent, attempts, replies: {facts:?}");
     assert!(done.tasks.iter().all(|task| task.state.status == Status::Completed));
     assert_eq!(done.tasks[0].output, "Two walls.");

@@ -14,10 +14,12 @@ use crate::model::Model;
 use crate::permission::Permissions;
 use crate::tool::Tool;
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, SubAgentTools, Tools, Toolset};
-pub use policy::{AtTurnLimit, SubAgentDialect, Policy, LaunchLimits, Unattended, CompletionNotice, RetryPolicy};
-pub use preamble::Preamble;
 pub use output_schema::OutputSchema;
 pub(crate) use output_schema::compile_schema;
+pub use policy::{
+    AtTurnLimit, CompletionNotice, LaunchLimits, Policy, RetryPolicy, SubAgentDialect, Unattended,
+};
+pub use preamble::Preamble;
 pub use team::{Team, TeamError};
 
 /// An agent: a model, what it is told, what it can do and whom it can ask.

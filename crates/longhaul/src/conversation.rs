@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Policy;
-use crate::entry::{QuestionAnswer, Entry, Failure, Letter, NudgeReason, Order, Question, Submission};
+use crate::entry::{Entry, Failure, Letter, NudgeReason, Order, Question, QuestionAnswer, Submission};
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::prompt_tags::{escape, escape_tags};
 use crate::message::{Call, Message, Reply, StopReason};

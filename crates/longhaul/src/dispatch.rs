@@ -80,7 +80,12 @@ pub trait Dispatcher: Send + Sync + 'static {
     ) -> DispatchFuture<'a, SendReceipt>;
 
     /// Writes to every task below the caller that has not ended. Answers which those are.
-    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: LetterContent) -> DispatchFuture<'a, Vec<TaskId>>;
+    fn broadcast<'a>(
+        &'a self,
+        caller: &'a Caller,
+        call: CallId,
+        note: LetterContent,
+    ) -> DispatchFuture<'a, Vec<TaskId>>;
 }
 
 /// When a wait is over.
@@ -233,7 +238,12 @@ fn offer<T: std::fmt::Display>(lead: &str, what: &[T]) -> String {
 
 /// Whether `caller`, who may call `may`, can give this order. The limits that need a count are checked by the
 /// store in the moment of writing.
-pub fn check_order(caller: &Caller, may: &[AgentName], order: &Order, limits: &TaskLimits) -> Result<(), DispatchError> {
+pub fn check_order(
+    caller: &Caller,
+    may: &[AgentName],
+    order: &Order,
+    limits: &TaskLimits,
+) -> Result<(), DispatchError> {
     if order.task.trim().is_empty() {
         return Err(DispatchError::EmptyTask);
     }

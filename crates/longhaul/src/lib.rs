@@ -64,7 +64,7 @@ pub mod teamfile;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use agent::{Agent, SubAgentDialect, Policy, Team};
+pub use agent::{Agent, Policy, SubAgentDialect, Team};
 pub use entry::{Budget, Isolation, OnFinish, Order};
 pub use id::{AgentName, TaskId};
 pub use snapshot::{Event, EventKind, Snapshot};

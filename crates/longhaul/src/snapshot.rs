@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{
-    QuestionAnswer, Budget, Entry, HookFailure, NudgeReason, Order, Outcome, Question, Record, ReleaseReason, Sender, StopCause,
-    LiveTextKind, WaitReason,
+    Budget, Entry, HookFailure, LiveTextKind, NudgeReason, Order, Outcome, Question, QuestionAnswer, Record,
+    ReleaseReason, Sender, StopCause, WaitReason,
 };
 use crate::id::{AgentName, Attempt, CallId, LetterId, QuestionId, Seq, TaskId};
 use crate::message::{Call, Usage};
 use crate::permission::Pattern;
-use crate::task::{TaskState, IllegalTransition, Status};
+use crate::task::{IllegalTransition, Status, TaskState};
 
 /// How many events a snapshot keeps; older ones are counted, not kept.
 pub const EVENTS_KEPT: usize = 200;

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{
-    Budget, Entry, EntryKind, Outcome, Question, Record, ReleaseReason, StopRequest, Submission, TeamRef, LiveTextKind, WaitReason, ExpectedAnswer,
+    Budget, Entry, EntryKind, ExpectedAnswer, LiveTextKind, Outcome, Question, Record, ReleaseReason,
+    StopRequest, Submission, TeamRef, WaitReason,
 };
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
@@ -296,8 +297,9 @@ impl TaskState {
     /// What it waits for at a time. A wait for a provider is over when it was known to last until then, though the task
     /// has had nothing to write down since: it has asked again.
     pub fn waiting_at(&self, now: Timestamp) -> Option<&WaitState> {
-        let over =
-            |w: &WaitState| matches!(w.on, WaitReason::Provider(_)) && w.until.is_some_and(|until| until <= now);
+        let over = |w: &WaitState| {
+            matches!(w.on, WaitReason::Provider(_)) && w.until.is_some_and(|until| until <= now)
+        };
         self.waiting.as_ref().filter(|waiting| !over(waiting))
     }
 
@@ -317,7 +319,10 @@ impl TaskState {
         match (&record.entry, self.status) {
             (Entry::Claimed { attempt, worker }, Status::Pending) => {
                 if *attempt != self.attempt.next() {
-                    return Err(IllegalTransition::WrongAttempt { got: *attempt, expected: self.attempt.next() });
+                    return Err(IllegalTransition::WrongAttempt {
+                        got: *attempt,
+                        expected: self.attempt.next(),
+                    });
                 }
                 self.status = Status::Running;
                 self.attempt = *attempt;
@@ -416,7 +421,12 @@ impl TaskState {
     }
 
     /// What the owner of a running task writes while it works.
-    fn apply_owner_entry(&mut self, entry: &Entry, at: Timestamp, not_now: IllegalTransition) -> Result<(), IllegalTransition> {
+    fn apply_owner_entry(
+        &mut self,
+        entry: &Entry,
+        at: Timestamp,
+        not_now: IllegalTransition,
+    ) -> Result<(), IllegalTransition> {
         match entry {
             Entry::Submitted(_) | Entry::Claimed { .. } | Entry::Continued { .. } => return Err(not_now),
             Entry::Said { voice: LiveTextKind::Progress, .. } | Entry::Worked { .. } => {}
@@ -538,7 +548,8 @@ impl TaskState {
 
     /// Whether it is queued or works, and waits neither for people nor for other tasks.
     pub(crate) fn is_at_work(&self) -> bool {
-        let waits = self.waiting.as_ref().is_some_and(|waiting| !matches!(waiting.on, WaitReason::Provider(_)));
+        let waits =
+            self.waiting.as_ref().is_some_and(|waiting| !matches!(waiting.on, WaitReason::Provider(_)));
         !(self.status.is_final() || self.status == Status::Running && waits)
     }
 

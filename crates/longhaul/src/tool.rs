@@ -15,8 +15,8 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Caller, Dispatcher, DispatchError};
-use crate::entry::{QuestionAnswer, ModelChoice, Question, SamplingUsage};
+use crate::dispatch::{Caller, DispatchError, Dispatcher};
+use crate::entry::{ModelChoice, Question, QuestionAnswer, SamplingUsage};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
 use crate::permission::{RuleNames, ToolIdentity};
@@ -26,7 +26,7 @@ mod arguments;
 mod storage;
 
 pub use arguments::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
-pub use storage::{ToolStorage, StorageScope};
+pub use storage::{StorageScope, ToolStorage};
 
 /// A tool, as its author writes it.
 ///
@@ -117,13 +117,17 @@ pub struct ToolEffects {
 
 impl ToolEffects {
     /// Changes nothing, and so may be repeated.
-    pub const READ_ONLY: ToolEffects = ToolEffects { read_only: true, repeatable: true, polls_tasks: false, internal: false };
+    pub const READ_ONLY: ToolEffects =
+        ToolEffects { read_only: true, repeatable: true, polls_tasks: false, internal: false };
     /// Changes something, but the same call changes it only once.
-    pub const REPEATABLE: ToolEffects = ToolEffects { read_only: false, repeatable: true, polls_tasks: false, internal: false };
+    pub const REPEATABLE: ToolEffects =
+        ToolEffects { read_only: false, repeatable: true, polls_tasks: false, internal: false };
     /// Changes only what is Longhaul's own, and the same call only once.
-    pub const INTERNAL: ToolEffects = ToolEffects { read_only: false, repeatable: true, polls_tasks: false, internal: true };
+    pub const INTERNAL: ToolEffects =
+        ToolEffects { read_only: false, repeatable: true, polls_tasks: false, internal: true };
     /// Looks at tasks, or waits for them.
-    pub const POLLS_TASKS: ToolEffects = ToolEffects { read_only: true, repeatable: true, polls_tasks: true, internal: true };
+    pub const POLLS_TASKS: ToolEffects =
+        ToolEffects { read_only: true, repeatable: true, polls_tasks: true, internal: true };
 
     /// Whether nobody need be asked before it is called, where no pattern says otherwise.
     pub fn is_harmless(self) -> bool {

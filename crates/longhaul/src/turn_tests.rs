@@ -9,7 +9,7 @@ use bench::*;
 
 use super::*;
 use crate::agent::{AtTurnLimit, CompletionNotice};
-use crate::entry::{Delivery, Entry, FailureKind, Outcome, Record, Sender, LiveTextKind, WaitReason};
+use crate::entry::{Delivery, Entry, FailureKind, LiveTextKind, Outcome, Record, Sender, WaitReason};
 use crate::message::prompt_tags::tests::{nasty, tags_in};
 use crate::testing::reply;
 
@@ -111,7 +111,10 @@ fn what_was_collected_is_not_told_again_by_letter() {
     bench.replies(reply().call("wait", 0.into()));
     bench.letter("end", Delivery::Asap, Some(child));
     bench.letter("end2", Delivery::Asap, Some(other));
-    bench.note(Entry::Returned(Box::new(CallResult { collected: vec![child], ..returned(1, 0, "all of it") })));
+    bench.note(Entry::Returned(Box::new(CallResult {
+        collected: vec![child],
+        ..returned(1, 0, "all of it")
+    })));
     let step = NextStep::ReadLetters { letters: vec!["end2".into()], known: vec!["end".into()] };
     assert_eq!(bench.next(), step);
     bench.does();
@@ -196,7 +199,9 @@ fn a_call_is_no_last_word_and_is_told_so_once() {
         bench.returns(0, "r");
         bench.does();
         bench.replies(call.clone());
-        let NextStep::Nudge { why: NudgeReason::Empty, text } = bench.next() else { panic!("{:?}", bench.next()) };
+        let NextStep::Nudge { why: NudgeReason::Empty, text } = bench.next() else {
+            panic!("{:?}", bench.next())
+        };
         assert!(text.starts_with("Tools are off"), "{text}");
         bench.does();
         assert_eq!(bench.next(), NextStep::CallModel { tools: false });
@@ -350,7 +355,11 @@ fn a_call_that_the_output_limit_cut_is_not_the_call_that_was_meant() {
         let mut bench = ConversationFixture::new();
         bench.replies(reply().call("whole", 0.into()).raw_call("remove", arguments).stop(stop));
         let NextStep::RunCalls(acts) = bench.next() else { panic!("{:?}", bench.next()) };
-        assert_eq!(acts.iter().map(|act| act.truncated).collect::<Vec<_>>(), [false, cut], "{arguments} {stop:?}");
+        assert_eq!(
+            acts.iter().map(|act| act.truncated).collect::<Vec<_>>(),
+            [false, cut],
+            "{arguments} {stop:?}"
+        );
     }
 }
 
@@ -384,8 +393,10 @@ fn a_continuation_shows_half_a_reply_where_it_was_said() {
 fn a_continuation_goes_on_with_the_agent_that_had_the_conversation() {
     let mut bench = ConversationFixture::new();
     bench.replies(reply().call("handoff", 0.into()));
-    bench
-        .note(Entry::Returned(Box::new(CallResult { handoff: Some("expert".into()), ..returned(1, 0, "ok") })));
+    bench.note(Entry::Returned(Box::new(CallResult {
+        handoff: Some("expert".into()),
+        ..returned(1, 0, "ok")
+    })));
     assert_eq!(bench.turn.agent(), &AgentName::from("expert"));
     assert_eq!(bench.continued("more").agent(), &AgentName::from("expert"));
 }

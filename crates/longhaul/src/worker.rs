@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::{Team, TeamError};
-use crate::entry::{Failure, FailureKind, EntryKind, ReleaseReason, TeamRef};
+use crate::entry::{EntryKind, Failure, FailureKind, ReleaseReason, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::runner::{
-    PollOnWake, AttemptEnd, Halt, LeaseKeeper, TaskRun, Seat, Seats, RunContext, RunLease, fail_task, release_task, panic_message,
-    settle_halt,
+    AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, Seat, Seats, TaskRun, fail_task,
+    panic_message, release_task, settle_halt,
 };
-use crate::store::{ClaimRequest, ClaimedTask, Fence, TaskFilter, EntryKinds, Store, StoreError};
+use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError, TaskFilter};
 use crate::task::TaskState;
 
 /// The teams whose tasks a process can run.
@@ -143,7 +143,10 @@ impl Worker {
     /// Takes tasks until the drain fires.
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
-        let ready = self.context.subscriptions.for_all(EntryKinds::from_kinds([EntryKind::Submitted, EntryKind::Released]));
+        let ready = self
+            .context
+            .subscriptions
+            .for_all(EntryKinds::from_kinds([EntryKind::Submitted, EntryKind::Released]));
         let mut round = tokio::time::interval(self.settings.lease / 3);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look = true;
@@ -278,7 +281,10 @@ impl Worker {
     async fn take_away(&self, head: &TaskState) -> Result<(), StoreError> {
         let store = &*self.context.store;
         let fence = Fence::Abandoned(head.attempt);
-        if self.settings.recovery == RecoveryPolicy::Fail && head.stop.is_none() && self.is_responsible_for(head) {
+        if self.settings.recovery == RecoveryPolicy::Fail
+            && head.stop.is_none()
+            && self.is_responsible_for(head)
+        {
             let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
             return fail_task(store, head, fence, failure).await;
         }

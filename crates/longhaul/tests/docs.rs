@@ -9,8 +9,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longhaul::Status;
 use longhaul::entry::{
-    QuestionAnswer, Delivery, Entry, Failure, FailureKind, HookFailure, Letter, NudgeReason, Order, Outcome, Question,
-    Record, ReleaseReason, CallResult, SamplingUsage, Sender, StopRequest, StopCause, Submission, TeamRef, LiveTextKind, WaitReason, ExpectedAnswer,
+    CallResult, Delivery, Entry, ExpectedAnswer, Failure, FailureKind, HookFailure, Letter, LiveTextKind,
+    NudgeReason, Order, Outcome, Question, QuestionAnswer, Record, ReleaseReason, SamplingUsage, Sender,
+    StopCause, StopRequest, Submission, TeamRef, WaitReason,
 };
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::Reply;
@@ -93,7 +94,9 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             let asks = Question { text: "may I?".to_owned(), wants: ExpectedAnswer::Words { schema: None } };
             Entry::Asked { question: question(), asks: Box::new(asks), until: None }
         }
-        "Answered" => Entry::Answered { question: question(), answer: QuestionAnswer::Given("yes".to_owned()) },
+        "Answered" => {
+            Entry::Answered { question: question(), answer: QuestionAnswer::Given("yes".to_owned()) }
+        }
         "Backgrounded" => Entry::Backgrounded,
         "HookFailed" => Entry::HookFailed(Box::new(HookFailure {
             event: "task_end".to_owned(),

@@ -15,7 +15,7 @@ use longhaul::model::Model;
 use longhaul::model::http::{ApiType, HttpClient, HttpOptions, ModelSpec, NoKeys};
 use longhaul::model::settings::ModelSettings;
 use longhaul::store::TaskFilter;
-use longhaul::{Agent, SubAgentDialect, Policy, EventKind, Longhaul, Status, Team};
+use longhaul::{Agent, EventKind, Longhaul, Policy, Status, SubAgentDialect, Team};
 
 const LEAD: &str = "You lead a team. You do no work yourself. Step 1: call run_background_agent twice in one reply, once for \
                     the agent `poet` and once for the agent `historian`, each with a short task. Step 2: end your turn with \

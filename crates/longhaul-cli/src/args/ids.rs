@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use longhaul::store::{TaskFilter, SqliteStore};
+use longhaul::store::{SqliteStore, TaskFilter};
 
 use crate::data_dir::DataDir;
-use crate::view::{truncate, one_line};
+use crate::view::{one_line, truncate};
 
 /// How many of the newest tasks are looked at.
 const NEWEST: usize = 200;

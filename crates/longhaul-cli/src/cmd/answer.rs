@@ -9,10 +9,10 @@ use serde_json::json;
 use super::CliContext;
 use super::send::join_or_read_stdin;
 use crate::args::AnswerArgs;
-use crate::exit::{CliExitCode, CliError};
-use crate::seen_events::descendants;
 use crate::data_dir::DataDir;
-use crate::view::{Ink, truncate, pluralize, one_line};
+use crate::exit::{CliError, CliExitCode};
+use crate::seen_events::descendants;
+use crate::view::{Ink, one_line, pluralize, truncate};
 
 /// How much of a question is repeated.
 const REPEATED: usize = 160;
@@ -40,8 +40,11 @@ pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitC
         None => format!("question {question}"),
     };
     if args.json {
-        let also: Vec<_> =
-            taken.also_answered.iter().map(|(task, question)| json!({ "task": task, "question": question })).collect();
+        let also: Vec<_> = taken
+            .also_answered
+            .iter()
+            .map(|(task, question)| json!({ "task": task, "question": question }))
+            .collect();
         let (granted, asked) = (taken.granted, question_of(&tree, id, taken.question));
         term.print_json(&json!({
             "task": id, "question": taken.question, "text": asked, "granted": granted, "also": also,
@@ -51,13 +54,19 @@ pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitC
     let shown = |id: TaskId| term.paint(Ink::Id, &id.to_string());
     term.print_line(&format!("answered {}: {}", shown(id), text(id, taken.question)))?;
     if let Some(pattern) = &taken.granted {
-        term.print_line(&format!("allowed from now on, in the whole tree: {}", one_line(&pattern.to_string())))?;
+        term.print_line(&format!(
+            "allowed from now on, in the whole tree: {}",
+            one_line(&pattern.to_string())
+        ))?;
     }
     for (task, question) in &taken.also_answered {
         term.print_line(&format!("that answers {} too: {}", shown(*task), text(*task, *question)))?;
     }
     if head.status == Status::Pending {
-        term.print_line(&format!("nobody runs it now; carry it on with:  {}", place.resume_command(head.root)))?;
+        term.print_line(&format!(
+            "nobody runs it now; carry it on with:  {}",
+            place.resume_command(head.root)
+        ))?;
     }
     Ok(CliExitCode::Success)
 }
@@ -93,8 +102,11 @@ fn asking(
                 .iter()
                 .map(|(task, text, _)| format!("{task}: {}", truncate(&one_line(text), REPEATED)))
                 .collect();
-            let what =
-                format!("{} are open below {typed}: {}", pluralize(open.len(), "question"), listed.join("; "));
+            let what = format!(
+                "{} are open below {typed}: {}",
+                pluralize(open.len(), "question"),
+                listed.join("; ")
+            );
             let several = open.iter().filter(|(task, ..)| *task == first).count() > 1;
             let named = if several { format!(" --question {name}") } else { String::new() };
             let hint = place.shell_command(&format!("answer {first}{named} …"));

@@ -6,8 +6,8 @@ use longhaul::store::TaskFilter;
 use super::CliContext;
 use crate::args::AttachArgs;
 use crate::background;
-use crate::run_session::{RunSession, OutputMode};
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
+use crate::run_session::{OutputMode, RunSession};
 use crate::seen_events;
 use crate::tree_owner;
 use crate::view::{Ink, pluralize};
@@ -25,8 +25,11 @@ pub(super) async fn run(desk: &CliContext, args: &AttachArgs) -> Result<CliExitC
         && !tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root)
         && background::running_pid(&place, root).is_none()
     {
-        return Err(CliError::new(CliExitCode::Failed, format!("nobody runs {root} now: there is nothing to watch"))
-            .with_hint(format!("carry it on: {}", place.resume_command(root))));
+        return Err(CliError::new(
+            CliExitCode::Failed,
+            format!("nobody runs {root} now: there is nothing to watch"),
+        )
+        .with_hint(format!("carry it on: {}", place.resume_command(root))));
     }
     let which = desk.term.paint(Ink::Id, &root.to_string());
     let intro = match open.len() {

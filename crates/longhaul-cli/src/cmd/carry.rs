@@ -3,19 +3,19 @@
 use std::collections::HashSet;
 
 use longhaul::TaskId;
-use longhaul::store::{TaskFilter, Store};
+use longhaul::store::{Store, TaskFilter};
 
 use super::CliContext;
-use super::resume::{TreeRunner, AttendanceOptions, why_not_runnable};
+use super::resume::{AttendanceOptions, TreeRunner, why_not_runnable};
 use crate::args::{CarryArgs, UnattendedArg};
 use crate::background::{self, BackgroundStartup, PidFileLock};
-use crate::run_session::{RunSession, OutputMode};
-use crate::demo;
-use crate::exit::{CliExitCode, CliError};
-use crate::tree_owner;
 use crate::data_dir::DataDir;
+use crate::demo;
+use crate::exit::{CliError, CliExitCode};
+use crate::run_session::{OutputMode, RunSession};
 use crate::signals::ExitSignals;
 use crate::team::{self, StoredTeamLoader};
+use crate::tree_owner;
 use crate::view::sanitize;
 
 pub(super) async fn run(desk: &CliContext, args: &CarryArgs) -> Result<CliExitCode, CliError> {
@@ -49,7 +49,11 @@ pub(super) async fn run(desk: &CliContext, args: &CarryArgs) -> Result<CliExitCo
     done
 }
 
-async fn prepare_tree(desk: &CliContext, args: &CarryArgs, place: &DataDir) -> Result<(TreeRunner, Option<PidFileLock>), CliError> {
+async fn prepare_tree(
+    desk: &CliContext,
+    args: &CarryArgs,
+    place: &DataDir,
+) -> Result<(TreeRunner, Option<PidFileLock>), CliError> {
     let store = place.open_store()?;
     let root = args.root;
     let tree = store.list(TaskFilter::tree(root).live()).await?;
@@ -70,20 +74,31 @@ async fn prepare_tree(desk: &CliContext, args: &CarryArgs, place: &DataDir) -> R
     let demo = demo::demo_team(args.pace).map_err(super::demo::demo_failure)?;
     if let Some(damage) = store.find_damaged(TaskFilter::tree(root), true).await?.into_iter().next() {
         let what = format!("{} cannot be loaded: {}", damage.task, damage.why);
-        return Err(CliError::new(CliExitCode::Store, what).with_hint("`longhaul doctor` checks the whole database"));
+        return Err(
+            CliError::new(CliExitCode::Store, what).with_hint("`longhaul doctor` checks the whole database")
+        );
     }
     let loader = StoredTeamLoader::new(args.pace, team::build_environment(desk, &args.providers, place)?);
     if let Some(why) = why_not_runnable(&*store, &task.team, demo.reference(), &loader).await? {
         let what = format!("{root} {}", sanitize(&why));
-        return Err(CliError::new(CliExitCode::Failed, what).with_hint("the program that has made the team can run it"));
+        return Err(CliError::new(CliExitCode::Failed, what)
+            .with_hint("the program that has made the team can run it"));
     }
-    let people =
-        AttendanceOptions { unattended: Some(args.unattended.into()), ask_timeout: args.ask_timeout, attended: false };
-    let hands = TreeRunner::start(desk, place, store, &[root], &args.providers, demo, args.pace, people).await?;
+    let people = AttendanceOptions {
+        unattended: Some(args.unattended.into()),
+        ask_timeout: args.ask_timeout,
+        attended: false,
+    };
+    let hands =
+        TreeRunner::start(desk, place, store, &[root], &args.providers, demo, args.pace, people).await?;
     Ok((hands, signed))
 }
 
-async fn nothing_to_run_error(place: &DataDir, store: &dyn Store, root: TaskId) -> Result<CliError, CliError> {
+async fn nothing_to_run_error(
+    place: &DataDir,
+    store: &dyn Store,
+    root: TaskId,
+) -> Result<CliError, CliError> {
     Ok(match store.task_state(root).await? {
         Some(head) => CliError::new(
             CliExitCode::Failed,

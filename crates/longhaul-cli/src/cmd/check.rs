@@ -3,14 +3,16 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use longhaul::teamfile::{self, HostProbe, AssembleError, TeamBundle, Environment, Problem, Severity, TrustItem};
+use longhaul::teamfile::{
+    self, AssembleError, Environment, HostProbe, Problem, Severity, TeamBundle, TrustItem,
+};
 use serde::Serialize;
 
 use super::CliContext;
 use crate::args::{CheckArgs, SchemaKind};
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::team;
-use crate::view::{Ink, TerminalOutput, sanitize, pluralize};
+use crate::view::{Ink, TerminalOutput, pluralize, sanitize};
 
 pub(super) async fn run(desk: &CliContext, args: &CheckArgs) -> Result<CliExitCode, CliError> {
     let (files, skipped) = find_team_files(&args.paths)?;
@@ -140,9 +142,13 @@ impl TeamFileReport {
         };
         let what = match (self.errors, self.warnings) {
             (0, 0) => pluralize(self.agents.len(), "agent"),
-            (0, warnings) => format!("{}, {}", pluralize(self.agents.len(), "agent"), pluralize(warnings, "warning")),
+            (0, warnings) => {
+                format!("{}, {}", pluralize(self.agents.len(), "agent"), pluralize(warnings, "warning"))
+            }
             (errors, 0) => pluralize(errors, "error"),
-            (errors, warnings) => format!("{}, {}", pluralize(errors, "error"), pluralize(warnings, "warning")),
+            (errors, warnings) => {
+                format!("{}, {}", pluralize(errors, "error"), pluralize(warnings, "warning"))
+            }
         };
         let name = sanitize(&self.file);
         term.print_line(&format!("{} {name}  {}", term.paint(ink, sign), term.paint(Ink::Faint, &what)))?;
@@ -161,7 +167,9 @@ impl TeamFileReport {
         }
         if !self.trust.is_empty() {
             term.print_line("  By itself, without asking anybody, it")?;
-            crate::trust::format_trust_items(&self.trust, term).iter().try_for_each(|line| term.print_line(line))?;
+            crate::trust::format_trust_items(&self.trust, term)
+                .iter()
+                .try_for_each(|line| term.print_line(line))?;
             term.print_line("")?;
         }
         Ok(())
@@ -241,9 +249,8 @@ fn find_team_files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), CliError>
             skipped += all - found.len();
             if found.is_empty() {
                 let what = format!("there is no team file in {}", path.display());
-                return Err(
-                    CliError::new(CliExitCode::Usage, what).with_hint("name a team file, or a directory that has some")
-                );
+                return Err(CliError::new(CliExitCode::Usage, what)
+                    .with_hint("name a team file, or a directory that has some"));
             }
             files.extend(found);
         } else {

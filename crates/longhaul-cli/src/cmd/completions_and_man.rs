@@ -9,7 +9,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 
 use super::CliContext;
 use crate::args::{self, CompletionsArgs, ManArgs};
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 
 /// The variable by which a shell asks for what may come next.
 const ASKS: &str = "LONGHAUL_COMPLETE";

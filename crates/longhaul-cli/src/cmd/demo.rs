@@ -9,9 +9,9 @@ use longhaul::model::scripted::ModelScript;
 
 use super::CliContext;
 use crate::args::DemoArgs;
-use crate::run_session::{RunSession, OutputMode};
 use crate::demo;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
+use crate::run_session::{OutputMode, RunSession};
 use crate::view::{Ink, sanitize};
 
 pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCode, CliError> {
@@ -28,7 +28,9 @@ pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCod
         None => demo::demo_team(args.pace).map_err(demo_failure)?,
         Some((script, text)) => {
             let digest = store.put_blob(demo::stored_script(&text)).await?;
-            demo::team_from_script(script, args.pace).map_err(|why| demo_failure(why.into()))?.with_reference(TeamRef::File(digest))
+            demo::team_from_script(script, args.pace)
+                .map_err(|why| demo_failure(why.into()))?
+                .with_reference(TeamRef::File(digest))
         }
     };
     let longhaul = super::longhaul_builder(team).shared_store(store).own_trees_only().start().await?;
@@ -46,7 +48,10 @@ pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCod
         String::new(),
     ];
     let manner = if args.json { OutputMode::Json } else { OutputMode::Human };
-    let code = RunSession { since, mode: manner, intro, ..RunSession::new(desk, &place, longhaul, vec![root]) }.run().await?;
+    let code =
+        RunSession { since, mode: manner, intro, ..RunSession::new(desk, &place, longhaul, vec![root]) }
+            .run()
+            .await?;
     if code == CliExitCode::Success && !args.json {
         term.print_line("")?;
         term.print_line("What next?")?;
@@ -58,7 +63,11 @@ pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCod
         let width = next.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
         for (command, what) in next {
             let command = format!("{:<width$}", sanitize(&command));
-            term.print_line(&format!("  {}  {}", term.paint(Ink::Strong, &command), term.paint(Ink::Faint, what)))?;
+            term.print_line(&format!(
+                "  {}  {}",
+                term.paint(Ink::Strong, &command),
+                term.paint(Ink::Faint, what)
+            ))?;
         }
     }
     Ok(code)
@@ -72,13 +81,17 @@ fn read(path: &Path) -> Result<(ModelScript, String), CliError> {
             .with_hint("without `--script` the demo plays its own")
     })?;
     let script = ModelScript::parse(&name, &text).map_err(|error| {
-        CliError::new(CliExitCode::Usage, error.to_string()).with_hint("docs/scripted.md tells what can be in a script")
+        CliError::new(CliExitCode::Usage, error.to_string())
+            .with_hint("docs/scripted.md tells what can be in a script")
     })?;
     Ok((script, text))
 }
 
 /// The demo's own script is wrong: ours to mend, not the user's.
 pub(super) fn demo_failure(why: demo::DemoError) -> CliError {
-    CliError::new(CliExitCode::Failed, format!("the demo's team is broken, which is a fault in Longhaul: {why}"))
-        .with_hint("please report it")
+    CliError::new(
+        CliExitCode::Failed,
+        format!("the demo's team is broken, which is a fault in Longhaul: {why}"),
+    )
+    .with_hint("please report it")
 }

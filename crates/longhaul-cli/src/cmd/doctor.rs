@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use longhaul::model::http::provider_key_variables;
 use longhaul::store::{DatabaseHealth, SqliteStore};
-use longhaul::teamfile::{self, TeamBundle, TeamBundleError, Environment};
+use longhaul::teamfile::{self, Environment, TeamBundle, TeamBundleError};
 use longhaul::toolset::Sandbox;
 use serde::Serialize;
 
 use super::CliContext;
 use crate::args::DoctorArgs;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::team;
 use crate::trust::TeamFileTrust;
-use crate::view::{Ink, TerminalOutput, format_bytes, sanitize, format_count, pluralize, one_line};
+use crate::view::{Ink, TerminalOutput, format_bytes, format_count, one_line, pluralize, sanitize};
 
 /// How long a server of a team may take to start.
 const START: Duration = Duration::from_secs(30);
@@ -127,7 +127,9 @@ impl DoctorReport<'_> {
         if !self.json {
             let (ink, words) = match (broken, warnings) {
                 (0, 0) => (Ink::Good, "all is well".to_owned()),
-                (0, warnings) => (Ink::Good, format!("nothing is broken; {}", pluralize(warnings, "warning"))),
+                (0, warnings) => {
+                    (Ink::Good, format!("nothing is broken; {}", pluralize(warnings, "warning")))
+                }
                 (1, warnings) => (Ink::Bad, format!("1 thing is broken; {}", pluralize(warnings, "warning"))),
                 (broken, warnings) => {
                     (Ink::Bad, format!("{broken} things are broken; {}", pluralize(warnings, "warning")))
@@ -148,9 +150,10 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
             let hint = "`--data DIR` keeps tasks in another place";
             checks.push(DoctorCheck::broken("database", error.to_string(), hint));
         }
-        Ok(None) => {
-            checks.push(DoctorCheck::fine("database", format!("{name} is not there yet: the first task begins it")))
-        }
+        Ok(None) => checks.push(DoctorCheck::fine(
+            "database",
+            format!("{name} is not there yet: the first task begins it"),
+        )),
         Ok(Some(health)) if !health.problems.is_empty() => {
             let what = format!("{name} is damaged: {}", health.problems.join("; "));
             let hint =
@@ -160,7 +163,9 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
         Ok(Some(health)) => {
             let version = match health.version == health.current_version {
                 true => format!("version {}", health.version),
-                false => format!("version {}, made {} when it is used", health.version, health.current_version),
+                false => {
+                    format!("version {}, made {} when it is used", health.version, health.current_version)
+                }
             };
             let others = match health.workers {
                 0 => "nobody runs tasks of it now".to_owned(),
@@ -324,7 +329,11 @@ fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> Docto
 }
 
 /// A team: whether the file is right, and whether what it names can be started.
-async fn check_team(file: &Path, bundle: Result<TeamBundle, TeamBundleError>, outfit: &Environment) -> Vec<DoctorCheck> {
+async fn check_team(
+    file: &Path,
+    bundle: Result<TeamBundle, TeamBundleError>,
+    outfit: &Environment,
+) -> Vec<DoctorCheck> {
     let name = file.display();
     let check = || format!("`longhaul check {name}` tells more");
     let mut bundle = match bundle {
@@ -348,8 +357,10 @@ async fn check_team(file: &Path, bundle: Result<TeamBundle, TeamBundleError>, ou
         Err(error) => return vec![DoctorCheck::broken("team", error.to_string(), check())],
     };
     let agents: Vec<String> = team.agents().map(|agent| one_line(agent.name.as_str())).collect();
-    let mut checks =
-        vec![DoctorCheck::fine("team", format!("{name}: {} ({})", pluralize(agents.len(), "agent"), agents.join(", ")))];
+    let mut checks = vec![DoctorCheck::fine(
+        "team",
+        format!("{name}: {} ({})", pluralize(agents.len(), "agent"), agents.join(", ")),
+    )];
     for notice in notices {
         let help = notice.problem.help.clone().unwrap_or_else(check);
         let at = notice.problem.at;
@@ -368,7 +379,9 @@ async fn check_team(file: &Path, bundle: Result<TeamBundle, TeamBundleError>, ou
             checks.push(match opened {
                 // What every agent has, and nothing is in.
                 Ok(Ok(tools)) if tools.is_empty() => continue,
-                Ok(Ok(tools)) => DoctorCheck::fine("toolset", format!("{whose}: {}", pluralize(tools.len(), "tool"))),
+                Ok(Ok(tools)) => {
+                    DoctorCheck::fine("toolset", format!("{whose}: {}", pluralize(tools.len(), "tool")))
+                }
                 Ok(Err(error)) => {
                     let hint = format!("mend that; until then {agent} runs without these tools");
                     DoctorCheck::broken("toolset", format!("{whose}: {}", sanitize(&error.why)), hint)

@@ -12,7 +12,7 @@ use longhaul::{Longhaul, TaskId};
 use self::transcript::ExportedTask;
 use super::CliContext;
 use crate::args::{ExportArgs, ExportFormat};
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::view::pluralize;
 
 mod html;
@@ -35,7 +35,9 @@ pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitC
         Some(path) => {
             std::fs::write(path, &text).map_err(|error| {
                 CliError::new(CliExitCode::Failed, format!("{} cannot be written: {error}", path.display()))
-                    .with_hint("`-o FILE` names a file in a directory that is there, and that you may write to")
+                    .with_hint(
+                        "`-o FILE` names a file in a directory that is there, and that you may write to",
+                    )
             })?;
             desk.note(&format!("{} written to {}", pluralize(tasks.len(), "task"), path.display()));
         }
@@ -89,9 +91,12 @@ mod tests {
 
     #[test]
     fn a_form_is_known_by_the_name_of_its_file() {
-        for (name, form) in
-            [("a.html", ExportFormat::Html), ("a.JSON", ExportFormat::Json), ("a.md", ExportFormat::Markdown), ("a", ExportFormat::Markdown)]
-        {
+        for (name, form) in [
+            ("a.html", ExportFormat::Html),
+            ("a.JSON", ExportFormat::Json),
+            ("a.md", ExportFormat::Markdown),
+            ("a", ExportFormat::Markdown),
+        ] {
             assert_eq!(format_for_path(Some(Path::new(name))), form);
         }
         assert_eq!(format_for_path(None), ExportFormat::Markdown);

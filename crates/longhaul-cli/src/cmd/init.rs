@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::CliContext;
 use crate::args::InitArgs;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::view::{Ink, sanitize};
 
 const AUTO: &str = include_str!("init/auto.yaml");
@@ -26,8 +26,10 @@ pub(super) fn run(desk: &CliContext, args: &InitArgs) -> Result<CliExitCode, Cli
     let name = sanitize(&name);
     let then = format!("longhaul run {name} \"What is in this directory?\"");
     desk.term.print_line(&format!("wrote   {name}"))?;
-    desk.term
-        .print_line(&format!("check   {}", desk.term.paint(Ink::Strong, &format!("longhaul check {name}"))))?;
+    desk.term.print_line(&format!(
+        "check   {}",
+        desk.term.paint(Ink::Strong, &format!("longhaul check {name}"))
+    ))?;
     desk.term.print_line(&format!("run     {}", desk.term.paint(Ink::Strong, &then)))?;
     Ok(CliExitCode::Success)
 }

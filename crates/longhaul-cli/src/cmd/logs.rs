@@ -7,7 +7,7 @@ use longhaul::store::pages;
 
 use super::CliContext;
 use crate::args::LogsArgs;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::view::{EventDetail, EventFormatter, TerminalOutput};
 
 /// How many events are written at once.

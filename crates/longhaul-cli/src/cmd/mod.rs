@@ -29,9 +29,9 @@ use longhaul::{Longhaul, TaskId};
 
 use crate::args::{AttachArgs, CliCommand, ProviderArgs, ResumeArgs};
 use crate::background::{self, BackgroundOptions};
-use crate::exit::{CliExitCode, CliError};
-use crate::tree_owner;
 use crate::data_dir::DataDir;
+use crate::exit::{CliError, CliExitCode};
+use crate::tree_owner;
 use crate::view::{LiveRegion, TerminalOutput};
 
 /// What every command has before it.

@@ -12,9 +12,9 @@ use serde_json::json;
 use super::CliContext;
 use crate::args::PruneArgs;
 use crate::background;
-use crate::exit::{CliExitCode, CliError};
 use crate::data_dir::DataDir;
-use crate::view::{Ink, TerminalOutput, format_ago, format_bytes, truncate, pluralize, one_line};
+use crate::exit::{CliError, CliExitCode};
+use crate::view::{Ink, TerminalOutput, format_ago, format_bytes, one_line, pluralize, truncate};
 
 /// How long tasks that are stopped first may take for that.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
@@ -54,7 +54,8 @@ pub(super) async fn run(desk: &CliContext, args: &PruneArgs) -> Result<CliExitCo
                 if kept.is_none() {
                     gone.extend(grove.tasks.iter().map(|head| head.root));
                 }
-                let told = PruneReport { group: &grove, keep_reason: kept.as_ref(), now, dry_run: args.dry_run };
+                let told =
+                    PruneReport { group: &grove, keep_reason: kept.as_ref(), now, dry_run: args.dry_run };
                 if args.json { told.print_json(desk.term)? } else { told.print_line(desk.term)? }
             }
         }
@@ -104,8 +105,9 @@ async fn vacuum(desk: &CliContext, args: &PruneArgs, place: &DataDir) -> Result<
         }),
         false => SqliteStore::vacuum(&path),
     });
-    let done =
-        done.await.map_err(|error| CliError::new(CliExitCode::Failed, format!("a fault in Longhaul: {error}")))?;
+    let done = done
+        .await
+        .map_err(|error| CliError::new(CliExitCode::Failed, format!("a fault in Longhaul: {error}")))?;
     let Some(done) = done? else { return Ok(CliExitCode::Success) };
     if args.json {
         let (before, after, freed) = (done.before, done.after, done.freed());
@@ -132,7 +134,10 @@ async fn find_keep_reason(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Opti
 }
 
 /// Deletes those that are not to be kept, together: what a write to disk costs, they share.
-async fn delete_all(longhaul: &Longhaul, some: &mut [(TreeGroup, Option<KeepReason>)]) -> Result<(), CliError> {
+async fn delete_all(
+    longhaul: &Longhaul,
+    some: &mut [(TreeGroup, Option<KeepReason>)],
+) -> Result<(), CliError> {
     let deletions = some.iter_mut().filter(|(_, kept)| kept.is_none()).map(|(grove, kept)| async move {
         *kept = delete(longhaul, grove).await?;
         Ok::<(), CliError>(())
@@ -142,7 +147,7 @@ async fn delete_all(longhaul: &Longhaul, some: &mut [(TreeGroup, Option<KeepReas
 
 /// Deletes it; what runs is stopped first.
 async fn delete(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
-    use StoreError::{JournalMoved, StillNeeded, NoTask, NotEnded};
+    use StoreError::{JournalMoved, NoTask, NotEnded, StillNeeded};
     let ended;
     let grove = match grove.open_tasks().next() {
         None => grove,
@@ -154,7 +159,9 @@ async fn delete(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepRea
     match longhaul.delete_group(grove).await {
         Ok(()) => Ok(None),
         Err(LonghaulError::Store(NotEnded(task))) => Ok(Some(KeepReason::Open(vec![task]))),
-        Err(LonghaulError::Store(JournalMoved { .. } | StillNeeded { .. } | NoTask(_))) => Ok(Some(KeepReason::Busy)),
+        Err(LonghaulError::Store(JournalMoved { .. } | StillNeeded { .. } | NoTask(_))) => {
+            Ok(Some(KeepReason::Busy))
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -205,7 +212,11 @@ impl PruneReport<'_> {
         let text = format!("{size:<9} {age:<12} {why}{}", one_line(&first.headline));
         let room = term.size().0.saturating_sub(8 + 2 + 7 + 2);
         let id = term.paint(Ink::Id, &first.id.to_string());
-        term.print_line(&format!("{}  {id}  {}", term.paint(ink, &format!("{verb:<8}")), truncate(&text, room)))
+        term.print_line(&format!(
+            "{}  {id}  {}",
+            term.paint(ink, &format!("{verb:<8}")),
+            truncate(&text, room)
+        ))
     }
 }
 
@@ -244,7 +255,8 @@ impl PruneSummary {
                 Some(logs) => format!("{logs} {verb}."),
             };
         }
-        let mut words = format!("{} of {} {verb}", pluralize(self.tasks, "task"), pluralize(self.trees, "tree"));
+        let mut words =
+            format!("{} of {} {verb}", pluralize(self.tasks, "task"), pluralize(self.trees, "tree"));
         if let Some(logs) = logs {
             words += &format!("; {logs}, too");
         }

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use longhaul::agent::Unattended;
 use longhaul::entry::TeamRef;
-use longhaul::store::{TaskFilter, DatabaseHealth, Store, StoreError};
+use longhaul::store::{DatabaseHealth, Store, StoreError, TaskFilter};
 use longhaul::supervisor::LonghaulBuilder;
 use longhaul::task::TaskState;
 use longhaul::teamfile::Environment;
@@ -21,17 +21,17 @@ use super::CliContext;
 use super::run::{bounds, check_prices_known};
 use crate::args::{ProviderArgs, ResumeArgs, UnattendedArg};
 use crate::background::{self, BackgroundOptions};
-use crate::run_session::{RunSession, OutputMode};
-use crate::demo::{self, DemoPace};
-use crate::exit::{CliExitCode, CliError};
-use crate::seen_events;
-use crate::tree_owner;
 use crate::data_dir::DataDir;
+use crate::demo::{self, DemoPace};
+use crate::exit::{CliError, CliExitCode};
 use crate::project::{project_of, project_of_run};
-use crate::team::{self, StoredTeamLoader};
-use crate::trust::ask_yes_no;
 use crate::run_exit_code::exit_code_of_run;
-use crate::view::{Ink, sanitize, pluralize, one_line};
+use crate::run_session::{OutputMode, RunSession};
+use crate::seen_events;
+use crate::team::{self, StoredTeamLoader};
+use crate::tree_owner;
+use crate::trust::ask_yes_no;
+use crate::view::{Ink, one_line, pluralize, sanitize};
 
 pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitCode, CliError> {
     let since =
@@ -91,7 +91,9 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
     }
     if roots.is_empty() {
         if !args.json {
-            desk.term.print_line(&nothing_to_resume_message(&place, &*store, asked.as_ref(), !left.is_empty(), more).await?)?;
+            desk.term.print_line(
+                &nothing_to_resume_message(&place, &*store, asked.as_ref(), !left.is_empty(), more).await?,
+            )?;
         }
         // Not as if it had been done.
         return match asked {
@@ -115,7 +117,11 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
 
     let mut subjects = Vec::new();
     for root in &roots {
-        subjects.extend(seen_events::tasks_to_report(&store.list(TaskFilter::tree(*root)).await?, *root, &named));
+        subjects.extend(seen_events::tasks_to_report(
+            &store.list(TaskFilter::tree(*root)).await?,
+            *root,
+            &named,
+        ));
     }
     if args.detach {
         let done = start_in_background(desk, args, &place, &roots).await;
@@ -126,15 +132,30 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
         };
     }
     let attended = std::io::stdin().is_terminal() && desk.term.live && !args.json;
-    let people = AttendanceOptions { unattended: args.unattended.map(Into::into), ask_timeout: args.ask_timeout, attended };
-    let hands = TreeRunner::start(desk, &place, store, &roots, &args.providers, team, args.pace, people).await?;
+    let people = AttendanceOptions {
+        unattended: args.unattended.map(Into::into),
+        ask_timeout: args.ask_timeout,
+        attended,
+    };
+    let hands =
+        TreeRunner::start(desk, &place, store, &roots, &args.providers, team, args.pace, people).await?;
     let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
-    let intro = vec![format!("Carrying on {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
+    let intro =
+        vec![format!("Carrying on {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
     let manner = if args.json { OutputMode::Json } else { OutputMode::Human };
     let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !attended;
     let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
     let carry = RunSession::new(desk, &place, hands.longhaul, roots);
-    let carry = RunSession { since, mode: manner, intro, reported_tasks: subjects, stop_on_question: needs_nobody, timeout, fail_on_denied, ..carry };
+    let carry = RunSession {
+        since,
+        mode: manner,
+        intro,
+        reported_tasks: subjects,
+        stop_on_question: needs_nobody,
+        timeout,
+        fail_on_denied,
+        ..carry
+    };
     let done = carry.run().await;
     team::close_environment(&hands.environment).await;
     // Not as if all had been done that was asked for.
@@ -215,9 +236,8 @@ async fn runs_of_other_projects(
         let what =
             format!("nothing was resumed: no run of this project is open, and {runs} of other projects are");
         let one = place.shell_command("resume ID");
-        return Err(
-            CliError::new(CliExitCode::Usage, what).with_hint(format!("carry one on with `{one}`, or all with `{all}`"))
-        );
+        return Err(CliError::new(CliExitCode::Usage, what)
+            .with_hint(format!("carry one on with `{one}`, or all with `{all}`")));
     }
     desk.note(&format!("carry one on with:  {}", place.shell_command("resume ID")));
     desk.note(&format!("or all of them with:  {all}"));
@@ -225,7 +245,12 @@ async fn runs_of_other_projects(
 }
 
 /// Hands each run to a process in the background.
-async fn start_in_background(desk: &CliContext, args: &ResumeArgs, place: &DataDir, roots: &[TaskId]) -> Result<CliExitCode, CliError> {
+async fn start_in_background(
+    desk: &CliContext,
+    args: &ResumeArgs,
+    place: &DataDir,
+    roots: &[TaskId],
+) -> Result<CliExitCode, CliError> {
     for root in roots {
         let options = BackgroundOptions {
             unattended: args.unattended.unwrap_or(UnattendedArg::Wait),
@@ -304,8 +329,14 @@ impl TreeRunner {
 }
 
 /// That a limit of cost can be kept to by the team of a tree.
-pub(super) async fn priced_tree(store: &dyn Store, root: TaskId, loader: &StoredTeamLoader) -> Result<(), CliError> {
-    let Some(TaskState { team: TeamRef::File(digest), .. }) = store.task_state(root).await? else { return Ok(()) };
+pub(super) async fn priced_tree(
+    store: &dyn Store,
+    root: TaskId,
+    loader: &StoredTeamLoader,
+) -> Result<(), CliError> {
+    let Some(TaskState { team: TeamRef::File(digest), .. }) = store.task_state(root).await? else {
+        return Ok(());
+    };
     let Some(file) = store.blob(digest).await? else { return Ok(()) };
     // What does not load is told by whoever runs it.
     loader.load(&file).map_or(Ok(()), |team| check_prices_known(&team))
@@ -338,7 +369,10 @@ pub(super) async fn why_not_runnable(
 }
 
 /// The tasks that were asked for, and their trees; all, if `None`.
-async fn find_requested(store: &dyn Store, ids: &[String]) -> Result<(Vec<TaskId>, Option<HashSet<TaskId>>), CliError> {
+async fn find_requested(
+    store: &dyn Store,
+    ids: &[String],
+) -> Result<(Vec<TaskId>, Option<HashSet<TaskId>>), CliError> {
     if ids.is_empty() {
         return Ok((Vec::new(), None));
     }
@@ -372,8 +406,8 @@ async fn nothing_to_resume_message(
             told.push(match more.is_open() {
                 true => format!("To continue it, write to it: {}", place.send_command(id)),
                 false => {
-                    let command =
-                        place.shell_command(&format!("run --session {id} PROMPT --max-tokens N --max-cost N"));
+                    let command = place
+                        .shell_command(&format!("run --session {id} PROMPT --max-tokens N --max-cost N"));
                     format!("To continue it with another limit: {command}")
                 }
             });

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::CliContext;
 use crate::args::RetryArgs;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::view::Ink;
 
 pub(super) async fn run(desk: &CliContext, args: &RetryArgs) -> Result<CliExitCode, CliError> {
@@ -22,7 +22,9 @@ pub(super) async fn run(desk: &CliContext, args: &RetryArgs) -> Result<CliExitCo
                 let head = longhaul.state(id).await?;
                 let hint = match head.status.is_final() {
                     true => format!("to go on from its answer, write to it: {}", place.send_command(id)),
-                    false if head.worker.is_none() => format!("to carry it on: {}", place.resume_command(head.root)),
+                    false if head.worker.is_none() => {
+                        format!("to carry it on: {}", place.resume_command(head.root))
+                    }
                     false => format!("to end it first: {}", place.shell_command(&format!("stop {id}"))),
                 };
                 return Err(CliError::from(error).with_hint(hint));

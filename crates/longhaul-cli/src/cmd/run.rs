@@ -17,13 +17,13 @@ use super::CliContext;
 use super::resume::{AttendanceOptions, priced_tree, why_not_runnable};
 use crate::args::{OnFinishArg, RunArgs, UnattendedArg};
 use crate::background::{self, BackgroundOptions, SessionLock};
-use crate::run_session::{RunSession, OutputMode};
-use crate::demo::{self, DemoPace};
-use crate::exit::{CliExitCode, CliError};
-use crate::tree_owner;
-use crate::notify::Notifier;
 use crate::data_dir::DataDir;
+use crate::demo::{self, DemoPace};
+use crate::exit::{CliError, CliExitCode};
+use crate::notify::Notifier;
+use crate::run_session::{OutputMode, RunSession};
 use crate::team::{self, StoredTeamLoader};
+use crate::tree_owner;
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, OutputStream, TerminalOutput, sanitize};
 
@@ -69,7 +69,9 @@ pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode
         order = order.approve_all();
     }
     if args.detach {
-        return run.start_detached(Longhaul::client(store).await?, team.reference().clone(), order, &prompts).await;
+        return run
+            .start_detached(Longhaul::client(store).await?, team.reference().clone(), order, &prompts)
+            .await;
     }
     let since = now();
     let longhaul = run.builder(team, made.limits).shared_store(store).start().await?;
@@ -188,7 +190,16 @@ impl RunInvocation<'_> {
         let carry = RunSession::new(self.context, self.data_dir, longhaul, vec![root]);
         let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !self.is_attended();
         let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
-        let carry = RunSession { since, mode: manner, intro, next_prompts: next, leave_to_background: leaves, notifier: bell, stop_on_question: needs_nobody, ..carry };
+        let carry = RunSession {
+            since,
+            mode: manner,
+            intro,
+            next_prompts: next,
+            leave_to_background: leaves,
+            notifier: bell,
+            stop_on_question: needs_nobody,
+            ..carry
+        };
         RunSession { timeout, fail_on_denied, ..carry }.run().await
     }
 
@@ -322,14 +333,19 @@ fn prompt(typed: Option<&str>) -> Result<String, CliError> {
         None | Some("-") => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).map_err(|error| {
-                CliError::new(CliExitCode::Usage, format!("the prompt cannot be read from standard input: {error}"))
+                CliError::new(
+                    CliExitCode::Usage,
+                    format!("the prompt cannot be read from standard input: {error}"),
+                )
             })?;
             text
         }
         Some(typed) => match typed.strip_prefix('@') {
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
                 CliError::new(CliExitCode::Usage, format!("the prompt cannot be read from {path}: {error}"))
-                    .with_hint("a prompt that begins with @ names a file; begin it with a space if it does not")
+                    .with_hint(
+                        "a prompt that begins with @ names a file; begin it with a space if it does not",
+                    )
             })?,
             None => typed.to_owned(),
         },
@@ -349,10 +365,9 @@ fn expand_team_command(prompt: &str, commands: &[(String, String)]) -> Result<St
         None if commands.is_empty() || name.contains('/') => Ok(prompt.to_owned()),
         None => {
             let names: Vec<String> = commands.iter().map(|(name, _)| format!("/{name}")).collect();
-            Err(CliError::new(CliExitCode::Usage, format!("the team has no command '/{name}'")).with_hint(format!(
-                "it has: {}; begin the prompt with a space if it is no command",
-                names.join(", ")
-            )))
+            Err(CliError::new(CliExitCode::Usage, format!("the team has no command '/{name}'")).with_hint(
+                format!("it has: {}; begin the prompt with a space if it is no command", names.join(", ")),
+            ))
         }
     }
 }
@@ -378,7 +393,9 @@ pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<B
     let cost = match max_cost {
         Some(dollars) if !(dollars > 0.0 && dollars < 1e9) => {
             let what = format!("--max-cost is in dollars and above 0, not {dollars}");
-            return Err(CliError::new(CliExitCode::Usage, what).with_hint("leave --max-cost out for no bound"));
+            return Err(
+                CliError::new(CliExitCode::Usage, what).with_hint("leave --max-cost out for no bound")
+            );
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
         dollars => dollars.map(|dollars| (dollars * 1e6).ceil() as u64),

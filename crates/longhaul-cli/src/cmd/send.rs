@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::CliContext;
 use crate::args::SendArgs;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::view::Ink;
 
 pub(super) async fn run(desk: &CliContext, args: &SendArgs) -> Result<CliExitCode, CliError> {
@@ -54,8 +54,9 @@ pub(super) fn join_or_read_stdin(typed: &[String]) -> Result<String, CliError> {
 
 /// All of standard input, or enough of it to see that it is too much.
 fn from_stdin() -> Result<String, CliError> {
-    let unread =
-        |error| CliError::new(CliExitCode::Usage, format!("the message on standard input cannot be read: {error}"));
+    let unread = |error| {
+        CliError::new(CliExitCode::Usage, format!("the message on standard input cannot be read: {error}"))
+    };
     let mut text = Vec::new();
     let mut input = std::io::stdin().lock();
     input.by_ref().take(MAX_TEXT_BYTES as u64 + 1).read_to_end(&mut text).map_err(unread)?;

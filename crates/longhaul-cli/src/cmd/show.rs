@@ -1,7 +1,7 @@
 //! `longhaul show`.
 
 use jiff::Timestamp;
-use longhaul::entry::{Order, Outcome, Question, WaitReason, ExpectedAnswer};
+use longhaul::entry::{ExpectedAnswer, Order, Outcome, Question, WaitReason};
 use longhaul::id::QuestionId;
 use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Snapshot};
@@ -12,12 +12,13 @@ use serde::Serialize;
 
 use super::CliContext;
 use crate::args::ShowArgs;
-use crate::exit::{CliExitCode, CliError};
 use crate::data_dir::DataDir;
+use crate::exit::{CliError, CliExitCode};
 use crate::team;
 use crate::view::{
-    self, EventDetail, Ink, TaskLayout, EventFormatter, TerminalOutput, format_ago, sanitize, format_count, format_dollars, truncate, pluralize, format_timestamp, one_line,
-    status_label, time_of, escape_invisible, describe_wait,
+    self, EventDetail, EventFormatter, Ink, TaskLayout, TerminalOutput, describe_wait, escape_invisible,
+    format_ago, format_count, format_dollars, format_timestamp, one_line, pluralize, sanitize, status_label,
+    time_of, truncate,
 };
 
 /// How many of the last events are shown.
@@ -129,11 +130,13 @@ pub(super) async fn run(desk: &CliContext, args: &ShowArgs) -> Result<CliExitCod
             dropped: *dropped,
         })?;
     } else {
-        let mut page = ShowPage { term, data_dir: desk.data_dir()?, now: Timestamp::now(), lines: Vec::new() };
+        let mut page =
+            ShowPage { term, data_dir: desk.data_dir()?, now: Timestamp::now(), lines: Vec::new() };
         let team = team::name(&**longhaul.store(), &task.state.team).await;
         page.status_fields(&task, &team);
         if let Some(since) = silent_since(&longhaul, &task.state).await? {
-            let (resume, since) = (page.data_dir.resume_command(task.state.root), format_ago(since, page.now));
+            let (resume, since) =
+                (page.data_dir.resume_command(task.state.root), format_ago(since, page.now));
             page.field(
                 "process",
                 &format!("silent: its lease ended {since}; if it stays silent, take over: {resume}"),
@@ -194,7 +197,8 @@ impl ShowPage {
     fn status_fields(&mut self, task: &Snapshot, team: &str) {
         let head = &task.state;
         let (sign, word, ink) = status_label(head);
-        let room = self.term.size().0.saturating_sub(view::display_width(&format!("{}  {sign} {word}  ", head.id)));
+        let room =
+            self.term.size().0.saturating_sub(view::display_width(&format!("{}  {sign} {word}  ", head.id)));
         let state = self.term.paint(ink, &format!("{sign} {word}"));
         let id = self.term.paint(Ink::Id, &head.id.to_string());
         let headline = self.term.paint(Ink::Strong, &truncate(&one_line(&head.headline), room));
@@ -211,7 +215,9 @@ impl ShowPage {
         for (name, question) in &task.questions {
             // The journal has a call in few words, and whole beside it: who is to allow it needs all of it.
             let asks = match &question.wants {
-                ExpectedAnswer::Leave { tool, arguments, why, changed, .. } if !question.text.contains(arguments) => {
+                ExpectedAnswer::Leave { tool, arguments, why, changed, .. }
+                    if !question.text.contains(arguments) =>
+                {
                     let why = why
                         .as_ref()
                         .map(|why| format!(" A person has to decide: {why}."))
@@ -253,7 +259,8 @@ impl ShowPage {
         }
         let agent = format!("{} of {}", one_line(head.agent.as_str()), sanitize(team));
         self.field("agent", &agent);
-        let mut created = format!("{} ({})", format_timestamp(head.created), format_ago(head.created, self.now));
+        let mut created =
+            format!("{} ({})", format_timestamp(head.created), format_ago(head.created, self.now));
         if view::display_width(&created) + FIELD > self.term.size().0 {
             created = format_timestamp(head.created);
         }
@@ -345,7 +352,8 @@ mod tests {
 
     #[test]
     fn a_price_that_is_not_known_is_said_to_be_unknown() {
-        let spent = |cost, unpriced| UsageTotals { turns: 3, cost, unpriced, ..UsageTotals::default() }.cost_text();
+        let spent =
+            |cost, unpriced| UsageTotals { turns: 3, cost, unpriced, ..UsageTotals::default() }.cost_text();
         assert_eq!(UsageTotals::default().cost_text(), None);
         assert_eq!(spent(0, 3).as_deref(), Some("price unknown"));
         assert_eq!(spent(0, 0).as_deref(), Some("$0"));

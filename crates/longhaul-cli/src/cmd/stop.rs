@@ -5,14 +5,15 @@ use longhaul::{Longhaul, TaskId};
 
 use super::CliContext;
 use crate::args::StopArgs;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::view::{Ink, pluralize};
 
 pub(super) async fn run(desk: &CliContext, args: &StopArgs) -> Result<CliExitCode, CliError> {
     let longhaul = desk.client().await?;
     let term = desk.term;
     if args.json {
-        let ids = if args.all { longhaul.stop_all().await? } else { resolve_ids(&longhaul, &args.ids).await? };
+        let ids =
+            if args.all { longhaul.stop_all().await? } else { resolve_ids(&longhaul, &args.ids).await? };
         for id in ids {
             longhaul.stop(id).await?;
             term.print_json(&longhaul.state(id).await?)?;

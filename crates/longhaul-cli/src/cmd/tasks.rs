@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::store::{TaskFilter, DatabaseHealth};
+use longhaul::store::{DatabaseHealth, TaskFilter};
 use longhaul::task::TaskState;
 use longhaul::{Longhaul, Status, TaskId};
 
 use super::CliContext;
 use crate::args::{StateFilter, TasksArgs};
-use crate::exit::{CliExitCode, CliError};
-use crate::view::{self, Ink, TaskLayout, pluralize, one_line, status_label};
+use crate::exit::{CliError, CliExitCode};
+use crate::view::{self, Ink, TaskLayout, one_line, pluralize, status_label};
 
 mod watch;
 
@@ -48,7 +48,11 @@ pub(super) async fn run(desk: &CliContext, args: &TasksArgs) -> Result<CliExitCo
 }
 
 /// Names the tasks that cannot be shown, and why: of those that are to be shown, of the open ones and of the newest.
-async fn report_unloadable(desk: &CliContext, longhaul: &Longhaul, wanted: &[TaskFilter]) -> Result<CliExitCode, CliError> {
+async fn report_unloadable(
+    desk: &CliContext,
+    longhaul: &Longhaul,
+    wanted: &[TaskFilter],
+) -> Result<CliExitCode, CliError> {
     let mut damaged = HashSet::new();
     let others = [TaskFilter::default().live(), TaskFilter::newest(DatabaseHealth::NEWEST)];
     for which in wanted.iter().chain(&others) {
@@ -102,7 +106,9 @@ impl<'a> TaskSelection<'a> {
         };
         match self.roots.is_empty() {
             true => vec![filter],
-            false => self.roots.iter().map(|root| TaskFilter { root: Some(*root), ..filter.clone() }).collect(),
+            false => {
+                self.roots.iter().map(|root| TaskFilter { root: Some(*root), ..filter.clone() }).collect()
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use longhaul::task::TaskState;
 
 use super::CliContext;
 use crate::args::WaitArgs;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::view;
 
 pub(super) async fn run(desk: &CliContext, args: &WaitArgs) -> Result<CliExitCode, CliError> {

@@ -72,7 +72,9 @@ pub(crate) struct DemoScriptLoader(pub(crate) DemoPace);
 impl TeamLoader for DemoScriptLoader {
     fn load(&self, file: &[u8]) -> Result<Team, TeamError> {
         let text = std::str::from_utf8(file).unwrap_or_default();
-        let script = text.strip_prefix(STORED_SCRIPT_PREFIX).ok_or_else(|| TeamError::File("it is no script".to_owned()))?;
+        let script = text
+            .strip_prefix(STORED_SCRIPT_PREFIX)
+            .ok_or_else(|| TeamError::File("it is no script".to_owned()))?;
         let script =
             ModelScript::parse("the script", script).map_err(|error| TeamError::File(error.to_string()))?;
         team_from_script(script, self.0)
@@ -92,7 +94,8 @@ pub(crate) fn team_from_script(script: ModelScript, pace: DemoPace) -> Result<Te
         ("auditor", "Finds notes that people left for later."),
         ("examiner", "Finds tests."),
     ] {
-        let agent = Agent::builder(name).description(description).model(model.clone()).toolset(ReadOnlyFiles::new());
+        let agent =
+            Agent::builder(name).description(description).model(model.clone()).toolset(ReadOnlyFiles::new());
         lead = lead.sub_agent(agent.build()?);
     }
     Team::new(lead.build()?)

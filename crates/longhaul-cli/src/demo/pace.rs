@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use longhaul::model::{Model, ReplyStream, ModelRequest};
+use longhaul::model::{Model, ModelRequest, ReplyStream};
 
 /// How slowly the demo goes: 1 is made for watching, 0 does not wait at all.
 #[derive(Debug, Clone, Copy, PartialEq)]

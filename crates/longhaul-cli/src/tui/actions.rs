@@ -3,8 +3,8 @@
 use longhaul::task::TaskState;
 use longhaul::{Status, TaskId};
 
+use super::model::{Confirmation, DetailTab, Focus, Pane, PromptPurpose, TuiEffect, TuiModel};
 use super::tree::is_interrupted;
-use super::model::{Confirmation, TuiEffect, Focus, TuiModel, Pane, PromptPurpose, DetailTab};
 use crate::view::Ink;
 
 /// Whether its order can be submitted again.
@@ -62,7 +62,9 @@ impl TuiModel {
 
     /// Whether all that is asked is on the screen, or the task that asks it is open.
     fn is_question_visible(&self) -> bool {
-        let (Some((head, question)), Some(areas)) = (self.open_question(), self.areas()) else { return false };
+        let (Some((head, question)), Some(areas)) = (self.open_question(), self.areas()) else {
+            return false;
+        };
         let open = self.focus == Focus::Detail && self.tab == DetailTab::Transcript;
         if open && self.selected == Some(head.id) {
             return true;
@@ -105,8 +107,9 @@ impl TuiModel {
     }
 
     pub(super) fn toggle_pin(&mut self) -> Vec<TuiEffect> {
-        let Some(root) =
-            self.selected_task().map(|head| if self.tasks.contains_key(&head.root) { head.root } else { head.id })
+        let Some(root) = self
+            .selected_task()
+            .map(|head| if self.tasks.contains_key(&head.root) { head.root } else { head.id })
         else {
             return Vec::new();
         };

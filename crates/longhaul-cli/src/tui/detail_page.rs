@@ -9,11 +9,13 @@ use longhaul::task::TaskState;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::transcript_view::{LiveReplyLayout, BlockRenderer, letter_lines, timeline_lines, transcript_lines};
-use super::model::{TuiDetail, TuiModel, DetailTab};
-use super::transcript::{TranscriptBlock, TuiTranscript, TranscriptBlockKind};
-use crate::view::text_format::{format_count, format_duration, format_timestamp, format_short_count};
-use crate::view::{Ink, sanitize, one_line, status_label};
+use super::model::{DetailTab, TuiDetail, TuiModel};
+use super::transcript::{TranscriptBlock, TranscriptBlockKind, TuiTranscript};
+use super::transcript_view::{
+    BlockRenderer, LiveReplyLayout, letter_lines, timeline_lines, transcript_lines,
+};
+use crate::view::text_format::{format_count, format_duration, format_short_count, format_timestamp};
+use crate::view::{Ink, one_line, sanitize, status_label};
 
 /// The lines of a tab.
 #[derive(Debug, Clone, Default)]
@@ -123,7 +125,12 @@ impl DetailPage {
     }
 
     /// The same, where it need not be made again of the same.
-    fn fill_once(&mut self, key: (DetailTab, usize), made_of: u64, lines: impl FnOnce() -> Vec<Line<'static>>) {
+    fn fill_once(
+        &mut self,
+        key: (DetailTab, usize),
+        made_of: u64,
+        lines: impl FnOnce() -> Vec<Line<'static>>,
+    ) {
         if (self.key, self.made_of) != (Some(key), Some(made_of)) {
             self.laid_out += 1;
             self.fill_with(key, lines());
@@ -159,7 +166,8 @@ impl TuiModel {
                 page.fill(key, blocks, |block, _| timeline_lines(block, before.get(), sheet));
             }
             DetailTab::Letters => {
-                let is_letter = |block: &&TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Letter { .. });
+                let is_letter =
+                    |block: &&TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Letter { .. });
                 page.fill(
                     key,
                     talk.blocks.iter().filter(is_letter).map(|block| (block, true)),
@@ -186,8 +194,10 @@ impl TuiModel {
                 page.fill_with(key, lines);
             }
         }
-        detail
-            .clamp_scroll(usize::from(area.height), matches!(tab, DetailTab::Transcript | DetailTab::Timeline | DetailTab::Letters));
+        detail.clamp_scroll(
+            usize::from(area.height),
+            matches!(tab, DetailTab::Transcript | DetailTab::Timeline | DetailTab::Letters),
+        );
     }
 
     fn usage_below(&self) -> Option<(usize, u64, String)> {
@@ -271,7 +281,11 @@ fn order_lines(
     lines
 }
 
-fn usage_lines(head: &TaskState, below: Option<(usize, u64, String)>, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
+fn usage_lines(
+    head: &TaskState,
+    below: Option<(usize, u64, String)>,
+    sheet: BlockRenderer<'_>,
+) -> Vec<Line<'static>> {
     let dollars = |cost: u64| format!("${:.4}", cost as f64 / 1e6);
     let usage = &head.usage;
     let mut rows = vec![

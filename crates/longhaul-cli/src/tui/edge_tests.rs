@@ -5,9 +5,12 @@ use std::sync::Mutex;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use futures::channel::mpsc;
-use longhaul::entry::{Entry, Order, Record, Submission, TeamRef, LiveTextKind};
+use longhaul::entry::{Entry, LiveTextKind, Order, Record, Submission, TeamRef};
 use longhaul::id::{Attempt, Digest, Seq, TaskKey, WorkerId};
-use longhaul::store::{Batch, ClaimRequest, ClaimedTask, Fence, TaskFilter, HintStream, MemoryStore, StoredValue, Store, StoreFuture};
+use longhaul::store::{
+    Batch, ClaimRequest, ClaimedTask, Fence, HintStream, MemoryStore, Store, StoreFuture, StoredValue,
+    TaskFilter,
+};
 use longhaul::task::TaskState;
 use tokio::sync::Notify;
 
@@ -159,7 +162,8 @@ impl EventLoopFixture {
 
         let longhaul = Longhaul::client(store.clone() as Arc<dyn Store>).await.unwrap();
         let args = Arc::new(TuiArgs { team: None, trust: false, providers: ProviderArgs::default() });
-        let hands = EffectRunner { longhaul, data_dir: DataDir::resolve(Some("unused".as_ref())).unwrap(), args };
+        let hands =
+            EffectRunner { longhaul, data_dir: DataDir::resolve(Some("unused".as_ref())).unwrap(), args };
         let model = TuiModel::new(Theme { color: true }, None, store.now());
         let drawn = RecordingScreen::default();
         let (keys, events) = mpsc::unbounded();

@@ -13,17 +13,17 @@ use longhaul::{Longhaul, TaskId};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::signals::{self, TuiSignal, TuiSignals};
+use super::model::{TuiEffect, TuiMessage, TuiModel};
 use super::side_effects::EffectRunner;
-use super::model::{TuiEffect, TuiModel, TuiMessage};
-use super::terminal::{TuiScreen, TerminalScreen};
+use super::signals::{self, TuiSignal, TuiSignals};
+use super::terminal::{TerminalScreen, TuiScreen};
 use super::theme::Theme;
 use super::update::update;
 use crate::args::TuiArgs;
 use crate::cmd::CliContext;
-use crate::exit::{CliExitCode, CliError};
+use crate::exit::{CliError, CliExitCode};
 use crate::trust::TeamFileTrust;
-use crate::view::{Ink, sanitize, pluralize};
+use crate::view::{Ink, pluralize, sanitize};
 
 /// No more often than this is anything drawn, or looked at.
 const FRAME: Duration = Duration::from_millis(34);
@@ -35,8 +35,11 @@ const POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// Shows the screen until somebody leaves it.
 pub(crate) async fn run(desk: &CliContext, args: TuiArgs) -> Result<CliExitCode, CliError> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(CliError::new(CliExitCode::Usage, "the screen needs a terminal, on standard input and output")
-            .with_hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` tells what else there is"));
+        return Err(CliError::new(
+            CliExitCode::Usage,
+            "the screen needs a terminal, on standard input and output",
+        )
+        .with_hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` tells what else there is"));
     }
     if std::env::var_os("TERM").is_none_or(|kind| kind == "dumb") {
         return Err(CliError::new(CliExitCode::Usage, "this terminal cannot show the screen: TERM is not set, or dumb")
@@ -54,7 +57,8 @@ pub(crate) async fn run(desk: &CliContext, args: TuiArgs) -> Result<CliExitCode,
         TeamFileTrust::new(&place, team, &bundle).ask_for_trust(desk, args.trust)?;
     }
     let store = place.open_store()?;
-    let hands = EffectRunner { longhaul: Longhaul::client(store).await?, data_dir: place, args: Arc::new(args) };
+    let hands =
+        EffectRunner { longhaul: Longhaul::client(store).await?, data_dir: place, args: Arc::new(args) };
     let team = hands.args.team.as_ref().and_then(|team| team.file_name());
     let team = team.map(|name| sanitize(&name.to_string_lossy()));
     let model = TuiModel::new(Theme { color: desk.term.color }, team, hands.store().now());

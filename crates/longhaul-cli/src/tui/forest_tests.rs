@@ -67,7 +67,11 @@ fn what_is_folded_is_summed_up() {
     assert!(!shape(&forest).iter().any(|row| row.starts_with("  ")), "{:?}", shape(&forest));
     let sum = forest.totals[&stories[3].id];
     assert_eq!((sum.descendants, sum.tokens, sum.cost), (1, 2 * 1234, 2 * 2500));
-    assert_eq!(forest.totals[&stories[0].id].asking_task, Some(stories[1].id), "who asks below is known above");
+    assert_eq!(
+        forest.totals[&stories[0].id].asking_task,
+        Some(stories[1].id),
+        "who asks below is known above"
+    );
 }
 
 #[test]
@@ -107,7 +111,9 @@ fn an_unknown_cost_is_shown_as_unknown() {
     assert_eq!((unknown.cost, unknown.unpriced), (0, 1));
     let term = crate::view::TerminalOutput { stream: Default::default(), color: false, live: false };
     for heads in [vec![unknown.clone()], vec![unknown, known]] {
-        for lines in [task_table(&heads, term, at(60), TaskLayout::Table), summary_table(&heads, term, at(60))] {
+        for lines in
+            [task_table(&heads, term, at(60), TaskLayout::Table), summary_table(&heads, term, at(60))]
+        {
             let told = lines.join("\n");
             assert!(told.contains("COST") && told.contains('?'), "{told}");
             assert_eq!(told.contains("$0.0025"), heads.len() == 2, "{told}");

@@ -2,9 +2,9 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::text_search::TextSearchDirection;
 use super::help;
-use super::model::{Confirmation, TuiEffect, Focus, TuiModel, Pane, DetailTab};
+use super::model::{Confirmation, DetailTab, Focus, Pane, TuiEffect, TuiModel};
+use super::text_search::TextSearchDirection;
 use crate::view::Ink;
 
 impl TuiModel {

@@ -10,15 +10,15 @@ use longhaul::entry::{Order, Record};
 use longhaul::id::{CallId, QuestionId, Seq};
 use longhaul::task::TaskState;
 
-use super::layout::{ScreenAreas, screen_areas};
-use super::text_search::TextSearch;
-use super::tree::{TaskTreeView, TreeViewOptions, TuiRow, is_interrupted};
-use super::text_input::TextInput;
 use super::detail_page::DetailPage;
-use super::running::RunningCalls;
-use super::transcript::TuiTranscript;
-use super::theme::Theme;
 use super::graphemes::wrap_graphemes;
+use super::layout::{ScreenAreas, screen_areas};
+use super::running::RunningCalls;
+use super::text_input::TextInput;
+use super::text_search::TextSearch;
+use super::theme::Theme;
+use super::transcript::TuiTranscript;
+use super::tree::{TaskTreeView, TreeViewOptions, TuiRow, is_interrupted};
 use crate::view::markdown::SyntaxHighlighter;
 use crate::view::{Ink, one_line};
 
@@ -149,8 +149,14 @@ pub(crate) enum DetailTab {
 }
 
 impl DetailTab {
-    pub(crate) const ALL: [DetailTab; 6] =
-        [DetailTab::Transcript, DetailTab::Order, DetailTab::Output, DetailTab::Letters, DetailTab::Timeline, DetailTab::Usage];
+    pub(crate) const ALL: [DetailTab; 6] = [
+        DetailTab::Transcript,
+        DetailTab::Order,
+        DetailTab::Output,
+        DetailTab::Letters,
+        DetailTab::Timeline,
+        DetailTab::Usage,
+    ];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -361,8 +367,9 @@ impl TuiModel {
     pub(crate) fn question_lines(&self, columns: usize) -> Vec<String> {
         let Some((head, question)) = self.open_question() else { return Vec::new() };
         let agent = one_line(head.agent.as_str());
-        let left =
-            question.until.map(|until| format!(" ({})", crate::view::text_format::format_time_left(until, self.now)));
+        let left = question
+            .until
+            .map(|until| format!(" ({})", crate::view::text_format::format_time_left(until, self.now)));
         let left = left.unwrap_or_default();
         wrap_graphemes(&format!("{agent} {} asks{left}: {}", head.id, one_line(&question.text)), columns)
     }

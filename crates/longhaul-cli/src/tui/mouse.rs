@@ -4,8 +4,8 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
 use super::draw::tab_at;
+use super::model::{Focus, Pane, TuiEffect, TuiModel};
 use super::tree::TuiRow;
-use super::model::{TuiEffect, Focus, TuiModel, Pane};
 
 /// How far the wheel goes.
 const WHEEL: isize = 3;

@@ -2,8 +2,8 @@
 
 use longhaul::TaskId;
 
+use super::model::{DetailTab, Focus, Pane, TuiEffect, TuiModel};
 use super::tree::TuiRow;
-use super::model::{TuiEffect, Focus, TuiModel, Pane, DetailTab};
 
 impl TuiModel {
     pub(super) fn move_selection(&mut self, by: isize) -> Vec<TuiEffect> {

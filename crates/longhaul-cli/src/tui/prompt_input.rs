@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::model::{Focus, PromptPurpose, TuiEffect, TuiModel};
 use super::text_input::TextInput;
-use super::model::{TuiEffect, Focus, TuiModel, PromptPurpose};
 use crate::view::Ink;
 
 impl TuiModel {

@@ -9,10 +9,10 @@ use longhaul::entry::{Entry, Record};
 use longhaul::id::{CallId, Seq};
 use longhaul::task::TaskState;
 
-use super::tree::TuiRow;
 use super::model::{TuiEffect, TuiModel};
-use crate::view::one_line;
+use super::tree::TuiRow;
 use crate::view::event_text::brief_call;
+use crate::view::one_line;
 
 /// How much of a call is kept: a line has no room for more.
 const KEPT: usize = 200;

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use longhaul::entry::Entry;
 use longhaul::id::{CallId, Seq};
-use longhaul::store::{TaskFilter, Store};
+use longhaul::store::{Store, TaskFilter};
 use longhaul::task::TaskState;
 use longhaul::teamfile::TeamBundle;
 use longhaul::{Longhaul, LonghaulError, Status, TaskId};
 
-use super::model::{TuiEffect, TuiMessage, ActionReport};
+use super::model::{ActionReport, TuiEffect, TuiMessage};
 use super::running::{found, stretch};
 use crate::args::{ProviderArgs, TuiArgs};
 use crate::background::{self, BackgroundOptions};
-use crate::exit::CliError;
 use crate::data_dir::DataDir;
+use crate::exit::CliError;
 use crate::trust::TeamFileTrust;
 use crate::view::pluralize;
 
@@ -75,7 +75,9 @@ impl EffectRunner {
     /// Does what is wished for. Only a store that cannot be read is an error; all else is told.
     pub(super) async fn run_effect(self, effect: TuiEffect) -> Result<TuiMessage, CliError> {
         let done = match effect {
-            TuiEffect::ReadJournal { task, after, limit, order } => return self.read_journal(task, after, limit, order).await,
+            TuiEffect::ReadJournal { task, after, limit, order } => {
+                return self.read_journal(task, after, limit, order).await;
+            }
             TuiEffect::ExpireNotice(number) => {
                 tokio::time::sleep(NOTICE_DURATION).await;
                 return Ok(TuiMessage::NoticeExpired(number));
@@ -100,7 +102,13 @@ impl EffectRunner {
         })))
     }
 
-    async fn read_journal(self, task: TaskId, after: Seq, limit: usize, order: bool) -> Result<TuiMessage, CliError> {
+    async fn read_journal(
+        self,
+        task: TaskId,
+        after: Seq,
+        limit: usize,
+        order: bool,
+    ) -> Result<TuiMessage, CliError> {
         let store = self.store();
         // A journal that cannot be read is told of; the others can be.
         let records = match store.read(task, after, limit).await {
@@ -139,7 +147,10 @@ impl EffectRunner {
         }
         let root = head.map_or(sent.to, |head| head.root);
         self.ensure_running(root).await?;
-        Ok(ActionReport { text: format!("{to} had ended: it is continued by {}", sent.to), select: Some(sent.to) })
+        Ok(ActionReport {
+            text: format!("{to} had ended: it is continued by {}", sent.to),
+            select: Some(sent.to),
+        })
     }
 
     async fn answer(
@@ -154,7 +165,10 @@ impl EffectRunner {
             text = format!("{text}; allowed in the whole tree: {pattern}");
         }
         if !taken.also_answered.is_empty() {
-            text = format!("{text}; that answers {} too", pluralize(taken.also_answered.len(), "other question"));
+            text = format!(
+                "{text}; that answers {} too",
+                pluralize(taken.also_answered.len(), "other question")
+            );
         }
         Ok(report_of(text))
     }

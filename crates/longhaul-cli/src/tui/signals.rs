@@ -1,8 +1,8 @@
 //! What the system calls out to the screen: to end, to step aside, to come back.
 
+use crate::exit::CliError;
 #[cfg(unix)]
 use crate::exit::CliExitCode;
-use crate::exit::CliError;
 use crate::signals::ExitSignals;
 
 /// What was called.
@@ -30,7 +30,8 @@ impl TuiSignals {
         let aside = {
             use nix::sys::signal::Signal::{SIGCONT, SIGTSTP};
             use tokio::signal::unix::{SignalKind, signal};
-            let deaf = |error| CliError::new(CliExitCode::Failed, format!("signals cannot be received: {error}"));
+            let deaf =
+                |error| CliError::new(CliExitCode::Failed, format!("signals cannot be received: {error}"));
             let listen = |kind: nix::sys::signal::Signal| signal(SignalKind::from_raw(kind as i32));
             Some([listen(SIGTSTP).map_err(deaf)?, listen(SIGCONT).map_err(deaf)?])
         };

@@ -1,4 +1,4 @@
-use longhaul::entry::{QuestionAnswer, Entry, Sender, WaitReason};
+use longhaul::entry::{Entry, QuestionAnswer, Sender, WaitReason};
 
 use super::*;
 use crate::tui::testing::{TestJournal, leave, question};
@@ -21,7 +21,9 @@ fn results(talk: &TuiTranscript) -> Vec<(&str, Option<&str>)> {
         .iter()
         .filter(|block| call(block))
         .map(|block| match &block.kind {
-            TranscriptBlockKind::Call { told, result, .. } => (told.as_str(), result.as_ref().map(|got| got.text.as_str())),
+            TranscriptBlockKind::Call { told, result, .. } => {
+                (told.as_str(), result.as_ref().map(|got| got.text.as_str()))
+            }
             _ => ("", None),
         })
         .collect()
@@ -38,7 +40,8 @@ fn words_that_come_as_they_are_said_are_told_once() {
     assert_eq!(texts(&talk), ["Hello world.", "Next"]);
     assert!(talk.blocks.iter().any(|block| block.seq == began), "what is being read stays the same block");
     // The provider is asked again: what it said of this reply is void.
-    let story = story.and(Entry::Waiting { on: WaitReason::Provider("429".to_owned()), until: None }).said("Anew");
+    let story =
+        story.and(Entry::Waiting { on: WaitReason::Provider("429".to_owned()), until: None }).said("Anew");
     story.records.iter().for_each(|record| talk.apply_record(record));
     assert_eq!(texts(&talk), ["Hello world.", "Anew"]);
 }
@@ -78,8 +81,12 @@ fn escape_sequences_are_not_kept_and_what_is_long_is_cut() {
     let told = format!("{:?}", talk.blocks);
     assert!(!told.contains("\\u{1b}") && !told.contains("\\u{7}") && !told.contains("202e"), "{told}");
     assert!(told.len() < 120_000, "{}", told.len());
-    let TranscriptBlockKind::Call { result: Some(got), .. } =
-        &talk.blocks.iter().find(|block| matches!(block.kind, TranscriptBlockKind::Call { .. })).unwrap().kind
+    let TranscriptBlockKind::Call { result: Some(got), .. } = &talk
+        .blocks
+        .iter()
+        .find(|block| matches!(block.kind, TranscriptBlockKind::Call { .. }))
+        .unwrap()
+        .kind
     else {
         panic!("no result");
     };
@@ -88,10 +95,10 @@ fn escape_sequences_are_not_kept_and_what_is_long_is_cut() {
 
 #[test]
 fn a_question_is_told_with_its_answer() {
-    let story = TestJournal::new(1, "a", "Do.")
-        .claimed()
-        .asked(leave(), "May it?")
-        .and(Entry::Answered { question: question(), answer: QuestionAnswer::Given("no, not today".to_owned()) });
+    let story = TestJournal::new(1, "a", "Do.").claimed().asked(leave(), "May it?").and(Entry::Answered {
+        question: question(),
+        answer: QuestionAnswer::Given("no, not today".to_owned()),
+    });
     let talk = TuiTranscript::from_records(Seq(0), &story.records);
     let asked = TranscriptBlockKind::Asked {
         question: question(),

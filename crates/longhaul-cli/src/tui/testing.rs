@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use jiff::Timestamp;
 use longhaul::entry::{
-    Entry, Letter, Outcome, Question, Record, CallResult, Sender, Submission, TeamRef, LiveTextKind, ExpectedAnswer,
+    CallResult, Entry, ExpectedAnswer, Letter, LiveTextKind, Outcome, Question, Record, Sender, Submission,
+    TeamRef,
 };
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply, Usage};
@@ -15,7 +16,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::draw::draw;
-use super::model::{TuiEffect, TuiModel, TuiMessage};
+use super::model::{TuiEffect, TuiMessage, TuiModel};
 use super::theme::Theme;
 use super::update::update;
 
@@ -195,7 +196,11 @@ pub(super) fn screen(size: (u16, u16), stories: &[TestJournal]) -> TuiModel {
 }
 
 /// Reads what is to be read; what else is wished for.
-pub(super) fn serve(model: &mut TuiModel, effects: Vec<TuiEffect>, stories: &[TestJournal]) -> Vec<TuiEffect> {
+pub(super) fn serve(
+    model: &mut TuiModel,
+    effects: Vec<TuiEffect>,
+    stories: &[TestJournal],
+) -> Vec<TuiEffect> {
     let mut rest = Vec::new();
     for effect in effects {
         let TuiEffect::ReadJournal { task, after, limit, order } = effect else {

@@ -5,8 +5,8 @@ use longhaul::id::Seq;
 use ratatui::text::Line;
 use unicode_width::UnicodeWidthChar as _;
 
+use super::model::{DetailTab, Focus, MAX_ENTRIES, READ_CHUNK, TuiEffect, TuiModel};
 use super::text_input::TextInput;
-use super::model::{TuiEffect, Focus, MAX_ENTRIES, TuiModel, READ_CHUNK, DetailTab};
 use super::transcript::TranscriptBlockKind;
 use crate::view::Ink;
 
@@ -117,7 +117,9 @@ impl TranscriptBlockKind {
                 let result = result.as_ref().is_some_and(|got| needle.occurs_in(&got.text));
                 result || needle.occurs_in(told) || needle.occurs_in(arguments)
             }
-            TranscriptBlockKind::Thought { text, .. } | TranscriptBlockKind::Letter { text, .. } => needle.occurs_in(text),
+            TranscriptBlockKind::Thought { text, .. } | TranscriptBlockKind::Letter { text, .. } => {
+                needle.occurs_in(text)
+            }
             _ => false,
         }
     }
@@ -182,7 +184,11 @@ impl TuiModel {
 
     fn seek_from(&mut self, way: TextSearchDirection, origin: Origin) -> Vec<TuiEffect> {
         let Some(needle) = TextSearchPattern::parse(self.text_search.words.text()) else { return Vec::new() };
-        let ways = if way == TextSearchDirection::Nearest { &[TextSearchDirection::Nearest, TextSearchDirection::Up][..] } else { &[way][..] };
+        let ways = if way == TextSearchDirection::Nearest {
+            &[TextSearchDirection::Nearest, TextSearchDirection::Up][..]
+        } else {
+            &[way][..]
+        };
         for way in ways {
             if let Some(line) = self.next_match(&needle, *way) {
                 return self.go_to(line);
@@ -203,7 +209,12 @@ impl TuiModel {
                 (detail.top, detail.cursor, detail.follow, detail.reading) = (edge, edge, false, true);
                 let task = detail.task;
                 self.text_search.pending = Some((way, origin));
-                return vec![TuiEffect::ReadJournal { task, after: Seq(after), limit: MAX_ENTRIES - READ_CHUNK, order: false }];
+                return vec![TuiEffect::ReadJournal {
+                    task,
+                    after: Seq(after),
+                    limit: MAX_ENTRIES - READ_CHUNK,
+                    order: false,
+                }];
             }
         }
         let words = self.text_search.words.text().trim();
@@ -213,21 +224,27 @@ impl TuiModel {
             TextSearchDirection::Up => format!("\"{words}\" is not further up; n goes down"),
         };
         let mut effects = self.show_notice(Ink::Plain, where_to);
-        effects.extend(self.go_back(origin));
+        effects.extend(self.return_to_origin(origin));
         effects
     }
 
     /// Goes back to where the search began, if it has led away from there.
-    fn go_back(&mut self, origin: Origin) -> Vec<TuiEffect> {
+    fn return_to_origin(&mut self, origin: Origin) -> Vec<TuiEffect> {
         if origin.followed {
             return self.follow_end();
         }
-        let Some(detail) = self.detail.as_mut().filter(|detail| detail.transcript.after != origin.after) else {
+        let Some(detail) = self.detail.as_mut().filter(|detail| detail.transcript.after != origin.after)
+        else {
             return Vec::new();
         };
         (detail.top, detail.cursor, detail.reading) = (0, origin.below, true);
         detail.back_to = origin.top;
-        vec![TuiEffect::ReadJournal { task: detail.task, after: origin.after, limit: MAX_ENTRIES - READ_CHUNK, order: false }]
+        vec![TuiEffect::ReadJournal {
+            task: detail.task,
+            after: origin.after,
+            limit: MAX_ENTRIES - READ_CHUNK,
+            order: false,
+        }]
     }
 
     /// The line with the next match; what it is folded in is unfolded.

@@ -13,7 +13,7 @@ use longhaul::entry::{Record, Sender};
 use longhaul::id::{CallId, LetterId, QuestionId, Seq};
 use longhaul::message::Call;
 
-use crate::view::{Ink, sanitize, one_line};
+use crate::view::{Ink, one_line, sanitize};
 
 /// How much of a text is kept.
 const MAX_BLOCK_BYTES: usize = 64 * 1024;
@@ -65,7 +65,13 @@ pub(crate) enum TranscriptBlockKind {
     /// What the model thought.
     Thought { text: String, live: bool },
     /// A tool call.
-    Call { call: CallId, told: String, arguments: String, progress: Option<String>, result: Option<TuiCallResult> },
+    Call {
+        call: CallId,
+        told: String,
+        arguments: String,
+        progress: Option<String>,
+        result: Option<TuiCallResult>,
+    },
     /// A letter, and when the task read it.
     Letter { id: LetterId, from: Sender, text: String, read: Option<Timestamp> },
     /// A question to a person, and what came of it.
@@ -88,7 +94,14 @@ pub(crate) struct TuiCallResult {
 impl TuiTranscript {
     /// Nothing yet; the first entry to come is the one after this.
     pub(crate) fn starting_after(after: Seq) -> TuiTranscript {
-        TuiTranscript { after, last: after, blocks: VecDeque::new(), end: None, calls: Vec::new(), entries: 0 }
+        TuiTranscript {
+            after,
+            last: after,
+            blocks: VecDeque::new(),
+            end: None,
+            calls: Vec::new(),
+            entries: 0,
+        }
     }
 
     /// The journal from `after` on.
@@ -140,9 +153,8 @@ impl TuiTranscript {
     fn append_text(&mut self, record: &Record, thought: bool, words: &str) {
         if let Some(block) = self.blocks.back_mut() {
             let open = match (&mut block.kind, thought) {
-                (TranscriptBlockKind::Text { text, live: true }, false) | (TranscriptBlockKind::Thought { text, live: true }, true) => {
-                    Some(text)
-                }
+                (TranscriptBlockKind::Text { text, live: true }, false)
+                | (TranscriptBlockKind::Thought { text, live: true }, true) => Some(text),
                 _ => None,
             };
             if let Some(text) = open {
@@ -169,7 +181,11 @@ impl TuiTranscript {
     }
 
     fn set_progress(&mut self, words: &str) {
-        let open = self.blocks.iter_mut().rev().find(|b| matches!(b.kind, TranscriptBlockKind::Call { result: None, .. }));
+        let open = self
+            .blocks
+            .iter_mut()
+            .rev()
+            .find(|b| matches!(b.kind, TranscriptBlockKind::Call { result: None, .. }));
         if let Some(block) = open
             && let TranscriptBlockKind::Call { progress, .. } = &mut block.kind
         {
@@ -211,16 +227,28 @@ impl TuiTranscript {
 impl TranscriptBlockKind {
     /// Whether there is more of it than is shown at first.
     pub(crate) fn is_foldable(&self) -> bool {
-        matches!(self, TranscriptBlockKind::Call { .. } | TranscriptBlockKind::Thought { .. } | TranscriptBlockKind::Letter { .. })
+        matches!(
+            self,
+            TranscriptBlockKind::Call { .. }
+                | TranscriptBlockKind::Thought { .. }
+                | TranscriptBlockKind::Letter { .. }
+        )
     }
 }
 
 fn said(thought: bool, text: String, live: bool) -> TranscriptBlockKind {
-    if thought { TranscriptBlockKind::Thought { text, live } } else { TranscriptBlockKind::Text { text, live } }
+    if thought {
+        TranscriptBlockKind::Thought { text, live }
+    } else {
+        TranscriptBlockKind::Text { text, live }
+    }
 }
 
 fn is_live(what: &TranscriptBlockKind) -> bool {
-    matches!(what, TranscriptBlockKind::Text { live: true, .. } | TranscriptBlockKind::Thought { live: true, .. })
+    matches!(
+        what,
+        TranscriptBlockKind::Text { live: true, .. } | TranscriptBlockKind::Thought { live: true, .. }
+    )
 }
 
 /// The text, or its beginning and how much more there is.

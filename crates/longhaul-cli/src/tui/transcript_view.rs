@@ -6,9 +6,9 @@ use longhaul::id::Seq;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::transcript::{TranscriptBlock, TuiCallResult, TranscriptBlockKind};
+use super::graphemes::{grapheme_width, truncate_graphemes, wrap_graphemes};
 use super::theme::Theme;
-use super::graphemes::{truncate_graphemes, grapheme_width, wrap_graphemes};
+use super::transcript::{TranscriptBlock, TranscriptBlockKind, TuiCallResult};
 use crate::view::markdown::{self, SyntaxHighlighter, stable_prefix_len};
 use crate::view::text_format::{format_clock, format_duration, pluralize};
 use crate::view::{Ink, status_glyph};
@@ -100,7 +100,9 @@ pub(crate) fn transcript_lines(
     let gap = || vec![Line::default()];
     match &block.kind {
         TranscriptBlockKind::Order { text } => sheet.hanging("› ", ink(Ink::Id), ink(Ink::Strong), text),
-        TranscriptBlockKind::Text { text, live: true } => [gap(), growing.layout(block.seq, text, sheet)].concat(),
+        TranscriptBlockKind::Text { text, live: true } => {
+            [gap(), growing.layout(block.seq, text, sheet)].concat()
+        }
         TranscriptBlockKind::Text { text, .. } => [gap(), sheet.markdown_lines(text)].concat(),
         TranscriptBlockKind::Thought { text, live } => {
             let lines = sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
@@ -109,7 +111,8 @@ pub(crate) fn transcript_lines(
                 // What it thinks now is what is of interest.
                 (false, true) => lines[lines.len().saturating_sub(3)..].to_vec(),
                 (false, false) => {
-                    let text = truncate_graphemes(&crate::view::one_line(text), sheet.columns.saturating_sub(2));
+                    let text =
+                        truncate_graphemes(&crate::view::one_line(text), sheet.columns.saturating_sub(2));
                     sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), &text)
                 }
             }
@@ -140,8 +143,12 @@ pub(crate) fn transcript_lines(
             lines
         }
         TranscriptBlockKind::Letter { from, text, .. } => {
-            let mut lines =
-                sheet.hanging("» ", ink(Ink::Attention), ink(Ink::Plain), &format!("{}: {text}", sender(from)));
+            let mut lines = sheet.hanging(
+                "» ",
+                ink(Ink::Attention),
+                ink(Ink::Plain),
+                &format!("{}: {text}", sender(from)),
+            );
             if !opened && lines.len() > LETTER_LINES {
                 let more = lines.len() - LETTER_LINES;
                 lines.truncate(LETTER_LINES);
@@ -158,7 +165,9 @@ pub(crate) fn transcript_lines(
             lines
         }
         TranscriptBlockKind::Note { minor: true, .. } => Vec::new(),
-        TranscriptBlockKind::Note { ink: of, text, .. } => sheet.hanging("· ", ink(Ink::Faint), ink(*of), text),
+        TranscriptBlockKind::Note { ink: of, text, .. } => {
+            sheet.hanging("· ", ink(Ink::Faint), ink(*of), text)
+        }
         TranscriptBlockKind::End { status, error } => {
             let text = match error {
                 Some(error) => format!("{status}: {error}"),
@@ -184,10 +193,14 @@ fn call_line(
             let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
             match got.is_error {
                 true => (format!("✗ {}", format_duration(took)), ink(Ink::Bad)),
-                false => (format!("{} {}", pluralize(got.lines, "line"), format_duration(took)), ink(Ink::Faint)),
+                false => {
+                    (format!("{} {}", pluralize(got.lines, "line"), format_duration(took)), ink(Ink::Faint))
+                }
             }
         }
-        (None, Some(progress)) => (format!("… {}", truncate_graphemes(progress, sheet.columns / 3)), ink(Ink::Busy)),
+        (None, Some(progress)) => {
+            (format!("… {}", truncate_graphemes(progress, sheet.columns / 3)), ink(Ink::Busy))
+        }
         (None, None) => ("…".to_owned(), ink(Ink::Busy)),
     };
     let room = sheet.columns.saturating_sub(grapheme_width(&end) + 4);
@@ -235,19 +248,29 @@ pub(crate) fn letter_lines(block: &TranscriptBlock, sheet: BlockRenderer<'_>) ->
 }
 
 /// A block in a line, with when it was.
-pub(crate) fn timeline_lines(block: &TranscriptBlock, before: Option<Timestamp>, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
+pub(crate) fn timeline_lines(
+    block: &TranscriptBlock,
+    before: Option<Timestamp>,
+    sheet: BlockRenderer<'_>,
+) -> Vec<Line<'static>> {
     let (ink, text) = match &block.kind {
         TranscriptBlockKind::Order { text } => (Ink::Strong, format!("submitted  {text}")),
         TranscriptBlockKind::Text { text, .. } => (Ink::Plain, format!("said  {text}")),
         TranscriptBlockKind::Thought { text, .. } => (Ink::Faint, format!("thought  {text}")),
-        TranscriptBlockKind::Call { told, result: Some(got), .. } if got.is_error => (Ink::Bad, format!("{told}  failed")),
+        TranscriptBlockKind::Call { told, result: Some(got), .. } if got.is_error => {
+            (Ink::Bad, format!("{told}  failed"))
+        }
         TranscriptBlockKind::Call { told, result: Some(got), .. } => {
             let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
             (Ink::Id, format!("{told}  {}", format_duration(took)))
         }
         TranscriptBlockKind::Call { told, .. } => (Ink::Busy, format!("{told}  …")),
-        TranscriptBlockKind::Letter { from, text, .. } => (Ink::Plain, format!("letter from {}  {text}", sender(from))),
-        TranscriptBlockKind::Asked { text, answer: Some(answer), .. } => (Ink::Plain, format!("asked  {text}  {answer}")),
+        TranscriptBlockKind::Letter { from, text, .. } => {
+            (Ink::Plain, format!("letter from {}  {text}", sender(from)))
+        }
+        TranscriptBlockKind::Asked { text, answer: Some(answer), .. } => {
+            (Ink::Plain, format!("asked  {text}  {answer}"))
+        }
         TranscriptBlockKind::Asked { text, .. } => (Ink::Attention, format!("asks  {text}")),
         TranscriptBlockKind::Note { ink, text, .. } => (*ink, text.clone()),
         TranscriptBlockKind::End { status, error } => (

@@ -152,7 +152,8 @@ impl TaskTreeView {
         } else {
             trees.sort_by_key(|(group, _)| *group != TuiGroup::Pinned);
         }
-        let mut grower = TreeRowBuilder { options: plan, children: &children, matching: hits.as_ref(), rows: Vec::new() };
+        let mut grower =
+            TreeRowBuilder { options: plan, children: &children, matching: hits.as_ref(), rows: Vec::new() };
         let mut last = None;
         for (group, top) in &trees {
             if plan.grouped && last != Some(*group) {
@@ -189,7 +190,8 @@ impl TreeRowBuilder<'_> {
             all.iter().filter(|child| self.matching.is_none_or(|hits| hits.contains(&child.id))).collect();
         // What is searched for is not hidden.
         let folded = !all.is_empty() && self.matching.is_none() && self.options.folded.contains(&head.id);
-        let place = TreePosition { id: head.id, depth, open_levels: more, folded, has_children: !all.is_empty() };
+        let place =
+            TreePosition { id: head.id, depth, open_levels: more, folded, has_children: !all.is_empty() };
         self.rows.push(TuiRow::Task(place));
         if !head.status.is_final() || head.status == Status::Failed {
             self.rows.push(TuiRow::Activity(place));

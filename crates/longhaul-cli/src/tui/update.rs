@@ -5,12 +5,12 @@ use longhaul::entry::{Order, Record};
 use longhaul::id::Seq;
 use longhaul::task::TaskState;
 
-use super::tree::TuiRow;
 use super::model::{
-    Confirmation, TuiDetail, TuiEffect, Focus, MAX_ENTRIES, INITIAL_ENTRIES, TuiModel, TuiMessage, TuiNotice, Pane, PromptPurpose, READ_CHUNK, ActionReport, MAX_TASKS,
-    DetailTab,
+    ActionReport, Confirmation, DetailTab, Focus, INITIAL_ENTRIES, MAX_ENTRIES, MAX_TASKS, Pane,
+    PromptPurpose, READ_CHUNK, TuiDetail, TuiEffect, TuiMessage, TuiModel, TuiNotice,
 };
 use super::transcript::TuiTranscript;
+use super::tree::TuiRow;
 use crate::view::Ink;
 
 /// Takes a message in.
@@ -88,8 +88,9 @@ impl TuiModel {
         }
         self.prepare_frame();
         let mut effects = self.ensure_selection();
-        let behind =
-            |detail: &TuiDetail| self.tasks.get(&detail.task).is_some_and(|head| head.seq > detail.transcript.last);
+        let behind = |detail: &TuiDetail| {
+            self.tasks.get(&detail.task).is_some_and(|head| head.seq > detail.transcript.last)
+        };
         if !first && self.detail.as_ref().is_some_and(behind) {
             effects.extend(self.read_new_entries());
         }
@@ -213,7 +214,12 @@ impl TuiModel {
             return Vec::new();
         }
         detail.reading = true;
-        vec![TuiEffect::ReadJournal { task: detail.task, after: detail.transcript.last, limit: READ_CHUNK, order: false }]
+        vec![TuiEffect::ReadJournal {
+            task: detail.task,
+            after: detail.transcript.last,
+            limit: READ_CHUNK,
+            order: false,
+        }]
     }
 
     fn apply_records(
@@ -275,7 +281,12 @@ impl TuiModel {
         };
         detail.reading = true;
         // With a stretch that has been read before, so that there is something to hold on to.
-        vec![TuiEffect::ReadJournal { task: detail.task, after, limit: MAX_ENTRIES - READ_CHUNK, order: false }]
+        vec![TuiEffect::ReadJournal {
+            task: detail.task,
+            after,
+            limit: MAX_ENTRIES - READ_CHUNK,
+            order: false,
+        }]
     }
 
     /// Goes to the end, and stays there.
@@ -287,7 +298,12 @@ impl TuiModel {
             detail.has_newer = false;
             detail.reading = true;
             let after = Seq(end.0.saturating_sub(INITIAL_ENTRIES as u64));
-            return vec![TuiEffect::ReadJournal { task: detail.task, after, limit: INITIAL_ENTRIES + READ_CHUNK, order: false }];
+            return vec![TuiEffect::ReadJournal {
+                task: detail.task,
+                after,
+                limit: INITIAL_ENTRIES + READ_CHUNK,
+                order: false,
+            }];
         }
         Vec::new()
     }
@@ -321,7 +337,9 @@ impl TuiModel {
         }
         let Some(selected) = self.selected else { return self.team.as_ref().map(|_| PromptPurpose::Run) };
         Some(match self.open_question() {
-            Some((head, question)) if question.tool.is_none() => PromptPurpose::Answer(head.id, question.question),
+            Some((head, question)) if question.tool.is_none() => {
+                PromptPurpose::Answer(head.id, question.question)
+            }
             _ => PromptPurpose::Write(selected),
         })
     }

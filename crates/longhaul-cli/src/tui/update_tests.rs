@@ -1,5 +1,5 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use longhaul::entry::{Sender, ExpectedAnswer};
+use longhaul::entry::{ExpectedAnswer, Sender};
 
 use super::*;
 use crate::tui::draw::draw;
@@ -32,8 +32,11 @@ fn stories() -> Vec<TestJournal> {
     let scout = scout.replied("", &[("shell", r#"{"cmd":"ls -la"}"#)]).called(0, "shell");
     let writer =
         lead.child(3, "writer", "Write it down").claimed().asked(leave(), "May write_file be called?");
-    let over =
-        TestJournal::new(4, "cook", "Make a soup").claimed().later(65).replied("Soup.", &[]).completed("Soup.");
+    let over = TestJournal::new(4, "cook", "Make a soup")
+        .claimed()
+        .later(65)
+        .replied("Soup.", &[])
+        .completed("Soup.");
     let failed = over.child(5, "taster", "Taste it").claimed().later(3).failed("the spoon is gone");
     let lost = TestJournal::new(6, "cleaner", "Wash up").claimed().released();
     vec![over, failed, lead, scout, writer, lost]
@@ -125,7 +128,10 @@ fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
     let effects = update(&mut model, TuiMessage::TasksChanged(vec![story.head()]));
     let end = story.records.len() as u64;
     let after = Seq(end - INITIAL_ENTRIES as u64);
-    assert_eq!(effects, [TuiEffect::ReadJournal { task: id(1), after, limit: INITIAL_ENTRIES + READ_CHUNK, order: true }]);
+    assert_eq!(
+        effects,
+        [TuiEffect::ReadJournal { task: id(1), after, limit: INITIAL_ENTRIES + READ_CHUNK, order: true }]
+    );
     let stories = [story];
     serve(&mut model, effects, &stories);
     let laid = model.detail.as_ref().unwrap().page.laid_out;
@@ -135,7 +141,10 @@ fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
     let [story] = stories;
     let stories = [story.replied("More.", &[])];
     let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
-    assert_eq!(effects, [TuiEffect::ReadJournal { task: id(1), after: Seq(end), limit: READ_CHUNK, order: false }]);
+    assert_eq!(
+        effects,
+        [TuiEffect::ReadJournal { task: id(1), after: Seq(end), limit: READ_CHUNK, order: false }]
+    );
     // And while that is being read, nothing is read twice.
     assert_eq!(update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()])), []);
     serve(&mut model, effects, &stories);
@@ -205,7 +214,8 @@ fn where_hints_were_lost_all_is_read_anew_and_the_journal_goes_on() {
     let mut model = screen((120, 40), &stories);
     press(&mut model, "Down", &stories);
     stories[2] = stories[2].clone().replied("Heard late.", &[]);
-    let effects = update(&mut model, TuiMessage::Loaded(stories.iter().map(TestJournal::head).collect(), Vec::new()));
+    let effects =
+        update(&mut model, TuiMessage::Loaded(stories.iter().map(TestJournal::head).collect(), Vec::new()));
     serve(&mut model, effects, &stories);
     assert_eq!(chosen(&model), "t-00001");
     assert!(picture(&mut model).contains("Heard late."));

@@ -1,8 +1,8 @@
 //! An answer while it comes: what is complete of it is told for good, the rest is shown until it is.
 
-use super::sanitize::sanitize;
-use super::markdown::{self, SyntaxHighlighter};
 use super::live_region::StyledLine;
+use super::markdown::{self, SyntaxHighlighter};
+use super::sanitize::sanitize;
 use super::text_format::{display_width, wrap_text};
 
 /// How far from the end an escape may begin that is not complete yet.
@@ -184,7 +184,10 @@ mod tests {
         for piece in ["red: \x1b", "[3", "1mX\n\n", "next \u{9b}", "2J."] {
             flow.push_text(piece);
             assert!(
-                flow.take_complete_lines(80).iter().chain(&flow.pending_lines(80)).all(|line| !line.text.contains(char::is_control))
+                flow.take_complete_lines(80)
+                    .iter()
+                    .chain(&flow.pending_lines(80))
+                    .all(|line| !line.text.contains(char::is_control))
             );
         }
         assert_eq!(text(flow.finish_reply(80)), ["red: X", "", "next ⟨U+009B⟩2J."]);

@@ -7,9 +7,12 @@ use longhaul::message::Usage;
 use longhaul::snapshot::{Event, EventKind};
 use longhaul::{AgentName, Status, TaskId};
 
-use super::sanitize::{sanitize, one_line, escape_invisible_line};
 use super::letter::ending;
-use super::text_format::{format_clock, format_count, format_dollars, format_duration, truncate, align_left, pluralize, format_timestamp};
+use super::sanitize::{escape_invisible_line, one_line, sanitize};
+use super::text_format::{
+    align_left, format_clock, format_count, format_dollars, format_duration, format_timestamp, pluralize,
+    truncate,
+};
 use super::{Ink, TerminalOutput};
 use crate::data_dir::DataDir;
 
@@ -120,7 +123,9 @@ impl EventFormatter {
     fn format_line(&self, event: &Event, ink: Ink, text: &str) -> String {
         let time = self.term.paint(Ink::Faint, &format_clock(event.at));
         let text = match self.detail {
-            EventDetail::OneTask => self.term.paint(ink, &truncate(text, self.term.size().0.saturating_sub(10))),
+            EventDetail::OneTask => {
+                self.term.paint(ink, &truncate(text, self.term.size().0.saturating_sub(10)))
+            }
             EventDetail::Team | EventDetail::Full => self.term.paint(ink, text),
         };
         match self.detail {
@@ -155,9 +160,10 @@ impl EventFormatter {
                 (Ink::Busy, format!("started again, for the {} time", ordinal(attempt.0)))
             }
             EventKind::Started { .. } => (Ink::Busy, "started".to_owned()),
-            EventKind::Call { tool, arguments, .. } => {
-                (Ink::Plain, format!("calls   {}", format_call(tool, arguments, if all { 2000 } else { 120 })))
-            }
+            EventKind::Call { tool, arguments, .. } => (
+                Ink::Plain,
+                format!("calls   {}", format_call(tool, arguments, if all { 2000 } else { 120 })),
+            ),
             EventKind::Result { tool, output, is_error: true, .. } => {
                 (Ink::Attention, format!("error   {}: {}", one_line(tool), self.body(output)))
             }
@@ -256,7 +262,8 @@ pub(crate) fn describe_sampling(usage: &Usage, model: &str) -> String {
 /// What a task may use with all below it, in words.
 pub(crate) fn budget_words(budget: &Budget) -> String {
     let tokens = budget.tokens.map(|tokens| format!("{} tokens", format_count(tokens)));
-    let bounds = tokens.into_iter().chain(budget.cost.map(format_dollars)).chain(budget.time.map(format_duration));
+    let bounds =
+        tokens.into_iter().chain(budget.cost.map(format_dollars)).chain(budget.time.map(format_duration));
     format!("{} in all, with what it has used", bounds.collect::<Vec<_>>().join(", "))
 }
 

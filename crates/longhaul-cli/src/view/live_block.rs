@@ -5,10 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use longhaul::Status;
 
-use super::live_board::{LiveTaskBoard, LiveActivity, LiveTaskRow};
-use super::sanitize::one_line;
+use super::live_board::{LiveActivity, LiveTaskBoard, LiveTaskRow};
 use super::live_region::StyledLine;
-use super::text_format::{format_duration, truncate, align_left, pluralize, format_price, align_right, format_short_count, display_width, wrap_text};
+use super::sanitize::one_line;
+use super::text_format::{
+    align_left, align_right, display_width, format_duration, format_price, format_short_count, pluralize,
+    truncate, wrap_text,
+};
 use super::{Ink, TerminalOutput, status_glyph};
 
 /// One picture of the block.
@@ -49,7 +52,8 @@ pub(crate) fn live_block_lines(board: &LiveTaskBoard, frame: &LiveBlockFrame<'_>
         hidden = tree.len() - by_interest.len();
         shown = by_interest.into_iter().map(|index| &tree[index]).collect();
     }
-    let mut lines: Vec<StyledLine> = shown.into_iter().map(|(path, row)| shape.format_row(path, row, frame)).collect();
+    let mut lines: Vec<StyledLine> =
+        shown.into_iter().map(|(path, row)| shape.format_row(path, row, frame)).collect();
     if hidden > 0 {
         let ended = tree.iter().filter(|(_, row)| row.status.is_final()).count();
         let text = truncate(
@@ -59,7 +63,10 @@ pub(crate) fn live_block_lines(board: &LiveTaskBoard, frame: &LiveBlockFrame<'_>
         lines.push(StyledLine { width: display_width(&text), text: frame.term.paint(Ink::Faint, &text) });
     }
     lines.extend(
-        footer.lines().map(|text| StyledLine { width: display_width(text), text: frame.term.paint(Ink::Attention, text) }),
+        footer.lines().map(|text| StyledLine {
+            width: display_width(text),
+            text: frame.term.paint(Ink::Attention, text),
+        }),
     );
     lines
 }
@@ -111,7 +118,9 @@ impl LiveBlockWidths {
             });
         }
         let (sign, ink) = match (row.status, &row.activity) {
-            (Status::Running, LiveActivity::Waiting(_) | LiveActivity::WaitingForTasks(_)) => ("◌", Ink::Attention),
+            (Status::Running, LiveActivity::Waiting(_) | LiveActivity::WaitingForTasks(_)) => {
+                ("◌", Ink::Attention)
+            }
             (Status::Running, LiveActivity::Asking(_)) => ("?", Ink::Attention),
             (Status::Running, _) => (SPINNER[frame.tick % SPINNER.len()], Ink::Busy),
             (status, _) => (status_glyph(status), Ink::for_status(status)),
@@ -130,7 +139,10 @@ impl LiveBlockWidths {
         if self.headline > 0 {
             text += &format!(" {}", align_left(&row.headline, self.headline));
         }
-        text += &format!(" {}", term.paint(ink, &align_left(&truncate_activity(row, &doing, self.doing), self.doing)));
+        text += &format!(
+            " {}",
+            term.paint(ink, &align_left(&truncate_activity(row, &doing, self.doing), self.doing))
+        );
         let time = row.started.map_or(Duration::ZERO, |started| {
             let end = row.ended.unwrap_or(frame.now);
             Duration::try_from(end.duration_since(started)).unwrap_or_default()
@@ -142,7 +154,10 @@ impl LiveBlockWidths {
             columns += self.headline + 1;
         }
         if self.tokens > 0 {
-            text += &format!(" {}", term.paint(Ink::Faint, &align_right(&format_short_count(row.tokens), self.tokens)));
+            text += &format!(
+                " {}",
+                term.paint(Ink::Faint, &align_right(&format_short_count(row.tokens), self.tokens))
+            );
             columns += self.tokens + 1;
         }
         if self.cost > 0 {
@@ -160,7 +175,9 @@ fn describe_activity(row: &LiveTaskRow, alone: bool) -> (String, Ink) {
     match (&row.activity, row.status) {
         (LiveActivity::Failed(why), status) => (why.clone(), Ink::for_status(status)),
         (LiveActivity::Stopping, _) => ("stopping".to_owned(), Ink::Attention),
-        (LiveActivity::WaitingForTasks(ids), _) => (format!("waiting for {}", pluralize(ids.len(), "task")), Ink::Attention),
+        (LiveActivity::WaitingForTasks(ids), _) => {
+            (format!("waiting for {}", pluralize(ids.len(), "task")), Ink::Attention)
+        }
         (LiveActivity::Asking(what), _) => (format!("asks: {what}"), Ink::Attention),
         (LiveActivity::Waiting(what), _) => (format!("waiting for {what}"), Ink::Attention),
         (LiveActivity::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
@@ -209,7 +226,8 @@ mod tests {
         let mut board = LiveTaskBoard::default();
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
         let root = "t-aaaaa".parse().unwrap();
-        let mut feed = |task, ms, what| board.apply_event(&Event { task, seq: Seq(1), at: at(ms), kind: what });
+        let mut feed =
+            |task, ms, what| board.apply_event(&Event { task, seq: Seq(1), at: at(ms), kind: what });
         let submitted = |agent: &str, parent| EventKind::Submitted {
             agent: agent.into(),
             headline: "Do what has to be done".to_owned(),
@@ -230,7 +248,10 @@ mod tests {
     fn drawn(children: usize, columns: usize, rows: usize) -> Vec<StyledLine> {
         let term = TerminalOutput { stream: Default::default(), color: false, live: true };
         let now = Timestamp::from_second(66).unwrap();
-        live_block_lines(&board(children), &LiveBlockFrame { term, size: (columns, rows), now, tick: 0, footer: "draining" })
+        live_block_lines(
+            &board(children),
+            &LiveBlockFrame { term, size: (columns, rows), now, tick: 0, footer: "draining" },
+        )
     }
 
     #[test]

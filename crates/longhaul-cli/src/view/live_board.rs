@@ -6,8 +6,8 @@ use longhaul::{Status, TaskId};
 
 use jiff::Timestamp;
 
+use super::event_text::{describe_wait, format_call};
 use super::sanitize::one_line;
-use super::event_text::{format_call, describe_wait};
 
 /// The tasks, each in a row.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +96,8 @@ impl LiveTaskBoard {
 
     /// Tasks in the middle of a call that only waits for other tasks.
     pub(crate) fn blocked(&self) -> impl Iterator<Item = TaskId> {
-        let blocked = |row: &&LiveTaskRow| row.calls > 0 && matches!(row.activity, LiveActivity::WaitingForTasks(_));
+        let blocked =
+            |row: &&LiveTaskRow| row.calls > 0 && matches!(row.activity, LiveActivity::WaitingForTasks(_));
         self.rows.iter().filter(blocked).map(|row| row.id)
     }
 
@@ -108,14 +109,20 @@ impl LiveTaskBoard {
     /// The rows as a tree, with how deep each is and whether it is the last of its siblings at each level.
     pub(crate) fn tree(&self) -> Vec<(Vec<bool>, &LiveTaskRow)> {
         let mut tree = Vec::with_capacity(self.rows.len());
-        let is_top = |row: &&LiveTaskRow| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
+        let is_top =
+            |row: &&LiveTaskRow| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
         for top in self.rows.iter().filter(is_top) {
             self.push_subtree(top, &mut Vec::new(), &mut tree);
         }
         tree
     }
 
-    fn push_subtree<'a>(&'a self, row: &'a LiveTaskRow, lasts: &mut Vec<bool>, tree: &mut Vec<(Vec<bool>, &'a LiveTaskRow)>) {
+    fn push_subtree<'a>(
+        &'a self,
+        row: &'a LiveTaskRow,
+        lasts: &mut Vec<bool>,
+        tree: &mut Vec<(Vec<bool>, &'a LiveTaskRow)>,
+    ) {
         tree.push((lasts.clone(), row));
         let mut children = self.rows.iter().filter(|other| other.parent == Some(row.id)).peekable();
         while let Some(child) = children.next() {
@@ -175,7 +182,8 @@ impl LiveTaskRow {
             EventKind::Asked { asks, .. } => self.activity = LiveActivity::Asking(one_line(&asks.text)),
             EventKind::Answered { .. } => self.activity = LiveActivity::Idle,
             // That is what it has just asked.
-            EventKind::Waiting { on: WaitReason::Person(_), .. } if matches!(self.activity, LiveActivity::Asking(_)) => {}
+            EventKind::Waiting { on: WaitReason::Person(_), .. }
+                if matches!(self.activity, LiveActivity::Asking(_)) => {}
             EventKind::Waiting { on, .. } => {
                 self.activity = match on {
                     WaitReason::Tasks(ids) => LiveActivity::WaitingForTasks(ids.clone()),

@@ -49,7 +49,12 @@ impl LiveRegion {
     }
 
     /// Draws the block where the last one was; these lines go above it, to standard output, and stay there.
-    pub(crate) fn draw_below(&self, above: &[StyledLine], lines: &[StyledLine], columns: usize) -> std::io::Result<()> {
+    pub(crate) fn draw_below(
+        &self,
+        above: &[StyledLine],
+        lines: &[StyledLine],
+        columns: usize,
+    ) -> std::io::Result<()> {
         let mut drawn = self.drawn();
         let mut frame = String::from(BEGIN);
         frame.push_str(&drawn.cursor_to_top(columns));

@@ -15,15 +15,16 @@ pub(crate) mod event_text;
 pub(crate) mod text_format;
 pub(crate) mod graphemes;
 
-pub(crate) use questions::{QuestionQueue, TypedAnswer};
+pub(crate) use answer_stream::AnswerStream;
+pub(crate) use event_text::{EventDetail, EventFormatter, describe_wait};
 pub(crate) use live_block::{LiveBlockFrame, live_block_lines};
 pub(crate) use live_board::LiveTaskBoard;
-pub(crate) use sanitize::{sanitize, one_line, strip_control_chars, escape_invisible, escape_invisible_line};
-pub(crate) use answer_stream::AnswerStream;
+pub(crate) use live_region::{LiveRegion, StyledLine};
+pub(crate) use questions::{QuestionQueue, TypedAnswer};
+pub(crate) use sanitize::{escape_invisible, escape_invisible_line, one_line, sanitize, strip_control_chars};
+pub(crate) use task_tables::{TaskLayout, summary_table, task_description, task_table, time_of};
 pub(crate) use terminal_output::{Ink, OutputStream, TerminalOutput, status_glyph, status_label};
-pub(crate) use live_region::{StyledLine, LiveRegion};
-pub(crate) use task_tables::{TaskLayout, summary_table, task_table, time_of, task_description};
-pub(crate) use event_text::{EventDetail, EventFormatter, describe_wait};
 pub(crate) use text_format::{
-    parse_age, format_ago, parse_dollars, format_bytes, format_clock, format_count, format_dollars, parse_duration, truncate, align_left, pluralize, format_timestamp, display_width,
+    align_left, display_width, format_ago, format_bytes, format_clock, format_count, format_dollars,
+    format_timestamp, parse_age, parse_dollars, parse_duration, pluralize, truncate,
 };

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::TaskId;
-use longhaul::entry::{QuestionAnswer, GrantScope, Question, ExpectedAnswer};
+use longhaul::entry::{ExpectedAnswer, GrantScope, Question, QuestionAnswer};
 use longhaul::id::QuestionId;
 use longhaul::snapshot::{Event, EventKind};
 
-use super::sanitize::{sanitize, one_line, escape_invisible, escape_invisible_line};
-use super::live_region::StyledLine;
-use super::text_format::{truncate, format_time_left, display_width};
 use super::graphemes::wrap_graphemes;
+use super::live_region::StyledLine;
+use super::sanitize::{escape_invisible, escape_invisible_line, one_line, sanitize};
+use super::text_format::{display_width, format_time_left, truncate};
 use super::{Ink, TerminalOutput};
-use crate::keyboard::KeyPress;
 use crate::data_dir::DataDir;
+use crate::keyboard::KeyPress;
 
 /// A key that comes so soon after a question was for the one before.
 const KEY_GRACE_PERIOD: Duration = Duration::from_millis(400);
@@ -78,7 +78,12 @@ impl QuestionQueue {
                 // Asked again after a restart, under the same name.
                 self.open.retain(|open| (open.task, open.question) != (event.task, *question));
                 let asks = (**asks).clone();
-                self.open.push_back(QueuedQuestion { task: event.task, question: *question, asks, until: *until });
+                self.open.push_back(QueuedQuestion {
+                    task: event.task,
+                    question: *question,
+                    asks,
+                    until: *until,
+                });
                 None
             }
             EventKind::Answered { question, answer } => {
@@ -93,7 +98,11 @@ impl QuestionQueue {
                         format!("{}: {}", one_line(tool), one_line(words))
                     }
                     (ExpectedAnswer::Words { .. }, answer) | (_, answer) => {
-                        format!("{} {}", truncate(&one_line(&open.asks.text), 60), one_line(&answer.to_string()))
+                        format!(
+                            "{} {}",
+                            truncate(&one_line(&open.asks.text), 60),
+                            one_line(&answer.to_string())
+                        )
                     }
                 };
                 Some(format!("{who} · {said}"))
@@ -138,7 +147,9 @@ impl QuestionQueue {
 
     /// Whether a key that comes now is for the first question.
     fn accepts_keys(&self, now: Timestamp) -> bool {
-        let seen = |since| Duration::try_from(now.duration_since(since)).is_ok_and(|shown| shown >= KEY_GRACE_PERIOD);
+        let seen = |since| {
+            Duration::try_from(now.duration_since(since)).is_ok_and(|shown| shown >= KEY_GRACE_PERIOD)
+        };
         !self.sent && self.since.is_some_and(seen)
     }
 
@@ -151,22 +162,24 @@ impl QuestionQueue {
                 self.choosing = false;
                 return None;
             }
-            (ExpectedAnswer::Leave { tool, arguments, .. }, KeyPress::Char(c)) => Some(match c.to_ascii_lowercase() {
-                'n' => "no".to_owned(),
-                // Nobody allows what they cannot see.
-                _ if self.hidden => return None,
-                'y' => "yes".to_owned(),
-                c if self.choosing => {
-                    let offers = grant_choices(tool, arguments);
-                    let (_, words, _) = offers.into_iter().find(|(key, _, _)| *key == c)?;
-                    words.to_owned()
-                }
-                'a' => {
-                    self.choosing = true;
-                    return None;
-                }
-                _ => return None,
-            }),
+            (ExpectedAnswer::Leave { tool, arguments, .. }, KeyPress::Char(c)) => {
+                Some(match c.to_ascii_lowercase() {
+                    'n' => "no".to_owned(),
+                    // Nobody allows what they cannot see.
+                    _ if self.hidden => return None,
+                    'y' => "yes".to_owned(),
+                    c if self.choosing => {
+                        let offers = grant_choices(tool, arguments);
+                        let (_, words, _) = offers.into_iter().find(|(key, _, _)| *key == c)?;
+                        words.to_owned()
+                    }
+                    'a' => {
+                        self.choosing = true;
+                        return None;
+                    }
+                    _ => return None,
+                })
+            }
             (ExpectedAnswer::Leave { .. }, _) => return None,
             (ExpectedAnswer::Words { .. }, KeyPress::Char(c)) => {
                 self.typed.push(c);
@@ -193,7 +206,13 @@ impl QuestionQueue {
 
     /// The first question, as it is shown now in at most so many rows. How it is answered is told when keys are heard, and
     /// not before: that is how one sees it.
-    pub(crate) fn lines(&mut self, term: TerminalOutput, columns: usize, rows: usize, now: Timestamp) -> Vec<StyledLine> {
+    pub(crate) fn lines(
+        &mut self,
+        term: TerminalOutput,
+        columns: usize,
+        rows: usize,
+        now: Timestamp,
+    ) -> Vec<StyledLine> {
         self.since = self.since.or_else(|| self.open.front().map(|_| now));
         let listens = self.accepts_keys(now);
         let Some(open) = self.open.front() else { return Vec::new() };
@@ -322,8 +341,9 @@ fn typed_text_line(typed: &str) -> String {
 /// What can be allowed for good, from the narrowest on: the key, the answer, and in full what it allows.
 fn grant_choices(tool: &str, arguments: &str) -> Vec<(char, &'static str, String)> {
     let parsed = longhaul::permission::arguments(arguments);
-    let pattern =
-        |grant: GrantScope| grant.pattern(tool, &parsed).ok().map(|pattern| escape_invisible_line(&pattern.to_string()));
+    let pattern = |grant: GrantScope| {
+        grant.pattern(tool, &parsed).ok().map(|pattern| escape_invisible_line(&pattern.to_string()))
+    };
     let mut offers = Vec::new();
     if let Some(pattern) = pattern(GrantScope::Exact) {
         offers.push(('e', "always exact", format!("exactly this call: {pattern}")));
@@ -332,8 +352,10 @@ fn grant_choices(tool: &str, arguments: &str) -> Vec<(char, &'static str, String
         let what = format!("this program with any arguments, as one plain command: {pattern}");
         offers.push(('p', "always program", what));
     }
-    let what =
-        format!("every call of {}, whatever its arguments, unless a rule denies it", escape_invisible_line(tool));
+    let what = format!(
+        "every call of {}, whatever its arguments, unless a rule denies it",
+        escape_invisible_line(tool)
+    );
     offers.push(('t', "always tool", what));
     offers
 }
@@ -345,7 +367,9 @@ fn format_call_lines(tool: &str, arguments: &str) -> String {
         Ok(map) => {
             for (name, value) in map {
                 let value = match value {
-                    serde_json::Value::String(text) => escape_invisible(&text).trim_end().replace('\n', "\n    "),
+                    serde_json::Value::String(text) => {
+                        escape_invisible(&text).trim_end().replace('\n', "\n    ")
+                    }
                     other => escape_invisible_line(&other.to_string()),
                 };
                 text.push_str(&format!("\n  {}: {value}", escape_invisible_line(&name)));
@@ -376,7 +400,10 @@ mod tests {
     }
 
     fn answered(asked: &mut QuestionQueue, index: u32, words: &str) -> Option<String> {
-        let what = EventKind::Answered { question: question(index), answer: QuestionAnswer::Given(words.to_owned()) };
+        let what = EventKind::Answered {
+            question: question(index),
+            answer: QuestionAnswer::Given(words.to_owned()),
+        };
         asked.apply_event(&Event { task: "t-aaaaa".parse().unwrap(), seq: Seq(2), at: at(0), kind: what })
     }
 
@@ -441,7 +468,13 @@ mod tests {
         asks(&mut asked, 0, ExpectedAnswer::Words { schema: None });
         assert_eq!(shown(&mut asked, 0)[1..], ["    Which colour?", "  > ", "  …"], "nobody listens yet");
         assert_eq!(shown(&mut asked, 400)[2..], ["  > ▏", "  type an answer and Enter; Esc gives none"]);
-        for key in [KeyPress::Char('b'), KeyPress::Char('x'), KeyPress::Backspace, KeyPress::Char('l'), KeyPress::Char('ü')] {
+        for key in [
+            KeyPress::Char('b'),
+            KeyPress::Char('x'),
+            KeyPress::Backspace,
+            KeyPress::Char('l'),
+            KeyPress::Char('ü'),
+        ] {
             assert_eq!(asked.handle_key(key, at(1000)), None);
         }
         assert_eq!(shown(&mut asked, 1000)[2], "  > blü▏");
@@ -456,7 +489,12 @@ mod tests {
     }
 
     /// A call of the shell, and what is shown of it on a screen of so many columns, in so many rows.
-    fn command(cmd: &str, columns: usize, rows: usize, place: Option<DataDir>) -> (QuestionQueue, Vec<String>) {
+    fn command(
+        cmd: &str,
+        columns: usize,
+        rows: usize,
+        place: Option<DataDir>,
+    ) -> (QuestionQueue, Vec<String>) {
         let mut asked = QuestionQueue { data_dir: place, ..QuestionQueue::default() };
         let arguments = serde_json::json!({ "cmd": cmd }).to_string();
         asks(&mut asked, 0, leave_of("shell", arguments));
@@ -523,7 +561,10 @@ mod tests {
         assert_eq!(asked.handle_key(KeyPress::Escape, at(2000)), None);
         assert!(!shown(&mut asked).iter().any(|line| line.starts_with("[e]")));
         asked.handle_key(KeyPress::Char('a'), at(2000));
-        assert_eq!(asked.handle_key(KeyPress::Char('e'), at(2000)).unwrap().text.as_deref(), Some("always exact"));
+        assert_eq!(
+            asked.handle_key(KeyPress::Char('e'), at(2000)).unwrap().text.as_deref(),
+            Some("always exact")
+        );
 
         let (mut asked, _) = command("git status -s", 70, 14, None);
         asked.handle_key(KeyPress::Char('a'), at(2000));
@@ -532,7 +573,10 @@ mod tests {
             lines.contains("[p] this program with any arguments, as one plain command: shell:cmd=git *"),
             "{lines}"
         );
-        assert_eq!(asked.handle_key(KeyPress::Char('p'), at(2000)).unwrap().text.as_deref(), Some("always program"));
+        assert_eq!(
+            asked.handle_key(KeyPress::Char('p'), at(2000)).unwrap().text.as_deref(),
+            Some("always program")
+        );
     }
 
     /// What a terminal would obey is what the person is asked about, too.

@@ -200,8 +200,11 @@ mod tests {
             }
             let seen = |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
             let words = seen(&text);
-            let mut shown =
-                escape_invisible(&text).chars().filter(|c| c.is_ascii_alphanumeric()).collect::<Vec<_>>().into_iter();
+            let mut shown = escape_invisible(&text)
+                .chars()
+                .filter(|c| c.is_ascii_alphanumeric())
+                .collect::<Vec<_>>()
+                .into_iter();
             assert!(words.chars().all(|c| shown.any(|own| own == c)), "all of it is there: {text:?}");
         }
     }

@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::task::TaskState;
 
-use super::sanitize::one_line;
-use super::text_table::{TableCell, TableColumn, format_table};
 use super::event_text::describe_wait;
-use super::text_format::{format_ago, format_clock, format_count, format_duration, format_price, format_short_count};
+use super::sanitize::one_line;
+use super::text_format::{
+    format_ago, format_clock, format_count, format_duration, format_price, format_short_count,
+};
+use super::text_table::{TableCell, TableColumn, format_table};
 use super::{Ink, TerminalOutput, status_label};
 
 /// Tasks in the order of trees: each with what is drawn before it.
@@ -56,10 +58,16 @@ pub(crate) enum TaskLayout {
 }
 
 /// `longhaul tasks`.
-pub(crate) fn task_table(heads: &[TaskState], term: TerminalOutput, now: Timestamp, layout: TaskLayout) -> Vec<String> {
+pub(crate) fn task_table(
+    heads: &[TaskState],
+    term: TerminalOutput,
+    now: Timestamp,
+    layout: TaskLayout,
+) -> Vec<String> {
     let priced = heads.iter().any(|head| head.cost > 0 || head.unpriced > 0);
     let flat = layout == TaskLayout::Table;
-    let mut columns = vec![TableColumn::text("TASK", 0), TableColumn::text("STATUS", 0), TableColumn::text("AGENT", 1)];
+    let mut columns =
+        vec![TableColumn::text("TASK", 0), TableColumn::text("STATUS", 0), TableColumn::text("AGENT", 1)];
     columns.push(TableColumn::elastic("WHAT", 12).prefer_width(28));
     if flat {
         columns.push(TableColumn::text("PARENT", 7));
@@ -110,7 +118,8 @@ pub(crate) fn task_description(head: &TaskState) -> String {
     let headline = one_line(&head.headline);
     match (head.asked.first(), &head.waiting, &head.error) {
         (Some(asked), _, _) => {
-            let until = asked.until.map(|until| format!(" (until {})", format_clock(until))).unwrap_or_default();
+            let until =
+                asked.until.map(|until| format!(" (until {})", format_clock(until))).unwrap_or_default();
             format!("{}{until} · {headline}", one_line(&asked.text))
         }
         (None, Some(waiting), _) => format!("for {} · {headline}", describe_wait(&waiting.on)),

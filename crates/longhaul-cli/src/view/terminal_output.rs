@@ -115,7 +115,8 @@ impl TerminalOutput {
 
     /// Writes a value as a line of JSON to standard output, with the version of the form it is in.
     pub(crate) fn print_json(self, value: &impl serde::Serialize) -> Result<(), CliError> {
-        TerminalOutput { stream: OutputStream::Stdout, ..self }.print_line(&TerminalOutput::to_json_line(value)?)
+        TerminalOutput { stream: OutputStream::Stdout, ..self }
+            .print_line(&TerminalOutput::to_json_line(value)?)
     }
 
     /// A value as a line of JSON, with the version of the form it is in.

@@ -1,6 +1,6 @@
 //! A table that fits its terminal: what matters least goes first, one column gives way.
 
-use super::text_format::{truncate, align_left, align_right, display_width};
+use super::text_format::{align_left, align_right, display_width, truncate};
 use super::{Ink, TerminalOutput};
 
 /// A column.
@@ -62,11 +62,18 @@ impl TableCell {
 }
 
 /// The lines of the table.
-pub(crate) fn format_table(columns: &[TableColumn], rows: &[Vec<TableCell>], term: TerminalOutput, room: usize) -> Vec<String> {
+pub(crate) fn format_table(
+    columns: &[TableColumn],
+    rows: &[Vec<TableCell>],
+    term: TerminalOutput,
+    room: usize,
+) -> Vec<String> {
     let natural: Vec<usize> = columns
         .iter()
         .enumerate()
-        .map(|(i, column)| rows.iter().map(|row| row[i].width()).max().unwrap_or(0).max(display_width(column.title)))
+        .map(|(i, column)| {
+            rows.iter().map(|row| row[i].width()).max().unwrap_or(0).max(display_width(column.title))
+        })
         .collect();
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let needed = |kept: &[usize], least: fn(&TableColumn) -> usize| {
@@ -94,7 +101,11 @@ pub(crate) fn format_table(columns: &[TableColumn], rows: &[Vec<TableCell>], ter
     let last = kept.last().copied();
     let title = |i: &usize| {
         let column = &columns[*i];
-        let text = if column.right { align_right(column.title, wide[*i]) } else { align_left(column.title, wide[*i]) };
+        let text = if column.right {
+            align_right(column.title, wide[*i])
+        } else {
+            align_left(column.title, wide[*i])
+        };
         term.paint(Ink::Faint, if Some(*i) == last { text.trim_end() } else { &text })
     };
     let mut lines = vec![kept.iter().map(title).collect::<Vec<_>>().join("  ")];
@@ -131,7 +142,12 @@ mod tests {
     fn drawn(room: usize) -> Vec<String> {
         let cell = |text: &str| TableCell::new(Ink::Plain, text);
         let row = vec![cell("t-1"), cell("a long story of many words"), cell("1,234"), cell("3 min ago")];
-        format_table(&COLUMNS, &[row], TerminalOutput { stream: Default::default(), color: false, live: false }, room)
+        format_table(
+            &COLUMNS,
+            &[row],
+            TerminalOutput { stream: Default::default(), color: false, live: false },
+            room,
+        )
     }
 
     #[test]

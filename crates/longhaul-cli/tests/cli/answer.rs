@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use longhaul::entry::{Question, ExpectedAnswer};
+use longhaul::entry::{ExpectedAnswer, Question};
 use longhaul::model::Model;
 use longhaul::model::scripted::{ModelScript, ScriptedModel};
 use longhaul::permission::Permissions;
-use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, SubAgentDialect, Longhaul, Order, Team};
+use longhaul::tool::{CallContext, Tool, ToolEffects, ToolError, ToolOutput};
+use longhaul::{Agent, Longhaul, Order, SubAgentDialect, Team};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,8 @@ impl Tool for Wonder {
     }
 
     async fn call(&self, _: Path, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let question = Question { text: "Which branch?".to_owned(), wants: ExpectedAnswer::Words { schema: None } };
+        let question =
+            Question { text: "Which branch?".to_owned(), wants: ExpectedAnswer::Words { schema: None } };
         Ok(format!("{:?}", context.ask(question).await).into())
     }
 }

@@ -230,6 +230,9 @@ models:
         (ended == 2).then_some(())
     });
     for (head, journal) in kit.journals() {
-        assert_eq!(longhaul::task::TaskState::from_journal(head.id, &journal).unwrap().unwrap().status, head.status);
+        assert_eq!(
+            longhaul::task::TaskState::from_journal(head.id, &journal).unwrap().unwrap().status,
+            head.status
+        );
     }
 }

@@ -259,7 +259,7 @@ fn six_retries_at_once_make_one_task() {
 /// A large database is looked at in a moment, as far as what matters most goes; that is said, and `--full` looks at all of it.
 #[test]
 fn the_doctor_says_what_it_has_not_looked_at_and_looks_at_it_when_asked() {
-    use longhaul::entry::{Order, StopRequest, StopCause, Submission, TeamRef};
+    use longhaul::entry::{Order, StopCause, StopRequest, Submission, TeamRef};
     use longhaul::id::TaskKey;
     use longhaul::store::{Batch, Fence};
     let kit = Kit::new();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::entry::Record;
 use longhaul::id::Seq;
-use longhaul::store::{TaskFilter, SqliteStore, Store};
+use longhaul::store::{SqliteStore, Store, TaskFilter};
 use longhaul::task::TaskState;
 use longhaul::{Longhaul, TaskId};
 use nix::sys::signal::{Signal, kill};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::TaskId;
-use longhaul::entry::{Entry, Order, Outcome, CallResult, Submission, TeamRef, LiveTextKind};
+use longhaul::entry::{CallResult, Entry, LiveTextKind, Order, Outcome, Submission, TeamRef};
 use longhaul::id::{Attempt, CallId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply, Usage};
 use longhaul::store::{Batch, ClaimRequest, Fence, SqliteStore, Store};
@@ -25,7 +25,8 @@ async fn long(store: &dyn Store, entries: usize) -> TaskId {
     store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
     let worker = WorkerId::from("w");
     store.renew_lease(worker.clone(), Duration::from_secs(600)).await.unwrap();
-    let claim = ClaimRequest { worker: worker.clone(), teams: vec![team], roots: None, fresh_only: true, max: 1 };
+    let claim =
+        ClaimRequest { worker: worker.clone(), teams: vec![team], roots: None, fresh_only: true, max: 1 };
     assert_eq!(store.claim(claim).await.unwrap().len(), 1);
     let mut left = entries - 3;
     let mut turn = 0;
@@ -94,7 +95,8 @@ fn a_long_journal_is_shown_told_and_followed_whole() {
     // Though only the end of the journal is looked at, all is as in a look at the whole.
     kit.client(async |longhaul| {
         let id = longhaul.find(&id).await.unwrap();
-        let (whole, glance) = (longhaul.snapshot(id).await.unwrap(), longhaul.recent_snapshot(id).await.unwrap());
+        let (whole, glance) =
+            (longhaul.snapshot(id).await.unwrap(), longhaul.recent_snapshot(id).await.unwrap());
         assert_eq!((&glance.state, &glance.order), (&whole.state, &whole.order));
         assert_eq!((&glance.output, &glance.outcome), (&whole.output, &whole.outcome));
         assert_eq!(glance.events, whole.events);

@@ -176,7 +176,8 @@ agents:
     runtime.block_on(async {
         let agent = Agent::builder("lead").model(model).toolset(Shell::builder().sandbox(sandbox).build());
         let team = Team::new(agent.build().unwrap()).unwrap();
-        let longhaul = Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
+        let longhaul =
+            Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
         let id = longhaul.submit(Order::new("lead", "go").working_dir(&work)).await.unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while !work.join("up").exists() {
@@ -214,7 +215,8 @@ agents:
     runtime.block_on(async {
         let agent = Agent::builder("lead").model(model).toolset(Shell::builder().sandbox(sandbox).build());
         let team = Team::new(agent.build().unwrap()).unwrap();
-        let longhaul = Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
+        let longhaul =
+            Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
         let order = Order::new("lead", "go").working_dir(yard.0.path().join("work"));
         let id = longhaul.submit(order).await.unwrap();
         let done = longhaul.wait([id]).await.unwrap();
@@ -258,7 +260,7 @@ touch attacked
 /// Runs an attack in a shell, then what Longhaul does with git for `isolation: worktree`. Answers with what ran on the host.
 fn attacked(sandbox: Option<longhaul::toolset::Sandbox>, nested: bool) -> Vec<String> {
     use longhaul::toolset::Shell;
-    use longhaul::{Agent, SubAgentDialect, Policy, Isolation, Longhaul, Order, Team};
+    use longhaul::{Agent, Isolation, Longhaul, Order, Policy, SubAgentDialect, Team};
     let here = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
     let outer = TempDir::new_in(here).unwrap();
     let (repo, marks) = (outer.path().join("repo"), outer.path().join("marks"));
@@ -294,7 +296,8 @@ fn attacked(sandbox: Option<longhaul::toolset::Sandbox>, nested: bool) -> Vec<St
             lead = lead.policy(isolated);
         }
         let team = Team::new(lead.build().unwrap()).unwrap();
-        let longhaul = Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
+        let longhaul =
+            Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
         let id = longhaul.submit(Order::new("lead", "go").working_dir(&repo)).await.unwrap();
         let done = longhaul.wait([id]).await.unwrap();
         longhaul.shutdown().await;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use longhaul::process::{ProcessGroup, LeftoverProcesses, ProcessGuardian};
+use longhaul::process::{LeftoverProcesses, ProcessGroup, ProcessGuardian};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -151,7 +151,8 @@ async fn a_supervisor_that_is_stopped_or_killed_leaks_nothing_and_that_is_said()
             kill(supervisor, signal).unwrap();
             group.terminate(Duration::from_millis(50)).await;
             assert_eq!(working_in(dir.path()), [0; 0], "{way}, {signal}");
-            let known = if signal == Signal::SIGSTOP { LeftoverProcesses::None } else { LeftoverProcesses::Unknown };
+            let known =
+                if signal == Signal::SIGSTOP { LeftoverProcesses::None } else { LeftoverProcesses::Unknown };
             assert_eq!(group.leftover(), known, "{way}, {signal}");
         }
     }

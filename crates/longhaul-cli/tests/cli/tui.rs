@@ -383,7 +383,7 @@ fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
 
 /// A task whose journal has this many entries, as one that has talked for a long time.
 fn long(kit: &Kit, entries: usize) {
-    use longhaul::entry::{Order, Submission, TeamRef, LiveTextKind};
+    use longhaul::entry::{LiveTextKind, Order, Submission, TeamRef};
     use longhaul::id::{Attempt, TaskKey, WorkerId};
     use longhaul::message::Reply;
     use longhaul::store::{Batch, ClaimRequest, Fence, Store as _};
@@ -406,7 +406,10 @@ fn long(kit: &Kit, entries: usize) {
                 4 => Entry::Replied(std::sync::Arc::new(Reply::text_only(
                     format!("number {n} of what it has to say. ").repeat(4),
                 ))),
-                _ => Entry::Said { voice: LiveTextKind::Text, text: format!("number {n} of what it has to say. ") },
+                _ => Entry::Said {
+                    voice: LiveTextKind::Text,
+                    text: format!("number {n} of what it has to say. "),
+                },
             };
             let batch = (written..written + many).map(entry).collect();
             store.append(Batch::one(id, Fence::Attempt(Attempt(1)), batch)).await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul::TaskId;
-use longhaul::entry::{Entry, Order, Outcome, Submission, TeamRef, LiveTextKind};
+use longhaul::entry::{Entry, LiveTextKind, Order, Outcome, Submission, TeamRef};
 use longhaul::id::{Attempt, CallId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply};
 use longhaul::store::{Batch, ClaimRequest, Fence, SqliteStore, Store};

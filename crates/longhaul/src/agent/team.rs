@@ -55,7 +55,10 @@ impl Team {
                     return Err(TeamError::OwnSubAgent(agent.name.clone()));
                 }
                 if !seen.insert(other) {
-                    return Err(TeamError::DuplicateSubAgent { agent: agent.name.clone(), other: other.clone() });
+                    return Err(TeamError::DuplicateSubAgent {
+                        agent: agent.name.clone(),
+                        other: other.clone(),
+                    });
                 }
             }
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{NextSpeaker, RepeatedCall, CallQuestion, OpenCall, Conversation};
-use crate::entry::{Entry, Letter, ModelChoice, NudgeReason, Record, Sender, LiveTextKind, WaitReason};
+use super::{CallQuestion, Conversation, NextSpeaker, OpenCall, RepeatedCall};
+use crate::entry::{Entry, Letter, LiveTextKind, ModelChoice, NudgeReason, Record, Sender, WaitReason};
 use crate::id::{CallId, LetterId};
 use crate::message::prompt_tags::escape;
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
@@ -38,7 +38,11 @@ impl Conversation {
             }
             Entry::Asked { question, asks, .. } => {
                 self.inquiries.retain(|inquiry| inquiry.question != *question);
-                self.inquiries.push(CallQuestion { question: *question, asks: (**asks).clone(), answer: None });
+                self.inquiries.push(CallQuestion {
+                    question: *question,
+                    asks: (**asks).clone(),
+                    answer: None,
+                });
             }
             Entry::Answered { question, answer } => {
                 let asked = self.inquiries.iter_mut().find(|inquiry| inquiry.question == *question);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{PendingCall, NextSpeaker, NextStep, Conversation};
-use crate::agent::{AtTurnLimit, Policy, CompletionNotice, OutputSchema};
+use super::{Conversation, NextSpeaker, NextStep, PendingCall};
+use crate::agent::{AtTurnLimit, CompletionNotice, OutputSchema, Policy};
 use crate::entry::{Delivery, Failure, FailureKind, Letter, NudgeReason, Outcome};
 use crate::id::CallId;
 use crate::message::{Message, StopReason};
@@ -37,8 +37,10 @@ impl Conversation {
     pub fn answer(&self, shape: Option<&OutputSchema>) -> Outcome {
         // What is around JSON that was asked for is not part of it.
         let shaped = shape.and_then(|shape| shape.extract_json(&self.said).ok()).map(Arc::from);
-        let length =
-            || (self.ball == NextSpeaker::Silent(StopReason::Length)).then(|| "the model's output limit".to_owned());
+        let length = || {
+            (self.ball == NextSpeaker::Silent(StopReason::Length))
+                .then(|| "the model's output limit".to_owned())
+        };
         Outcome::Completed {
             output: shaped.unwrap_or_else(|| self.said.clone()),
             cut_short: self.last_word.clone().or_else(length),
@@ -73,7 +75,9 @@ impl Conversation {
                 return NextStep::Nudge { why: NudgeReason::Repeating, text: text.into() };
             }
         }
-        if let Some(read) = self.letters_to_read(|l| l.deliver == Delivery::Asap && habits.letter_delivery == Delivery::Asap) {
+        if let Some(read) =
+            self.letters_to_read(|l| l.deliver == Delivery::Asap && habits.letter_delivery == Delivery::Asap)
+        {
             return read;
         }
         if self.last_word.is_some() {
@@ -117,7 +121,9 @@ impl Conversation {
         if self.last_word.is_none() || self.interactive {
             // An ending may wake a resting task only so often; words of others always do.
             let tired = self.wakes >= habits.max_wakes && self.interactive;
-            let wakes = |l: &Letter| l.ending.is_none() || (habits.completion_notice == CompletionNotice::Wake && !tired);
+            let wakes = |l: &Letter| {
+                l.ending.is_none() || (habits.completion_notice == CompletionNotice::Wake && !tired)
+            };
             if self.mailbox.iter().any(|l| !self.is_known(l) && wakes(l))
                 && let Some(read) = self.letters_to_read(|_| true)
             {

@@ -17,10 +17,10 @@ use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, Seq, T
 use crate::message::{Reply, Usage};
 use crate::permission::{Pattern, ToolIdentity};
 
-pub use letter::{Delivery, Letter, Sender, StopRequest, StopCause};
+pub use letter::{Delivery, Letter, Sender, StopCause, StopRequest};
 pub use order::{Budget, Isolation, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome};
-pub use question::{QuestionAnswer, GrantScope, Approval, Question, ExpectedAnswer};
+pub use question::{Approval, ExpectedAnswer, GrantScope, Question, QuestionAnswer};
 
 /// The format in which entries are written now.
 pub const FORMAT: u16 = 1;

@@ -108,7 +108,9 @@ impl GrantScope {
             GrantScope::Exact => Pattern::for_call(tool, arguments),
             GrantScope::Program => Pattern::for_program(tool, arguments),
             GrantScope::Tool => Pattern::for_tool(tool),
-            GrantScope::Pattern(pattern) if pattern.definitely_matches(tool, arguments) => Ok(pattern.clone()),
+            GrantScope::Pattern(pattern) if pattern.definitely_matches(tool, arguments) => {
+                Ok(pattern.clone())
+            }
             GrantScope::Pattern(pattern) => Err(format!(
                 "the pattern '{pattern}' does not allow the call of '{tool}' that is asked about"
             )),
@@ -169,7 +171,10 @@ mod tests {
             assert_eq!(Approval::parse(words), Ok(Approval::Always(grant)), "{words}");
         }
         let pattern = Pattern::parse("shell:cmd=git *").unwrap();
-        assert_eq!(Approval::parse("always shell:cmd=git *"), Ok(Approval::Always(GrantScope::Pattern(pattern))));
+        assert_eq!(
+            Approval::parse("always shell:cmd=git *"),
+            Ok(Approval::Always(GrantScope::Pattern(pattern)))
+        );
         for wrong in ["", "perhaps", "yes but not now", "nope", "yesterday", "always shell:cmd=["] {
             assert!(Approval::parse(wrong).is_err(), "{wrong}");
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{HookResult, Hook, Hooks, HookInput};
+use super::{Hook, HookInput, HookResult, Hooks};
 
 /// How much of what a hook writes is heard, in bytes.
 #[cfg(unix)]

@@ -20,8 +20,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::id::{AgentName, TaskId};
-pub use verdict::{HookVerdict, HookDecision, HookResult};
 pub use hook_runner::HookRunner;
+pub use verdict::{HookDecision, HookResult, HookVerdict};
 
 /// How long a hook may take where its author does not say.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -99,7 +99,11 @@ fn a_call_whose_hook_cannot_be_understood_is_denied() {
 
         let lenient = Hook::command("judge").on_error(OnHookError::Allow);
         let counsel = HookVerdict::from_results(HookEvent::PreToolUse, [(&lenient, heard.clone())]);
-        assert_eq!((counsel.blocked, counsel.decision, counsel.updated_input), (None, None, None), "{heard:?}");
+        assert_eq!(
+            (counsel.blocked, counsel.decision, counsel.updated_input),
+            (None, None, None),
+            "{heard:?}"
+        );
         assert!(!counsel.failures[0].denied, "{heard:?}");
     }
 }
@@ -116,7 +120,11 @@ fn a_failure_at_another_moment_denies_nothing_and_is_told() {
         assert_eq!(at(moment, vec![fine("{ half")]).failures.len(), 1);
         assert_eq!(at(moment, vec![fine("words")]).failures, []);
     }
-    assert_eq!(at(HookEvent::PostToolUse, vec![fine("{ half")]).context, ["{ half"], "the model still sees it");
+    assert_eq!(
+        at(HookEvent::PostToolUse, vec![fine("{ half")]).context,
+        ["{ half"],
+        "the model still sees it"
+    );
 }
 
 #[test]
@@ -173,11 +181,16 @@ async fn a_hook_is_told_what_happens_and_heard() {
     assert_eq!(input["hook_event_name"], "pre_tool_use");
     assert_eq!((&input["tool_name"], &input["tool_input"]["cmd"]), (&json!("shell"), &json!("ls")));
     assert!(input.get("source").is_none());
-    assert_eq!(run("echo out; echo no way >&2; exit 2", long).await, HookResult::Blocked("no way\n".to_owned()));
+    assert_eq!(
+        run("echo out; echo no way >&2; exit 2", long).await,
+        HookResult::Blocked("no way\n".to_owned())
+    );
     assert_eq!(run("exit 1", long).await, HookResult::Failed("it exited with 1".to_owned()));
     assert_eq!(run("kill -9 $$", long).await, HookResult::Failed("it was killed".to_owned()));
     assert_eq!(run("echo $GREETING; pwd >/dev/null; touch here", long).await, fine("hello\n"));
-    let HookResult::Succeeded(env) = run("env | cut -d= -f1 | sort | tr '\\n' ' '", long).await else { panic!() };
+    let HookResult::Succeeded(env) = run("env | cut -d= -f1 | sort | tr '\\n' ' '", long).await else {
+        panic!()
+    };
     assert!(!env.contains("CARGO") && !env.contains("HOME"), "nothing is inherited: {env}");
 }
 

@@ -81,7 +81,10 @@ struct HookSpecificOutput {
 
 impl HookVerdict {
     /// What these hooks, in the order of the file, mean at this moment.
-    pub fn from_results<'a>(moment: HookEvent, heard: impl IntoIterator<Item = (&'a Hook, HookResult)>) -> HookVerdict {
+    pub fn from_results<'a>(
+        moment: HookEvent,
+        heard: impl IntoIterator<Item = (&'a Hook, HookResult)>,
+    ) -> HookVerdict {
         let mut counsel = HookVerdict::default();
         for (hook, heard) in heard {
             let understood = match heard {
@@ -112,7 +115,9 @@ impl HookVerdict {
         if !output.starts_with('{') {
             self.apply_plain_text(moment, output);
             return match moment {
-                HookEvent::PreToolUse => Err(format!("it wrote something that is not a JSON object: {output}")),
+                HookEvent::PreToolUse => {
+                    Err(format!("it wrote something that is not a JSON object: {output}"))
+                }
                 _ => Ok(()),
             };
         }

@@ -3,7 +3,7 @@ use std::future::{self, Future};
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 
-use super::{ReplyChunk, Model, ModelError, ReplyStream, ModelRequest};
+use super::{Model, ModelError, ModelRequest, ReplyChunk, ReplyStream};
 use crate::message::{Block, Reply};
 
 type ReplyChunks = Vec<Result<ReplyChunk, ModelError>>;
@@ -144,7 +144,8 @@ mod tests {
             reply().reasoning("hm").text(format!("turn {}", request.turn)).call("ls", json!({ "dir": "." }))
         });
         let pieces = ask(&model, 3).await;
-        let [Ok(ReplyChunk::Reasoning(hm)), Ok(ReplyChunk::Text(text)), Ok(ReplyChunk::Done(done))] = pieces.as_slice()
+        let [Ok(ReplyChunk::Reasoning(hm)), Ok(ReplyChunk::Text(text)), Ok(ReplyChunk::Done(done))] =
+            pieces.as_slice()
         else {
             panic!("{pieces:?}")
         };

@@ -180,7 +180,8 @@ mod tests {
             assert!(prices.price_of(&format!("anthropic/{name}")).is_some(), "{name}");
         }
         // Those of Anthropic's page "Pricing" that are newer than the rest, and a name that means another model every few weeks.
-        let dollars = |name: &str| prices.price_of(name).map(|price| (price.input, price.cached, price.output));
+        let dollars =
+            |name: &str| prices.price_of(name).map(|price| (price.input, price.cached, price.output));
         assert_eq!(dollars("anthropic/claude-opus-5-5"), Some((4_000_000, Some(200_000), 20_000_000)));
         assert_eq!(dollars("anthropic/claude-fable-5-1"), Some((10_000_000, Some(250_000), 50_000_000)));
         assert_eq!(dollars("google/gemini-flash-latest"), None);
@@ -227,6 +228,8 @@ mod tests {
         assert_eq!(prices.price_of("openai/gpt-5"), None);
         assert!(prices.price_of("openai/gpt-5-mini").is_some());
         assert!(PriceTable::empty().with_overrides(r#"{"a/b": {"input": 1}}"#).is_err());
-        assert!(PriceTable::empty().with_overrides(r#"{"a/b": {"input": 1, "output": 1, "Output": 2}}"#).is_err());
+        assert!(
+            PriceTable::empty().with_overrides(r#"{"a/b": {"input": 1, "output": 1, "Output": 2}}"#).is_err()
+        );
     }
 }

@@ -20,10 +20,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use pattern::{Pattern, PatternMatch};
+pub use request::{PermissionRequest, RuleNames};
 pub(crate) use tool_identity::join_with_and;
 pub use tool_identity::{Consent, ToolIdentity};
-pub use pattern::{PatternMatch, Pattern};
-pub use request::{PermissionRequest, RuleNames};
 
 /// What is to be done with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,9 @@ impl PermissionVerdict {
     #[must_use]
     pub fn stricter(self, other: PermissionVerdict) -> PermissionVerdict {
         match (self, other) {
-            (refused @ PermissionVerdict::Refuse(_), _) | (_, refused @ PermissionVerdict::Refuse(_)) => refused,
+            (refused @ PermissionVerdict::Refuse(_), _) | (_, refused @ PermissionVerdict::Refuse(_)) => {
+                refused
+            }
             (unsure @ PermissionVerdict::Unsure(_), _) | (_, unsure @ PermissionVerdict::Unsure(_)) => unsure,
             (PermissionVerdict::Ask, _) | (_, PermissionVerdict::Ask) => PermissionVerdict::Ask,
             (PermissionVerdict::Run, PermissionVerdict::Run) => PermissionVerdict::Run,

@@ -221,7 +221,10 @@ impl ArgumentCondition {
 
     fn surely_text(&self, text: &str) -> bool {
         let never: &[char] = if self.is_command { &SHELL_METACHARACTERS } else { &[] };
-        let strays = !self.is_command && self.glob.is_wild() && has_parent_component(text) && !self.glob.contains_literal("..");
+        let strays = !self.is_command
+            && self.glob.is_wild()
+            && has_parent_component(text)
+            && !self.glob.contains_literal("..");
         !strays && self.glob.matches(&lowercase(text), never)
     }
 

@@ -30,7 +30,11 @@ fn deny_goes_before_allow_and_allow_before_ask_and_harmless_tools_run() {
     let decide = |tool: &str, harmless| rules.decide(tool, &json!({}), harmless);
     assert!(matches!(decide("abc", true), PermissionVerdict::Refuse(why) if why.contains("'abc'")));
     assert_eq!(decide("ab", false), PermissionVerdict::Run, "allow goes before ask");
-    assert_eq!(decide("r", true), PermissionVerdict::Ask, "what is asked about is asked about, though it is harmless");
+    assert_eq!(
+        decide("r", true),
+        PermissionVerdict::Ask,
+        "what is asked about is asked about, though it is harmless"
+    );
     assert_eq!(decide("other", true), PermissionVerdict::Run);
     assert_eq!(decide("other", false), PermissionVerdict::Ask);
 }
@@ -175,7 +179,10 @@ fn a_wildcard_that_allows_lets_no_second_command_through() {
     assert!(allows("shell:cmd=cd * && git *", "cd src && git status"), "what is written out is meant");
     assert!(!allows("shell:cmd=cd * && git *", "cd src && git status && rm x"));
     assert!(!allows("shell:cmd=git *", "  git status"), "only what is written is meant");
-    assert!(pattern("t:query=*").definitely_matches("t", &json!({ "query": "a; b" })), "that is no command line");
+    assert!(
+        pattern("t:query=*").definitely_matches("t", &json!({ "query": "a; b" })),
+        "that is no command line"
+    );
     assert!(!pattern("t:run.command=*").definitely_matches("t", &json!({ "run": { "command": "a; b" } })));
 }
 
@@ -223,7 +230,10 @@ fn what_is_denied_is_found_where_it_hides() {
     let list = json!({ "command": ["rm", "-rf", "/"] });
     assert!(pattern("exec:command=rm *").may_match("exec", &list));
     for path in ["/etc/passwd", "/home/../etc/passwd", "//etc///passwd", "/./etc/passwd", "/../etc/passwd"] {
-        assert!(pattern("write_file:path=/etc/*").may_match("write_file", &json!({ "path": path })), "{path}");
+        assert!(
+            pattern("write_file:path=/etc/*").may_match("write_file", &json!({ "path": path })),
+            "{path}"
+        );
     }
 }
 
@@ -251,7 +261,11 @@ fn a_child_has_no_more_than_all_above_it_and_denied_is_denied() {
     let approved = Rights { approved: true, ..rights };
     assert_eq!(decide(&approved, "shell"), PermissionVerdict::Run);
     assert!(matches!(decide(&approved, "rm"), PermissionVerdict::Refuse(_)));
-    assert_eq!(decide(&Rights::default(), "shell"), PermissionVerdict::Run, "where there are no rules, there are none");
+    assert_eq!(
+        decide(&Rights::default(), "shell"),
+        PermissionVerdict::Run,
+        "where there are no rules, there are none"
+    );
 }
 
 /// What a person allows for good is what was said, and nothing like it.
@@ -271,7 +285,10 @@ fn always_allows_no_more_than_it_says() {
     ] {
         assert!(!exact.definitely_matches("shell", &shell(other)), "{other}");
     }
-    assert!(!exact.definitely_matches("shell", &json!({ "cmd": line, "cwd": "/" })), "with no other arguments");
+    assert!(
+        !exact.definitely_matches("shell", &json!({ "cmd": line, "cwd": "/" })),
+        "with no other arguments"
+    );
     assert!(!exact.definitely_matches("run_background_job", &shell(line)));
 
     let program = Pattern::for_program("shell", &shell("git status -s")).unwrap();
@@ -298,14 +315,18 @@ fn always_allows_no_more_than_it_says() {
         assert!(Pattern::parse(wrong).is_err(), "{wrong}");
     }
     let rules = permissions(&[&exact.to_string()], &[], &["shell:cmd=rm *"]);
-    assert!(matches!(rules.decide("shell", &shell(line), false), PermissionVerdict::Refuse(_)), "denied is denied");
+    assert!(
+        matches!(rules.decide("shell", &shell(line), false), PermissionVerdict::Refuse(_)),
+        "denied is denied"
+    );
 }
 
 #[test]
 fn a_path_is_found_however_it_is_written() {
     let rules = permissions(&["*"], &[], &["read_file:path=/work/secret/*", "write_file:path=keys/*"]);
     let refused = |tool: &str, path: &str| {
-        let request = PermissionRequest::new(tool, json!({ "path": path })).in_directory(Some("/work".as_ref()));
+        let request =
+            PermissionRequest::new(tool, json!({ "path": path })).in_directory(Some("/work".as_ref()));
         matches!(rules.decide_request(&request, true), PermissionVerdict::Refuse(_))
     };
     for path in

@@ -133,7 +133,7 @@ fn in_order(value: &Value, is_required: bool) -> Value {
 
 /// What a person has allowed a tree: calls that a pattern means, of the tool that was shown then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Form", into = "Form")]
+#[serde(from = "StoredConsent", into = "StoredConsent")]
 pub struct Consent {
     /// Which calls.
     pub pattern: Pattern,

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 #[cfg(target_os = "linux")]
-use super::supervisor_client::{ENDING, CleanupResult, SupervisorPipes, SupervisorClient};
+use super::supervisor_client::{CleanupResult, ENDING, SupervisorClient, SupervisorPipes};
 use super::{GuardedGroup, ProcessGuardian};
 
 /// How long the dying of a killed group is watched. Longer than that takes only who is stuck in the kernel, or dead

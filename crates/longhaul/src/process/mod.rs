@@ -10,10 +10,10 @@ mod supervisor_client;
 mod guardian;
 
 pub(crate) use group::run_to_output;
-pub use group::{ProcessGroup, LeftoverProcesses};
+pub use group::{LeftoverProcesses, ProcessGroup};
+pub use guardian::{GuardedGroup, ProcessGuardian};
 #[cfg(target_os = "linux")]
 pub use supervisor_process::{SUPERVISE_COMMAND, run_supervisor};
-pub use guardian::{GuardedGroup, ProcessGuardian};
 
 #[cfg(test)]
 mod tests;

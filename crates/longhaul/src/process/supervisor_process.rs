@@ -172,7 +172,8 @@ fn obey_control_pipe(mut control: File, status: &File, killed: &AtomicUsize) {
     let mut nap = Duration::from_micros(200);
     loop {
         // One after another, and again: who is born meanwhile is found the next time.
-        let alive: Vec<ProcessInfo> = descendants(std::process::id()).into_iter().filter(|p| !p.dead).collect();
+        let alive: Vec<ProcessInfo> =
+            descendants(std::process::id()).into_iter().filter(|p| !p.dead).collect();
         for process in &alive {
             // Counted before: when the last one is dead, this process ends.
             killed.fetch_add(1, Ordering::Relaxed);

@@ -179,7 +179,8 @@ async fn a_group_ends_with_all_it_started_deaf_or_not() {
 #[tokio::test]
 async fn a_group_that_is_dropped_is_killed() {
     let watchman = ProcessGuardian::new();
-    let mut group = ProcessGroup::spawn(shell("trap '' TERM; sleep 1000 & echo up; sleep 1000"), &watchman).unwrap();
+    let mut group =
+        ProcessGroup::spawn(shell("trap '' TERM; sleep 1000 & echo up; sleep 1000"), &watchman).unwrap();
     assert_eq!(says(&mut group).await, "up");
     let id = group.id();
     drop(group);
@@ -192,6 +193,8 @@ async fn a_group_that_is_dropped_is_killed() {
 
 #[tokio::test]
 async fn a_command_that_is_not_there_is_an_error() {
-    let error = ProcessGroup::spawn(tokio::process::Command::new("/no/such/command"), &ProcessGuardian::new()).unwrap_err();
+    let error =
+        ProcessGroup::spawn(tokio::process::Command::new("/no/such/command"), &ProcessGuardian::new())
+            .unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }

@@ -10,17 +10,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::open_tools::OpenTool;
 use super::call_hooks::CallHooks;
+use super::open_tools::OpenTool;
 use super::{Halt, TaskRun};
 use crate::agent::Unattended;
-use crate::entry::{QuestionAnswer, Entry, HookFailure, Approval, Question, WaitReason, ExpectedAnswer};
-use crate::hook::{HookVerdict, HookDecision};
+use crate::conversation::{CallQuestion, PendingCall};
+use crate::entry::{Approval, Entry, ExpectedAnswer, HookFailure, Question, QuestionAnswer, WaitReason};
+use crate::hook::{HookDecision, HookVerdict};
 use crate::id::{CallId, QuestionId};
 use crate::message::Call;
-use crate::permission::{Consent, PermissionRequest, Rights, PermissionVerdict, arguments};
+use crate::permission::{Consent, PermissionRequest, PermissionVerdict, Rights, arguments};
 use crate::tool::ToolError;
-use crate::conversation::{PendingCall, CallQuestion};
 
 /// How much of a call's arguments a question shows; its `wants` have all of them.
 const SHOWN: usize = 2000;
@@ -86,9 +86,12 @@ impl ApprovalGate {
                 verdict = self.verdict(&act.call, open);
             }
             verdict = match counsel.decision {
-                Some(HookDecision::Allow) => {
-                    self::verdict(usher.rights_if_hook_allows.as_deref(), &act.call, open, self.directory.as_deref())
-                }
+                Some(HookDecision::Allow) => self::verdict(
+                    usher.rights_if_hook_allows.as_deref(),
+                    &act.call,
+                    open,
+                    self.directory.as_deref(),
+                ),
                 Some(HookDecision::Ask) if !usher.approved => verdict.stricter(PermissionVerdict::Ask),
                 _ => verdict,
             };
@@ -142,9 +145,15 @@ impl ApprovalGate {
 }
 
 /// What is to be done with a call, whose arguments are as the tool reads them.
-fn verdict(rights: Option<&Rights>, call: &Call, open: &OpenTool, directory: Option<&Path>) -> PermissionVerdict {
+fn verdict(
+    rights: Option<&Rights>,
+    call: &Call,
+    open: &OpenTool,
+    directory: Option<&Path>,
+) -> PermissionVerdict {
     let Some(rights) = rights else { return PermissionVerdict::Run };
-    let request = PermissionRequest::new(&call.tool, arguments(&call.arguments)).with_rule_names(&open.tool.rule_names());
+    let request = PermissionRequest::new(&call.tool, arguments(&call.arguments))
+        .with_rule_names(&open.tool.rule_names());
     let request = request.in_directory(directory).with_changed_tool(open.changed.is_some());
     rights.decide_request(&request, open.effects.is_harmless())
 }
@@ -164,8 +173,13 @@ fn approval_question(call: &Call, why: Option<String>, open: &OpenTool) -> Quest
         Some(why) => format!("May {tool} be called with {shown}{more}? A person has to decide: {why}."),
     };
     let identity = Some(Box::new((*open.identity).clone()));
-    let wants =
-        ExpectedAnswer::Leave { tool: tool.clone(), arguments: arguments.clone(), why, identity, changed: None };
+    let wants = ExpectedAnswer::Leave {
+        tool: tool.clone(),
+        arguments: arguments.clone(),
+        why,
+        identity,
+        changed: None,
+    };
     let question = Question { text, wants };
     match &open.changed {
         Some(changed) => noting(question, changed),
@@ -219,7 +233,9 @@ fn check_answer(tool: &str, answer: QuestionAnswer) -> Result<(), Denied> {
             Err(_) => refused(format!("a person was asked, and said: {words}")),
         },
         QuestionAnswer::Declined => refused("a person was asked, and would not say".to_owned()),
-        QuestionAnswer::Nobody(why) => Err(Denied::Unattended(told(format!("somebody has to allow it, and {why}")))),
+        QuestionAnswer::Nobody(why) => {
+            Err(Denied::Unattended(told(format!("somebody has to allow it, and {why}"))))
+        }
     }
 }
 

@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use super::approval::ApprovalGate;
 use super::settle::HOOK_STOP_GRACE;
-use super::{Halt, TaskRun, append_with_retry, journal_may_have_changed, deadline_passed, rights_for};
+use super::{Halt, TaskRun, append_with_retry, deadline_passed, journal_may_have_changed, rights_for};
 use crate::agent::Agent;
+use crate::conversation::PendingCall;
 use crate::entry::{Entry, HookFailure, NudgeReason, Outcome};
-use crate::hook::{HookVerdict, Hooks, HookEvent, HookInput};
+use crate::hook::{HookEvent, HookInput, HookVerdict, Hooks};
 use crate::id::TaskId;
 use crate::message::Call;
 use crate::message::prompt_tags::escape;
 use crate::permission::{Permissions, Rights, arguments};
 use crate::store::{Batch, Fence, Store};
 use crate::tool::{CallContext, ProcessSlots, ToolError, ToolOutput};
-use crate::conversation::PendingCall;
 
 /// How much of what hooks say the model is told, and how much of an output they are told, in bytes.
 const MAX_HOOK_TEXT: usize = 16 * 1024;
@@ -126,7 +126,14 @@ impl TaskRun {
         let dir = self.order.working_dir.clone();
         let eased = if before { self.rights_if_hook_allows() } else { None };
         let (approved, processes) = (self.order.approved, self.context.processes.clone());
-        Some(CallHooks { hooks: hooks.clone(), input: occasion, dir, processes, rights_if_hook_allows: eased, approved })
+        Some(CallHooks {
+            hooks: hooks.clone(),
+            input: occasion,
+            dir,
+            processes,
+            rights_if_hook_allows: eased,
+            approved,
+        })
     }
 
     /// Whether a call is heard about before it is made.
@@ -180,7 +187,9 @@ impl TaskRun {
         let hooks = agent.hooks.clone();
         let session = if self.is_session() { &hooks.session_start[..] } else { &[] };
         let (mut parts, mut entries) = (Vec::new(), Vec::new());
-        for (moment, which) in [(HookEvent::SessionStart, session), (HookEvent::TaskStart, &hooks.task_start[..])] {
+        for (moment, which) in
+            [(HookEvent::SessionStart, session), (HookEvent::TaskStart, &hooks.task_start[..])]
+        {
             let which: Vec<_> = which.iter().collect();
             if which.is_empty() {
                 continue;

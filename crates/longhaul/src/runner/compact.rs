@@ -3,14 +3,14 @@
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use super::{Halt, TaskRun, journal_may_have_changed, deadline_passed};
+use super::{Halt, TaskRun, deadline_passed, journal_may_have_changed};
+use crate::conversation::summary_text;
 use crate::entry::Entry;
 use crate::message::prompt_tags::escape_tags;
 use crate::message::{Message, Reply};
 use crate::model::wire::WireCache;
-use crate::model::{ReplyChunk, Model, ModelRequest};
+use crate::model::{Model, ModelRequest, ReplyChunk};
 use crate::store::TaskFilter;
-use crate::conversation::summary_text;
 
 /// What the model is told when it is asked for a summary.
 const SUMMARY_INSTRUCTION: &str = "You write summaries of conversations of an agent with its tools, so that the agent can go on with its \
@@ -45,13 +45,18 @@ impl TaskRun {
         self.flush().await?;
         let most = usize::try_from(limit.saturating_mul(3)).unwrap_or(usize::MAX);
         // What was said last stays as it is, as far as there is room for it; all of it may be one huge output.
-        let old = self.conversation.compaction_input(limit / 3, most).or_else(|| self.conversation.compaction_input(0, most));
+        let old = self
+            .conversation
+            .compaction_input(limit / 3, most)
+            .or_else(|| self.conversation.compaction_input(0, most));
         let Some(old) = old else { return Ok(false) };
         tracing::debug!(task = %self.state.id, replaces = old.replaces, "making the conversation shorter");
         let reply = self.summarise(model, &old.transcript).await?;
         let (summary, usage, cost) = match reply {
             Some(reply) => (reply.text(), reply.usage, reply.cost),
-            None => (crate::conversation::truncate_middle(&old.transcript, FALLBACK), Default::default(), None),
+            None => {
+                (crate::conversation::truncate_middle(&old.transcript, FALLBACK), Default::default(), None)
+            }
         };
         let open = self.open_tasks().await?;
         let summary = summary_text(&summary, &open);

@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use super::settle::stop_descendants;
 use super::worktime::people_wake;
-use super::{AttemptEnd, Halt, TaskRun, journal_may_have_changed, deadline_passed};
+use super::{AttemptEnd, Halt, TaskRun, deadline_passed, journal_may_have_changed};
+use crate::conversation::{NextStep, PendingCall};
 use crate::entry::{Entry, OnFinish, StopCause, WaitReason};
 use crate::id::LetterId;
 use crate::store::{Fence, TaskFilter};
 use crate::task::TaskState;
-use crate::conversation::{PendingCall, NextStep};
 
 /// How many of the tasks that it waits for a task names.
 const NAMED: usize = 100;
@@ -69,7 +69,11 @@ impl TaskRun {
     }
 
     /// Takes letters into the conversation.
-    pub(super) async fn read_letters(&mut self, letters: Vec<LetterId>, known: Vec<LetterId>) -> Result<(), Halt> {
+    pub(super) async fn read_letters(
+        &mut self,
+        letters: Vec<LetterId>,
+        known: Vec<LetterId>,
+    ) -> Result<(), Halt> {
         let all_ended = match self.conversation.includes_endings(&letters) {
             true => Some(!self.has_open_children().await?),
             false => None,
@@ -79,7 +83,10 @@ impl TaskRun {
 
     /// Finishes, unless a letter came that nobody has read: then there is something to do after all.
     async fn end_with_answer(&mut self) -> Result<Option<AttemptEnd>, Halt> {
-        match self.finish(self.conversation.answer(self.agent.output_schema.as_deref()), Some(self.state.seq)).await {
+        match self
+            .finish(self.conversation.answer(self.agent.output_schema.as_deref()), Some(self.state.seq))
+            .await
+        {
             Err(Halt::Store(crate::store::StoreError::JournalMoved { .. })) => {
                 self.catch_up().await?;
                 Ok(None)
@@ -93,7 +100,8 @@ impl TaskRun {
     async fn end_without_children(&mut self) -> Result<Option<AttemptEnd>, Halt> {
         loop {
             self.catch_up().await?;
-            let wanted = self.conversation.unread_letters().is_some() && !self.conversation.has_only_endings();
+            let wanted =
+                self.conversation.unread_letters().is_some() && !self.conversation.has_only_endings();
             if self.state.stop.is_some() || wanted {
                 return Ok(None);
             }
@@ -128,7 +136,8 @@ impl TaskRun {
     /// A model that makes the same look at its tasks again and again gets nothing else to see by it, and pays for each
     /// look with a turn. From the third on it is made to wait until something has happened, for longer each time.
     pub(super) async fn throttle_polling(&mut self, acts: &[PendingCall]) -> Result<(), Halt> {
-        let looks = |act: &PendingCall| self.tools.tool(&act.call.tool).is_some_and(|tool| tool.effects.polls_tasks);
+        let looks =
+            |act: &PendingCall| self.tools.tool(&act.call.tool).is_some_and(|tool| tool.effects.polls_tasks);
         let times = acts.iter().map(|act| self.conversation.times_called(&act.call.tool)).max().unwrap_or(0);
         if times < HELD_FROM || !acts.iter().all(looks) {
             return Ok(());
@@ -152,7 +161,8 @@ impl TaskRun {
 
     /// Whether what lies in the mailbox is better read together with what will come.
     pub(super) async fn should_wait_for_children(&self) -> Result<bool, Halt> {
-        let may = self.policy.on_finish == OnFinish::Wait && self.conversation.should_batch_endings(&self.policy);
+        let may =
+            self.policy.on_finish == OnFinish::Wait && self.conversation.should_batch_endings(&self.policy);
         Ok(may && self.has_open_children().await?)
     }
 

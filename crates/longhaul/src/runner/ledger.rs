@@ -9,7 +9,7 @@ use crate::entry::{Budget, Failure, FailureKind, Order, Submission};
 use crate::id::TaskId;
 use crate::message::Usage;
 use crate::model::Model;
-use crate::store::{TaskFilter, Store, StoreError};
+use crate::store::{Store, StoreError, TaskFilter};
 use crate::task::TaskState;
 
 /// The budgets that bound a task: its own, and those of the trees that it is in.
@@ -71,7 +71,12 @@ impl Ledger {
     }
 
     /// Refuses the next model call if any budget is used up.
-    pub(super) async fn check(&self, head: &TaskState, worked: Duration, store: &dyn Store) -> Result<(), Halt> {
+    pub(super) async fn check(
+        &self,
+        head: &TaskState,
+        worked: Duration,
+        store: &dyn Store,
+    ) -> Result<(), Halt> {
         self.check_for(head, worked, store, 0).await
     }
 

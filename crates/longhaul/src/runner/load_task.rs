@@ -4,11 +4,11 @@ use futures::StreamExt as _;
 
 use super::Halt;
 use crate::agent::Team;
+use crate::conversation::Conversation;
 use crate::entry::{Entry, Record, Submission};
 use crate::id::{Seq, TaskId};
 use crate::store::{ClaimedTask, Store, StoreError, pages};
 use crate::task::TaskState;
-use crate::conversation::Conversation;
 
 /// Head, turn and order of a task; where it continues others, with the conversation it had as those.
 pub(super) async fn load_task(
@@ -32,7 +32,12 @@ pub(super) async fn load_task(
 }
 
 /// The turn of a task that goes on from another, or begins.
-fn extend_conversation(before: Option<Conversation>, team: &Team, submitted: &Submission, journal: &[Record]) -> Conversation {
+fn extend_conversation(
+    before: Option<Conversation>,
+    team: &Team,
+    submitted: &Submission,
+    journal: &[Record],
+) -> Conversation {
     let mut turn = match before {
         Some(turn) => turn.continue_with(submitted),
         None => Conversation::begin(submitted, team.root()),
@@ -62,7 +67,11 @@ pub(super) fn fresh_journal(task: &ClaimedTask) -> Option<Vec<Record>> {
 }
 
 /// A journal from somewhere to its end.
-pub(crate) async fn read_journal(store: &dyn Store, task: TaskId, after: Seq) -> Result<Vec<Record>, StoreError> {
+pub(crate) async fn read_journal(
+    store: &dyn Store,
+    task: TaskId,
+    after: Seq,
+) -> Result<Vec<Record>, StoreError> {
     let mut pages = std::pin::pin!(pages(store, task, after));
     let mut records = pages.next().await.transpose()?.unwrap_or_default();
     while let Some(more) = pages.next().await {

@@ -36,33 +36,33 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use tool_calls::panic_message;
-pub(crate) use poll_on_wake::PollOnWake;
-pub(crate) use open_tools::ToolCache;
+pub(crate) use journal_writer::append_with_retry;
 pub(crate) use lease::{LeaseKeeper, RunLease};
 pub(crate) use ledger::subtree;
-pub(crate) use submissions::{SubmissionCache, read_submission};
 pub(crate) use load_task::read_journal;
+pub(crate) use open_tools::ToolCache;
+pub(crate) use poll_on_wake::PollOnWake;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::{fail_task, release_task, settle_halt, stop_task};
-pub(crate) use journal_writer::append_with_retry;
+pub(crate) use submissions::{SubmissionCache, read_submission};
+pub(crate) use tool_calls::panic_message;
 
-use crate::agent::{Agent, Policy, Unattended, Team};
+use crate::agent::{Agent, Policy, Team, Unattended};
+use crate::conversation::{Conversation, NextStep, PendingCall};
 use crate::dispatch::{Caller, Dispatcher};
-use crate::entry::{Entry, Failure, FailureKind, Isolation, EntryKind, Order, Submission};
+use crate::entry::{Entry, EntryKind, Failure, FailureKind, Isolation, Order, Submission};
 use crate::hook::HookInput;
 use crate::id::{AgentName, Attempt, Seq, TaskId};
 use crate::model::wire::WireCache;
 use crate::permission::{Permissions, Rights};
-use crate::store::{Subscription, Subscriptions, ClaimedTask, EntryKinds, Store, StoreError};
+use crate::store::{ClaimedTask, EntryKinds, Store, StoreError, Subscription, Subscriptions};
 use crate::task::TaskState;
 use crate::tool::ProcessSlots;
 use crate::toolset::read_tool_output;
-use crate::conversation::{PendingCall, NextStep, Conversation};
-use open_tools::OpenTools;
-use ledger::Ledger;
 use deferred_entries::DeferredEntries;
+use ledger::Ledger;
 use load_task::{continued_tasks, fresh_journal, load_task};
+use open_tools::OpenTools;
 use startup::TaskStartup;
 use worktime::{PeopleSubscription, Stopwatch};
 use worktree::Worktree;
@@ -166,7 +166,9 @@ impl From<StoreError> for Halt {
         match error {
             StoreError::Superseded { .. } | StoreError::NoTask(_) => Halt::Lost,
             // Nobody can go on with a journal that cannot be read, or that does not add up.
-            error @ (StoreError::BadEntry { .. } | StoreError::Illegal { .. } | StoreError::Damaged { .. }) => {
+            error @ (StoreError::BadEntry { .. }
+            | StoreError::Illegal { .. }
+            | StoreError::Damaged { .. }) => {
                 Halt::Fail(Failure::new(FailureKind::Journal, error.to_string()))
             }
             error => Halt::Store(error),
@@ -244,7 +246,8 @@ impl TaskRun {
         if let Some(worktree) = &worktree {
             order.working_dir = Some(worktree.dir.clone());
         }
-        let prepared = starting.wait(open_agent_tools(&around, &team, &agent, &order, head.root)).await?.transpose()?;
+        let prepared =
+            starting.wait(open_agent_tools(&around, &team, &agent, &order, head.root)).await?.transpose()?;
         // A task that is to stop takes no step, and needs nothing for it.
         let (gear, system, told) =
             prepared.unwrap_or_else(|| (Arc::new(OpenTools::none(&agent)), Arc::from(""), Vec::new()));
@@ -324,7 +327,13 @@ impl TaskRun {
         if let Some(worktree) = &self.worktree
             && self.git_answers
             && self.has_no_open_children().await
-            && self.with_stop_grace(settle::GIT_STOP_GRACE, worktree.remove_if_unchanged(&self.context.worktrees)).await.is_none()
+            && self
+                .with_stop_grace(
+                    settle::GIT_STOP_GRACE,
+                    worktree.remove_if_unchanged(&self.context.worktrees),
+                )
+                .await
+                .is_none()
         {
             tracing::warn!(%task, "git takes too long: the task's worktree is kept");
         }
@@ -368,12 +377,16 @@ impl TaskRun {
             return Err(Halt::Drain);
         }
         match step {
-            NextStep::ReadLetters { .. } if self.should_wait_for_children().await? => return self.rest().await,
+            NextStep::ReadLetters { .. } if self.should_wait_for_children().await? => {
+                return self.rest().await;
+            }
             NextStep::ReadLetters { letters, known } => self.read_letters(letters, known).await?,
             NextStep::Nudge { why, text } => self.append_entries(vec![Entry::Nudged { why, text }]).await?,
             NextStep::CallModel { tools } => self.call_model(tools).await?,
             NextStep::Idle => match self.conversation.schema_violation(self.agent.output_schema.as_deref()) {
-                Some(NextStep::Nudge { why, text }) => self.append_entries(vec![Entry::Nudged { why, text }]).await?,
+                Some(NextStep::Nudge { why, text }) => {
+                    self.append_entries(vec![Entry::Nudged { why, text }]).await?
+                }
                 Some(NextStep::Fail(failure)) => return Err(Halt::Fail(failure)),
                 _ => return self.rest().await,
             },
@@ -508,7 +521,8 @@ async fn open_agent_tools(
     if let Some(names) = &order.tools {
         gear = Arc::new(gear.restricted_to(names));
     }
-    let system = system_prompt::build_system_prompt(&gear, agent, around.store.now(), order.working_dir.clone()).await;
+    let system =
+        system_prompt::build_system_prompt(&gear, agent, around.store.now(), order.working_dir.clone()).await;
     Ok((gear, system, told))
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use super::{Halt, TaskRun, journal_may_have_changed, deadline_passed};
-use crate::agent::{RetryPolicy, OutputSchema};
+use super::{Halt, TaskRun, deadline_passed, journal_may_have_changed};
+use crate::agent::{OutputSchema, RetryPolicy};
 use crate::entry::{Entry, Failure, FailureKind, LiveTextKind, WaitReason};
 use crate::id::CallId;
 use crate::message::Reply;
-use crate::model::{ReplyChunk, RequestDelay, Model, ModelError, ModelErrorKind, ModelRequest};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, RequestDelay};
 
 impl TaskRun {
     /// Gets a reply and writes it down, together with the calls that begin with it.
@@ -101,10 +101,12 @@ impl TaskRun {
         retry: u32,
     ) -> Result<Result<Reply, (ModelError, LiveTextBuffer)>, Halt> {
         self.ensure_lease().await?;
-        let (conversation, gear, agent) = (self.conversation.messages(), self.tools.clone(), self.agent.clone());
+        let (conversation, gear, agent) =
+            (self.conversation.messages(), self.tools.clone(), self.agent.clone());
         let system = self.system.clone();
         let memo = self.memo.clone();
-        let view = self.conversation.visible_messages(self.policy.history_items, self.policy.old_output_tokens);
+        let view =
+            self.conversation.visible_messages(self.policy.history_items, self.policy.old_output_tokens);
         if view.is_some() {
             // Another part of the conversation each time.
             memo.clear();
@@ -154,8 +156,8 @@ impl TaskRun {
                         Some(Ok(ReplyChunk::Reasoning(text))) => words.push(LiveTextKind::Reasoning, text),
                         Some(Ok(ReplyChunk::Delayed(RequestDelay { reason, remaining }))) => {
                             (held, words) = (true, LiveTextBuffer::default());
-                            silent_at = silent_at.and_then(|at| at.checked_add(left.unwrap_or_default()));
-                            self.wait_on_provider(why, left).await?;
+                            silent_at = silent_at.and_then(|at| at.checked_add(remaining.unwrap_or_default()));
+                            self.wait_on_provider(reason, remaining).await?;
                         }
                         Some(Ok(ReplyChunk::Resumed)) => held = false,
                         Some(Err(error)) => return Ok(Err((error, words))),
@@ -257,7 +259,10 @@ fn should_retry(patience: &RetryPolicy, error: &ModelError, tries: u32, after: D
 /// above so that not all who heard it come back at once, and not taken at its word when it is heard again and again; our
 /// own pause is spread over its whole length.
 fn backoff(patience: &RetryPolicy, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
-    let doubled = patience.initial_backoff.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(patience.max_backoff);
+    let doubled = patience
+        .initial_backoff
+        .saturating_mul(1 << tries.saturating_sub(1).min(16))
+        .min(patience.max_backoff);
     match wish {
         Some(wish) => {
             wish.max(doubled / 2).saturating_add(doubled.min(Duration::from_secs(1)).mul_f64(jitter))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use super::seen_tools::{self, ToolDecision, ToolCandidate, SeenTools};
+use super::seen_tools::{self, SeenTools, ToolCandidate, ToolDecision};
 use crate::agent::{Agent, Team};
 use crate::entry::TeamRef;
 use crate::id::{AgentName, TaskId};
@@ -136,7 +136,10 @@ impl OpenTools {
                     missing.push(format!("{} runs without some of its tools: {error}", agent.name));
                     // The model is told, so that it does not promise what it cannot do.
                     let why = error.to_string();
-                    push_paragraph(&mut system, &format!("Some of your tools are not available: {}.", escape(&why)));
+                    push_paragraph(
+                        &mut system,
+                        &format!("Some of your tools are not available: {}.", escape(&why)),
+                    );
                     continue;
                 }
             };
@@ -227,7 +230,8 @@ impl OpenTools {
         root: TaskId,
     ) -> Result<(Arc<OpenTools>, Vec<String>), StoreError> {
         let Some(foreign) = self.server_tools.clone() else { return Ok((self, Vec::new())) };
-        let (judged, is_new) = seen_tools::update_seen_tools(store, root, |seen| foreign.decide(seen)).await?;
+        let (judged, is_new) =
+            seen_tools::update_seen_tools(store, root, |seen| foreign.decide(seen)).await?;
         let told = if is_new { foreign.rename_notices(&judged) } else { Vec::new() };
         match judged == foreign.judged {
             true => Ok((self, told)),

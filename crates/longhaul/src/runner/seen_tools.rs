@@ -74,7 +74,10 @@ pub(super) struct ToolDecision {
 
 impl SeenTools {
     /// Notes what is new of what servers offer.
-    pub(super) fn record_new<'a>(&mut self, offers: impl IntoIterator<Item = (&'a ToolIdentity, ToolEffects)>) {
+    pub(super) fn record_new<'a>(
+        &mut self,
+        offers: impl IntoIterator<Item = (&'a ToolIdentity, ToolEffects)>,
+    ) {
         let known: HashSet<String> = self.servers.keys().cloned().collect();
         let round = self.round + 1;
         for (tool, manner) in offers {
@@ -113,7 +116,8 @@ impl SeenTools {
         let mut taken: HashSet<String> = HashSet::new();
         let mut take = |name: &str| taken.insert(name.to_ascii_lowercase());
         // Own tools first, wherever they stand: their names are nobody else's.
-        for (tool, judged) in tools.iter().zip(&mut judged).filter(|(tool, _)| !tool.identity.is_from_server())
+        for (tool, judged) in
+            tools.iter().zip(&mut judged).filter(|(tool, _)| !tool.identity.is_from_server())
         {
             judged.name = take(tool.name).then(|| tool.name.to_owned());
         }
@@ -241,7 +245,8 @@ mod tests {
         judged.iter().map(|judged| judged.name.as_deref().unwrap_or("-")).collect()
     }
 
-    const PLAIN: ToolEffects = ToolEffects { read_only: false, repeatable: false, polls_tasks: false, internal: false };
+    const PLAIN: ToolEffects =
+        ToolEffects { read_only: false, repeatable: false, polls_tasks: false, internal: false };
 
     #[test]
     fn who_had_a_name_keeps_it_also_when_the_other_comes_first_or_is_gone() {

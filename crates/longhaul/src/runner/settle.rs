@@ -7,13 +7,15 @@ use tokio::time::Instant;
 
 use super::worktree::Worktree;
 use super::{AttemptEnd, Halt, RECHECK_INTERVAL, TaskRun, append_with_retry, hint_or_recheck};
-use crate::entry::{Delivery, Entry, Failure, Letter, OnFinish, Outcome, ReleaseReason, Sender, StopRequest, StopCause};
-use crate::id::{Attempt, LetterId, Seq, TaskId};
-use crate::message::prompt_tags::{escape_attribute, escape};
-use crate::snapshot::Snapshot;
-use crate::store::{Batch, Fence, TaskFilter, Store, StoreError};
-use crate::task::{TaskState, IllegalTransition, Status};
 use crate::conversation::NextStep;
+use crate::entry::{
+    Delivery, Entry, Failure, Letter, OnFinish, Outcome, ReleaseReason, Sender, StopCause, StopRequest,
+};
+use crate::id::{Attempt, LetterId, Seq, TaskId};
+use crate::message::prompt_tags::{escape, escape_attribute};
+use crate::snapshot::Snapshot;
+use crate::store::{Batch, Fence, Store, StoreError, TaskFilter};
+use crate::task::{IllegalTransition, Status, TaskState};
 
 /// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
 const LETTER_CAP: usize = 32 * 1024;
@@ -47,12 +49,15 @@ impl TaskRun {
         let owner = Some((self.state.id, Fence::Attempt(self.attempt)));
         let settled = match halt {
             Halt::Stop => {
-                let stop = self.state.stop.clone().unwrap_or(StopRequest { cause: StopCause::Person, note: None });
+                let stop =
+                    self.state.stop.clone().unwrap_or(StopRequest { cause: StopCause::Person, note: None });
                 let stands = match stop.cause {
                     StopCause::Closed => self.conversation.is_idle(),
                     _ => self.has_final_answer().await,
                 };
-                if let Err(error) = stop_descendants(&*store, &self.state, StopCause::ParentStopped, owner).await {
+                if let Err(error) =
+                    stop_descendants(&*store, &self.state, StopCause::ParentStopped, owner).await
+                {
                     return settle_halt(&*store, &self.state, error.into()).await;
                 }
                 let outcome = match stands {
@@ -76,7 +81,8 @@ impl TaskRun {
 
     /// Whether the answer was there before the stop was seen: then it stands.
     async fn has_final_answer(&self) -> bool {
-        let is_over = !self.state.interactive && matches!(self.conversation.next_step(&self.policy, |_| false), NextStep::Idle);
+        let is_over = !self.state.interactive
+            && matches!(self.conversation.next_step(&self.policy, |_| false), NextStep::Idle);
         is_over && self.has_no_open_children().await
     }
 
@@ -103,7 +109,11 @@ impl TaskRun {
 
     /// Waits for what comes with the end of a task; no longer than this once the task is to stop. Then the work is
     /// dropped, which ends what it has started.
-    pub(super) async fn with_stop_grace<T>(&self, hurry: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn with_stop_grace<T>(
+        &self,
+        hurry: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let halted = async {
             self.wait_for_stop().await;
             tokio::time::sleep(hurry).await;
@@ -319,7 +329,9 @@ pub(crate) async fn stop_task(
             // owner writes meanwhile does not matter, so that a busy task is stopped at the first try.
             Status::Running => {
                 let fence = Fence::Attempt(head.attempt);
-                append_with_retry(store, guarded(Batch::one(head.id, fence, vec![request]), guard)).await.map(drop)
+                append_with_retry(store, guarded(Batch::one(head.id, fence, vec![request]), guard))
+                    .await
+                    .map(drop)
             }
             _ => return Ok(()),
         };
@@ -450,7 +462,8 @@ mod tests {
         let parent = submit(&store, None).await;
         let child = submit(&store, Some(parent)).await;
         let teams = vec![TeamRef::Named("team".into())];
-        let claim = ClaimRequest { worker: WorkerId::random(), teams, roots: None, fresh_only: false, max: 9 };
+        let claim =
+            ClaimRequest { worker: WorkerId::random(), teams, roots: None, fresh_only: false, max: 9 };
         store.claim(claim).await.unwrap();
         let seen = store.task_state(child).await.unwrap().unwrap();
         assert_eq!(seen.status, Status::Running);

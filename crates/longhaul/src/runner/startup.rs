@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Halt, RECHECK_INTERVAL, RunContext, RunLease, journal_may_have_changed, deadline_passed};
+use super::{Halt, RECHECK_INTERVAL, RunContext, RunLease, deadline_passed, journal_may_have_changed};
 use crate::entry::{Failure, FailureKind};
-use crate::store::{Subscription, StoreError};
+use crate::store::{StoreError, Subscription};
 use crate::task::TaskState;
 
 /// A task that has been claimed and does not run yet.
@@ -31,7 +31,16 @@ impl<'a> TaskStartup<'a> {
         tenure: &'a RunLease,
     ) -> Self {
         let (look_at, stopped) = (Instant::now() + RECHECK_INTERVAL, head.stop.is_some());
-        TaskStartup { context: around, subscription: bell.clone(), state: head, deadline, lease: tenure, recheck_at: look_at, heard: false, stopped }
+        TaskStartup {
+            context: around,
+            subscription: bell.clone(),
+            state: head,
+            deadline,
+            lease: tenure,
+            recheck_at: look_at,
+            heard: false,
+            stopped,
+        }
     }
 
     /// Waits for something that the first step needs. `None` if the task is to stop; then the work is dropped, which ends

@@ -8,13 +8,18 @@ use jiff::tz::TimeZone;
 
 use super::open_tools::{OpenTools, push_paragraph};
 use crate::agent::{Agent, Preamble};
-use crate::message::prompt_tags::{escape_attribute, escape};
+use crate::message::prompt_tags::{escape, escape_attribute};
 
 /// How much of a prompt file is read.
 const FILE_CAP: usize = 64 * 1024;
 
 /// The whole system instruction.
-pub(super) async fn build_system_prompt(gear: &OpenTools, agent: &Agent, now: Timestamp, dir: Option<PathBuf>) -> Arc<str> {
+pub(super) async fn build_system_prompt(
+    gear: &OpenTools,
+    agent: &Agent,
+    now: Timestamp,
+    dir: Option<PathBuf>,
+) -> Arc<str> {
     if agent.preamble == Preamble::default() {
         return gear.system.clone();
     }
@@ -31,7 +36,8 @@ fn preamble_parts(preamble: &Preamble, now: Timestamp, dir: Option<&Path>) -> Ve
         parts.push(format!("Today is {} (UTC).", now.to_zoned(TimeZone::UTC).strftime("%A, %Y-%m-%d")));
     }
     if preamble.environment {
-        let place = dir.map_or("none".to_owned(), |dir| escape_attribute(&dir.display().to_string()).into_owned());
+        let place =
+            dir.map_or("none".to_owned(), |dir| escape_attribute(&dir.display().to_string()).into_owned());
         let git = dir.is_some_and(|dir| dir.ancestors().any(|dir| dir.join(".git").exists()));
         parts.push(format!(
             "<environment>\nWorking directory: {place}\nGit repository: {}\nOperating system: {} ({})\n</environment>",

@@ -11,18 +11,18 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::open_tools::{OpenTools, OpenTool};
-use super::approval::{PendingQuestions, Denied, ApprovalGate, ApprovalRequest};
+use super::approval::{ApprovalGate, ApprovalRequest, Denied, PendingQuestions};
+use super::open_tools::{OpenTool, OpenTools};
 use super::worktime::people_wake;
-use super::{Halt, TaskRun, journal_may_have_changed, deadline_passed, call_hooks};
-use crate::entry::{Entry, Failure, FailureKind, CallResult, LiveTextKind, WaitReason};
+use super::{Halt, TaskRun, call_hooks, deadline_passed, journal_may_have_changed};
+use crate::conversation::PendingCall;
+use crate::entry::{CallResult, Entry, Failure, FailureKind, LiveTextKind, WaitReason};
 use crate::hook::HookEvent;
 use crate::id::{CallId, TaskId};
 use crate::message::prompt_tags::escape_tags;
 use crate::permission::PermissionVerdict;
-use crate::tool::{CallContext, RunnerChannel, ToolStorage, CallSignal, ToolError, ToolOutput};
+use crate::tool::{CallContext, CallSignal, RunnerChannel, ToolError, ToolOutput, ToolStorage};
 use crate::toolset::truncate_output;
-use crate::conversation::PendingCall;
 
 /// How long tools may take to give up what they are doing.
 const GRACE: Duration = Duration::from_secs(3);
@@ -242,7 +242,10 @@ impl TaskRun {
                     }
                     Err(Denied::Refused(error)) => return CallOutcome::new(act.id, Some(Err(error))),
                     Err(Denied::Unattended(error)) => {
-                        return CallOutcome { unattended: true, ..CallOutcome::new(act.id, Some(Err(error))) };
+                        return CallOutcome {
+                            unattended: true,
+                            ..CallOutcome::new(act.id, Some(Err(error)))
+                        };
                     }
                     Err(Denied::Cancelled) => return CallOutcome::new(act.id, None),
                 }
@@ -324,15 +327,23 @@ impl TaskRun {
     }
 
     /// Does what a call wants before it begins.
-    async fn handle_approval_request(&mut self, plea: ApprovalRequest, now: &mut ActiveCalls) -> Result<(), Halt> {
+    async fn handle_approval_request(
+        &mut self,
+        plea: ApprovalRequest,
+        now: &mut ActiveCalls,
+    ) -> Result<(), Halt> {
         match plea {
             // Nobody is asked any more: it is when the task is carried on.
             ApprovalRequest::Ask { call, .. } if now.draining => now.give_up(call),
             ApprovalRequest::Ask { call, question, reply } => {
                 self.ask_approval(&mut now.asking, call, question, reply).await?;
             }
-            ApprovalRequest::Begin { call, tool, arguments, go } => now.asking.add_ready_call(call, tool, arguments, go),
-            ApprovalRequest::HooksFailed(failures) => self.append_entries(call_hooks::hook_failed_entries(failures).collect()).await?,
+            ApprovalRequest::Begin { call, tool, arguments, go } => {
+                now.asking.add_ready_call(call, tool, arguments, go)
+            }
+            ApprovalRequest::HooksFailed(failures) => {
+                self.append_entries(call_hooks::hook_failed_entries(failures).collect()).await?
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Halt, TaskRun};
 use crate::entry::{Entry, EntryKind};
 use crate::id::TaskId;
-use crate::store::{Subscription, TaskFilter, EntryKinds};
+use crate::store::{EntryKinds, Subscription, TaskFilter};
 use crate::task::all_wait_for_people;
 
 /// How far the journal may be from the stopwatch when something is written.
@@ -109,7 +109,10 @@ impl TaskRun {
     }
 
     /// The task waits for these others, and does nothing else: the time counts unless all of them wait for people.
-    pub(super) async fn count_time_unless_waiting_for_people(&mut self, tasks: &[TaskId]) -> Result<(), Halt> {
+    pub(super) async fn count_time_unless_waiting_for_people(
+        &mut self,
+        tasks: &[TaskId],
+    ) -> Result<(), Halt> {
         if !self.has_time_limit() {
             return Ok(());
         }
@@ -132,10 +135,14 @@ impl TaskRun {
                     false => EntryKinds::from_kinds([EntryKind::Waiting, EntryKind::Finished]),
                 };
                 let bell = self.context.subscriptions.for_tree(self.state.root, news);
-                self.people_subscription = Some(PeopleSubscription { subscription: bell, paused, at_work: None });
+                self.people_subscription =
+                    Some(PeopleSubscription { subscription: bell, paused, at_work: None });
             }
-            if let Some(id) =
-                self.people_subscription.as_ref().and_then(|people| people.at_work).filter(|id| tasks.contains(id))
+            if let Some(id) = self
+                .people_subscription
+                .as_ref()
+                .and_then(|people| people.at_work)
+                .filter(|id| tasks.contains(id))
                 && self.context.store.task_state(id).await?.is_some_and(|head| head.is_at_work())
             {
                 return Ok(());

@@ -51,7 +51,11 @@ impl WorktreeChanges {
 impl Worktree {
     /// The worktree of a task that was ordered to work in `origin`: made now, if there is none yet. One at a time, which
     /// is what `turn` is for: git's own locks do not cover all of it.
-    pub(super) async fn open_or_create(origin: &Path, name: &str, turn: &Mutex<()>) -> Result<Worktree, String> {
+    pub(super) async fn open_or_create(
+        origin: &Path,
+        name: &str,
+        turn: &Mutex<()>,
+    ) -> Result<Worktree, String> {
         let _turn = turn.lock().await;
         let (origin, name) = (origin.to_owned(), name.to_owned());
         blocking(move |given_up| {
@@ -119,7 +123,11 @@ impl Worktree {
             dir.open_dir(self.inside())
         };
         let top = prepared().map_err(|error| error.to_string())?;
-        git.run_in_worktree(&top, &self.top, &["read-tree", "--reset", "-u", "--no-recurse-submodules", &commit])?;
+        git.run_in_worktree(
+            &top,
+            &self.top,
+            &["read-tree", "--reset", "-u", "--no-recurse-submodules", &commit],
+        )?;
         git.give_index(repository, &admin.join("index")).map_err(|error| error.to_string())
     }
 

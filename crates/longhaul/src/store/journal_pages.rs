@@ -61,7 +61,7 @@ impl PageReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Entry, Order, Submission, TeamRef, LiveTextKind};
+    use crate::entry::{Entry, LiveTextKind, Order, Submission, TeamRef};
     use crate::id::{Attempt, TaskKey, WorkerId};
     use crate::store::{Batch, ClaimRequest, Fence, MemoryStore};
     use std::time::Duration;

@@ -7,15 +7,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::broadcast;
 
-use super::validate::{StoreLookup, TaskLinks, WriteDraft, validate_batch, check_deletable};
-use super::leases::{LeaseWatch, LeaseRenewal};
+use super::leases::{LeaseRenewal, LeaseWatch};
+use super::validate::{StoreLookup, TaskLinks, WriteDraft, check_deletable, validate_batch};
 use super::{
-    CountCondition, Batch, ClaimRequest, ClaimedTask, Clock, Fence, TaskFilter, Hint, HintStream, EntryKinds, Lease, StoredValue, Store, StoreError,
-    StoreFuture,
+    Batch, ClaimRequest, ClaimedTask, Clock, CountCondition, EntryKinds, Fence, Hint, HintStream, Lease,
+    Store, StoreError, StoreFuture, StoredValue, TaskFilter,
 };
 use crate::entry::{Entry, EntryKind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
-use crate::task::{TaskState, Status};
+use crate::task::{Status, TaskState};
 
 /// A store that forgets everything when it is dropped.
 pub struct MemoryStore {
@@ -320,7 +320,10 @@ impl MemoryState {
         match self.tasks.get_mut(&id) {
             Some(task) => task.state = head,
             None => {
-                self.tasks.insert(id, MemoryTask { place, state: head, journal: Vec::new(), letters: HashSet::new() });
+                self.tasks.insert(
+                    id,
+                    MemoryTask { place, state: head, journal: Vec::new(), letters: HashSet::new() },
+                );
             }
         }
     }
@@ -386,7 +389,8 @@ impl MemoryState {
     fn delete(&mut self, tasks: &[(TaskId, Seq)], kept_since: Timestamp) -> Result<(), StoreError> {
         let doomed = tasks.iter().filter_map(|(id, _)| Some((*id, self.tasks.get(id)?.state.clone())));
         let doomed: HashMap<TaskId, TaskState> = doomed.collect();
-        let bond = |t: &MemoryTask| TaskLinks { task: t.state.id, root: t.state.root, continues: t.state.continues };
+        let bond =
+            |t: &MemoryTask| TaskLinks { task: t.state.id, root: t.state.root, continues: t.state.continues };
         check_deletable(tasks, &doomed, self.tasks.values().map(bond))?;
         for (id, head) in doomed {
             let Some(task) = self.tasks.remove(&id) else { continue };

@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use crate::entry::{EntryCodecError, Entry, EntryKind, Record, TeamRef};
+use crate::entry::{Entry, EntryCodecError, EntryKind, Record, TeamRef};
 use crate::id::{AgentName, Attempt, Digest, Seq, TaskId, WorkerId};
-use crate::task::{TaskState, IllegalTransition, Status};
+use crate::task::{IllegalTransition, Status, TaskState};
 
 mod subscriptions;
 mod clock;
@@ -22,15 +22,15 @@ mod journal_pages;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub use subscriptions::{Subscription, Subscriptions, Wake};
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
-pub use memory::MemoryStore;
 pub use journal_pages::pages;
+pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::private_files;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, DatabaseHealth, SqliteStore, SqliteOptions, Vacuumed};
+pub use sqlite::{DatabaseHealth, Durability, SqliteOptions, SqliteStore, Vacuumed};
+pub use subscriptions::{Subscription, Subscriptions, Wake};
 
 /// What a store answers.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;

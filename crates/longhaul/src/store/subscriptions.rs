@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indexmap::IndexSet;
 use tokio::sync::Notify;
 
-use super::{Hint, HintStream, EntryKinds};
+use super::{EntryKinds, Hint, HintStream};
 use crate::entry::EntryKind;
 use crate::id::TaskId;
 
@@ -96,7 +96,8 @@ impl Subscriptions {
         match hint {
             Hint::Task { task, root, kinds } => {
                 let wires = [board.tasks.get(&task), board.trees.get(&root), Some(&board.all)];
-                for wire in wires.into_iter().flatten().flatten().filter(|wire| wire.kinds.intersects(kinds)) {
+                for wire in wires.into_iter().flatten().flatten().filter(|wire| wire.kinds.intersects(kinds))
+                {
                     wire.signal.notify(|heard| {
                         heard.tasks.insert(task);
                     });
@@ -145,7 +146,8 @@ impl Subscription {
     pub async fn next_wake(&self) -> Wake {
         loop {
             self.signal.notify.notified().await;
-            let heard = std::mem::take(&mut *self.signal.pending.lock().unwrap_or_else(PoisonError::into_inner));
+            let heard =
+                std::mem::take(&mut *self.signal.pending.lock().unwrap_or_else(PoisonError::into_inner));
             if heard != Wake::default() {
                 return heard;
             }

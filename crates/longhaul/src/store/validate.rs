@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::{Batch, Fence, Hint, EntryKinds, StoreError};
+use super::{Batch, EntryKinds, Fence, Hint, StoreError};
 use crate::entry::{Entry, Outcome, Record};
 use crate::id::{LetterId, Seq, TaskId};
-use crate::task::{TaskState, IllegalTransition, Status};
+use crate::task::{IllegalTransition, Status, TaskState};
 
 /// A [`Write`](super::Write) on its way into a journal.
 #[derive(Debug)]
@@ -29,8 +29,10 @@ pub(super) struct DraftEntry {
 impl WriteDraft {
     /// The drafts of a batch.
     pub(super) fn from_batch(batch: Batch) -> Vec<WriteDraft> {
-        let line =
-            |entry| DraftEntry { record: Record { seq: Seq(0), at: Timestamp::UNIX_EPOCH, entry }, known: false };
+        let line = |entry| DraftEntry {
+            record: Record { seq: Seq(0), at: Timestamp::UNIX_EPOCH, entry },
+            known: false,
+        };
         let draft = |w: super::JournalWrite| WriteDraft {
             task: w.task,
             fence: w.fence,
@@ -146,7 +148,11 @@ impl ValidatedBatch {
 }
 
 /// Whether the fence lets the draft through.
-fn check_fence(draft: &WriteDraft, head: Option<&TaskState>, archive: &mut impl StoreLookup) -> Result<(), StoreError> {
+fn check_fence(
+    draft: &WriteDraft,
+    head: Option<&TaskState>,
+    archive: &mut impl StoreLookup,
+) -> Result<(), StoreError> {
     let task = draft.task;
     match (draft.fence, head) {
         (Fence::New, None) => {}
@@ -192,7 +198,8 @@ fn apply_draft(
             continue;
         };
         if let Entry::Letter(letter) = &line.record.entry {
-            let same = before.iter().filter(|d| d.task == task).flat_map(|d| &d.entries).chain(earlier.iter());
+            let same =
+                before.iter().filter(|d| d.task == task).flat_map(|d| &d.entries).chain(earlier.iter());
             line.known = same.into_iter().any(|l| is_letter(&l.record.entry, &letter.id))
                 || archive.has_letter(task, &letter.id)?;
             if line.known {

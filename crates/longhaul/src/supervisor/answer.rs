@@ -1,11 +1,11 @@
 //! A person's answers to what tasks ask.
 
 use super::{Longhaul, LonghaulError};
-use crate::entry::{QuestionAnswer, Entry, Approval, Question, ExpectedAnswer};
+use crate::entry::{Approval, Entry, ExpectedAnswer, Question, QuestionAnswer};
 use crate::id::{QuestionId, Seq, TaskId};
 use crate::permission::{Consent, Pattern, arguments};
 use crate::runner::read_journal;
-use crate::store::{Batch, Fence, TaskFilter, StoreError};
+use crate::store::{Batch, Fence, StoreError, TaskFilter};
 use crate::task::IllegalTransition;
 
 /// What an answer did.
@@ -46,7 +46,11 @@ impl Longhaul {
     }
 
     /// Declines to answer a question of a task.
-    pub async fn decline(&self, id: TaskId, question: Option<QuestionId>) -> Result<AnswerReceipt, LonghaulError> {
+    pub async fn decline(
+        &self,
+        id: TaskId,
+        question: Option<QuestionId>,
+    ) -> Result<AnswerReceipt, LonghaulError> {
         let (question, _) = self.open_question(id, question).await?;
         self.record_answer(id, question, QuestionAnswer::Declined, None).await
     }
@@ -109,7 +113,8 @@ impl Longhaul {
         match store.append(batch).await {
             Ok(_) => {}
             Err(StoreError::Illegal {
-                why: IllegalTransition::NotAsked(_) | IllegalTransition::NotNow { .. }, ..
+                why: IllegalTransition::NotAsked(_) | IllegalTransition::NotNow { .. },
+                ..
             }) => {
                 return Err(self.not_open(id, question).await?);
             }
@@ -135,7 +140,9 @@ impl Longhaul {
                 continue;
             }
             for (question, asks) in office.snapshot(head.id).await?.questions {
-                let ExpectedAnswer::Leave { tool, arguments: text, why, identity, .. } = &asks.wants else { continue };
+                let ExpectedAnswer::Leave { tool, arguments: text, why, identity, .. } = &asks.wants else {
+                    continue;
+                };
                 let means = consent.pattern.grants(tool, &arguments(text), why.is_some());
                 if !means || !consent.applies_to(identity.as_deref()) {
                     continue;

@@ -9,14 +9,14 @@ use tokio_util::task::TaskTracker;
 
 use super::dispatcher::dispatcher;
 use super::task_service::TaskService;
-use super::{LonghaulInner, Longhaul, LonghaulError};
-use crate::agent::{Unattended, Team};
+use super::{Longhaul, LonghaulError, LonghaulInner};
+use crate::agent::{Team, Unattended};
 use crate::dispatch::TaskLimits;
 use crate::id::{TaskId, WorkerId};
 use crate::runner::{LeaseKeeper, RunContext};
-use crate::store::{Subscriptions, MemoryStore, Store};
+use crate::store::{MemoryStore, Store, Subscriptions};
 use crate::tool::ProcessSlots;
-use crate::worker::{WorkerSettings, TeamLoader, TeamRegistry, RecoveryPolicy, Worker};
+use crate::worker::{RecoveryPolicy, TeamLoader, TeamRegistry, Worker, WorkerSettings};
 
 /// A Longhaul on its way.
 pub struct LonghaulBuilder {

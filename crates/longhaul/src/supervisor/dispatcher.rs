@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::task_service::{TaskService, NewTask, PostResult};
-use crate::dispatch::{Caller, Dispatcher, DispatchError, DispatchFuture, WaitMode, LetterContent, SendReceipt, WaitResult, check_order, find_task};
-use crate::entry::{Delivery, Letter, Order, Sender, StopRequest, StopCause};
+use super::task_service::{NewTask, PostResult, TaskService};
+use crate::dispatch::{
+    Caller, DispatchError, DispatchFuture, Dispatcher, LetterContent, SendReceipt, WaitMode, WaitResult,
+    check_order, find_task,
+};
+use crate::entry::{Delivery, Letter, Order, Sender, StopCause, StopRequest};
 use crate::id::{AgentName, CallId, LetterId, TaskId, TaskKey};
 use crate::runner::subtree;
 use crate::snapshot::Snapshot;
-use crate::store::{TaskFilter, StoreError};
-use crate::task::{TaskState, IllegalTransition};
+use crate::store::{StoreError, TaskFilter};
+use crate::task::{IllegalTransition, TaskState};
 
 impl TaskService {
     /// The tasks below the caller, and below those whose conversation it goes on with: it knows them too.
@@ -153,7 +156,12 @@ impl Dispatcher for TaskService {
         })
     }
 
-    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: LetterContent) -> DispatchFuture<'a, Vec<TaskId>> {
+    fn broadcast<'a>(
+        &'a self,
+        caller: &'a Caller,
+        call: CallId,
+        note: LetterContent,
+    ) -> DispatchFuture<'a, Vec<TaskId>> {
         Box::pin(async move {
             let letter = self.letter(caller, call, note)?;
             let mut reached = Vec::new();

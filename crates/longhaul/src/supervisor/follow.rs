@@ -10,13 +10,13 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 
 use super::LonghaulError;
-use super::task_service::{RECHECK_INTERVAL, TaskService};
 use super::event_order::sort_events;
+use super::task_service::{RECHECK_INTERVAL, TaskService};
 use crate::entry::{Sender, WaitReason};
 use crate::id::{LetterId, Seq, TaskId};
-use crate::runner::{subtree, read_journal};
+use crate::runner::{read_journal, subtree};
 use crate::snapshot::{Event, EventKind, EventProjector};
-use crate::store::{Subscription, TaskFilter, EntryKinds};
+use crate::store::{EntryKinds, Subscription, TaskFilter};
 
 /// A stream of what happens. It ends when what it follows has ended; dropping it stops nothing.
 pub struct TaskEvents(BoxStream<'static, Result<Event, LonghaulError>>);
@@ -76,10 +76,25 @@ pub(crate) fn follow_from(office: Arc<TaskService>, narrator: EventProjector, af
 }
 
 /// A task and all of its tree, without what was seen of them before.
-pub(crate) fn follow_tree(office: Arc<TaskService>, root: TaskId, seen: HashMap<TaskId, Seq>, until: FollowUntil) -> TaskEvents {
+pub(crate) fn follow_tree(
+    office: Arc<TaskService>,
+    root: TaskId,
+    seen: HashMap<TaskId, Seq>,
+    until: FollowUntil,
+) -> TaskEvents {
     let bell = office.subscriptions.for_tree(root, EntryKinds::ALL);
     let (tree, over, told, held) = (Some(root), false, HashMap::new(), Vec::new());
-    follow(EventFollower { service: office, subscription: bell, root, tree, seen, until, over, projectors: told, held_back: held })
+    follow(EventFollower {
+        service: office,
+        subscription: bell,
+        root,
+        tree,
+        seen,
+        until,
+        over,
+        projectors: told,
+        held_back: held,
+    })
 }
 
 struct EventFollower {
@@ -208,7 +223,8 @@ impl EventFollower {
     async fn read_new_events(&mut self, tasks: &[TaskId]) -> Result<Vec<Event>, LonghaulError> {
         let mut events = Vec::new();
         for task in tasks {
-            let (narrator, seq) = self.projectors.entry(*task).or_insert_with(|| (EventProjector::new(*task), Seq(0)));
+            let (narrator, seq) =
+                self.projectors.entry(*task).or_insert_with(|| (EventProjector::new(*task), Seq(0)));
             for record in read_journal(&*self.service.store, *task, *seq).await? {
                 *seq = record.seq;
                 let told = narrator.project(&record);

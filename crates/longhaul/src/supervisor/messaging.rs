@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::check_text;
-use super::follow::{self, TaskEvents, FollowUntil};
+use super::follow::{self, FollowUntil, TaskEvents};
 use super::task_service::{PostResult, RetryResult};
 use super::{Longhaul, LonghaulError};
 use crate::dispatch::SendReceipt;
-use crate::entry::{Budget, Delivery, Letter, Order, Sender, StopRequest, StopCause};
+use crate::entry::{Budget, Delivery, Letter, Order, Sender, StopCause, StopRequest};
 use crate::id::{LetterId, TaskId};
 use crate::store::TaskFilter;
 use crate::task::Status;
@@ -57,7 +57,10 @@ impl Longhaul {
     /// assert_eq!(longhaul.wait([session]).await?.tasks[0].output, "Fine.");
     /// # Ok(()) }
     /// ```
-    pub async fn open_session(&self, prompt: impl Into<Arc<str>>) -> Result<(TaskId, TaskEvents), LonghaulError> {
+    pub async fn open_session(
+        &self,
+        prompt: impl Into<Arc<str>>,
+    ) -> Result<(TaskId, TaskEvents), LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }.interactive()).await?;
         Ok((root, follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Idle(None))))
     }
@@ -78,7 +81,11 @@ impl Longhaul {
     /// assert!(events.iter().any(|event| event.what == Happening::Text { text: "3 messages".to_owned() }));
     /// # Ok(()) }
     /// ```
-    pub async fn send_to_session(&self, session: TaskId, text: impl Into<Arc<str>>) -> Result<TaskEvents, LonghaulError> {
+    pub async fn send_to_session(
+        &self,
+        session: TaskId,
+        text: impl Into<Arc<str>>,
+    ) -> Result<TaskEvents, LonghaulError> {
         let letter = self.letter(text.into(), Delivery::Asap)?;
         let office = &self.0.service;
         let letter_id = letter.id.clone();
@@ -141,7 +148,11 @@ impl Longhaul {
     }
 
     /// Writes to a task, to be read when it has nothing more to say of its own.
-    pub async fn send_when_idle(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<SendReceipt, LonghaulError> {
+    pub async fn send_when_idle(
+        &self,
+        id: TaskId,
+        text: impl Into<Arc<str>>,
+    ) -> Result<SendReceipt, LonghaulError> {
         let letter = self.letter(text.into(), Delivery::WhenIdle)?;
         Ok(self.0.service.send(id, letter).await?)
     }
@@ -191,7 +202,14 @@ impl Longhaul {
 
     fn letter(&self, text: Arc<str>, deliver: Delivery) -> Result<Letter, LonghaulError> {
         check_text("message", &text)?;
-        Ok(Letter { id: LetterId::random(), from: Sender::Person, text, summary: None, deliver, ending: None })
+        Ok(Letter {
+            id: LetterId::random(),
+            from: Sender::Person,
+            text,
+            summary: None,
+            deliver,
+            ending: None,
+        })
     }
 
     /// Writes to every task that has not ended. Which those are.

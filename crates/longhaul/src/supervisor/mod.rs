@@ -22,20 +22,20 @@ use tokio_util::task::TaskTracker;
 pub use answer::AnswerReceipt;
 pub use builder::LonghaulBuilder;
 use error::check_text;
-pub use error::{MAX_TEXT_BYTES, LonghaulError};
-pub use follow::TaskEvents;
+pub use error::{LonghaulError, MAX_TEXT_BYTES};
 use follow::FollowUntil;
+pub use follow::TaskEvents;
+use task_service::{NewTask, TaskService};
 pub use tree_group::TreeGroup;
-use task_service::{TaskService, NewTask};
 pub use wait::TaskWait;
 
 use crate::agent::Team;
-use crate::dispatch::{WaitMode, TaskLimits};
-use crate::entry::{Order, StopRequest, StopCause, TeamRef};
+use crate::dispatch::{TaskLimits, WaitMode};
+use crate::entry::{Order, StopCause, StopRequest, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey, WorkerId};
 use crate::snapshot::{EventProjector, Snapshot};
-use crate::store::{TaskFilter, Store, StoreError};
-use crate::task::{TaskState, Status};
+use crate::store::{Store, StoreError, TaskFilter};
+use crate::task::{Status, TaskState};
 
 /// A running Longhaul: submit tasks, watch them, write to them, stop them. Clones are the same Longhaul.
 ///

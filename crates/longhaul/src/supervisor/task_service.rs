@@ -8,15 +8,18 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 
 use crate::agent::Team;
-use crate::dispatch::{WaitMode, TaskLimits, SendReceipt, WaitResult};
+use crate::dispatch::{SendReceipt, TaskLimits, WaitMode, WaitResult};
 use crate::entry::{
-    Budget, Entry, EntryKind, Letter, Order, ReleaseReason, Sender, StopRequest, StopCause, Submission, TeamRef,
+    Budget, Entry, EntryKind, Letter, Order, ReleaseReason, Sender, StopCause, StopRequest, Submission,
+    TeamRef,
 };
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
-use crate::runner::{SubmissionCache, append_with_retry, subtree, read_submission, release_task, stop_task};
+use crate::runner::{SubmissionCache, append_with_retry, read_submission, release_task, stop_task, subtree};
 use crate::snapshot::Snapshot;
-use crate::store::{CountCondition, Batch, Subscriptions, Fence, TaskFilter, EntryKinds, Store, StoreError, pages};
-use crate::task::{TaskState, IllegalTransition, Status};
+use crate::store::{
+    Batch, CountCondition, EntryKinds, Fence, Store, StoreError, Subscriptions, TaskFilter, pages,
+};
+use crate::task::{IllegalTransition, Status, TaskState};
 use crate::worker::TeamRegistry;
 
 /// How long ago a lease must have ended, by the clock on the wall, for its tasks not to be shown as running.
@@ -102,7 +105,10 @@ impl TaskService {
                 Err(error) => return Err(error),
             }
         }
-        Err(StoreError::Database { what: "no free task id is left in this store".to_owned(), transient: false })
+        Err(StoreError::Database {
+            what: "no free task id is left in this store".to_owned(),
+            transient: false,
+        })
     }
 
     fn limit_conditions(&self, root: TaskId, is_child: bool) -> Vec<CountCondition> {
@@ -116,7 +122,11 @@ impl TaskService {
         }
         if self.limits.reject_when_full {
             let limit = u32::try_from(self.limits.running).unwrap_or(u32::MAX);
-            bounds.push(CountCondition { filter: TaskFilter::default().live(), limit, what: "running tasks" });
+            bounds.push(CountCondition {
+                filter: TaskFilter::default().live(),
+                limit,
+                what: "running tasks",
+            });
         }
         bounds
     }
@@ -182,7 +192,9 @@ impl TaskService {
             cost: more.cost.map(|more| cost.saturating_add(more)),
             time: more.time.map(|more| head.worked.saturating_add(more)),
         };
-        append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }])).await.map(drop)
+        append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }]))
+            .await
+            .map(drop)
     }
 
     /// Writes to a task, and to no other in its place. A task that has the letter already takes it, though it has
@@ -192,7 +204,9 @@ impl TaskService {
         match append_with_retry(&*self.store, Batch::one(to, Fence::Anyone, entries)).await {
             Ok(_) => Ok(PostResult::Delivered),
             Err(StoreError::Illegal { why: IllegalTransition::NotNow { .. }, .. }) => Ok(PostResult::Ended),
-            Err(StoreError::Illegal { why: IllegalTransition::MailboxFull, .. }) => Ok(PostResult::MailboxFull),
+            Err(StoreError::Illegal { why: IllegalTransition::MailboxFull, .. }) => {
+                Ok(PostResult::MailboxFull)
+            }
             Err(error) => Err(error),
         }
     }
@@ -316,7 +330,8 @@ impl TaskService {
         if head.status != Status::Running || head.calling.is_empty() {
             return Ok(false);
         }
-        match append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await {
+        match append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await
+        {
             Ok(_) => Ok(true),
             // It has just ended, or was given back.
             Err(StoreError::Illegal { .. }) => Ok(false),
@@ -331,7 +346,8 @@ impl TaskService {
         join: WaitMode,
         timeout: Option<Duration>,
     ) -> Result<WaitResult, StoreError> {
-        let ends = EntryKinds::from_kinds([EntryKind::Finished, EntryKind::StopRequested, EntryKind::Released]);
+        let ends =
+            EntryKinds::from_kinds([EntryKind::Finished, EntryKind::StopRequested, EntryKind::Released]);
         let bell = self.subscriptions.for_tasks(ids, ends);
         let deadline = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout));
         let mut open = HashMap::new();
@@ -380,7 +396,9 @@ impl TaskService {
         let silent = self.silent_workers(&heads, now).await?;
         let seen = |head: TaskState| match gone.get(&head.id) {
             Some(attempt) if *attempt == head.attempt => head.into_interrupted(),
-            _ if head.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => head.into_interrupted(),
+            _ if head.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => {
+                head.into_interrupted()
+            }
             _ => TaskState { waiting: head.waiting_at(now).cloned(), ..head },
         };
         Ok(heads.into_iter().map(seen).collect())
@@ -388,7 +406,11 @@ impl TaskService {
 
     /// The workers whose leases ended long ago by the clock on the wall. Nothing is taken away because of that, for clocks may
     /// differ; but it is not shown as running either.
-    async fn silent_workers(&self, heads: &[TaskState], now: Timestamp) -> Result<HashSet<WorkerId>, StoreError> {
+    async fn silent_workers(
+        &self,
+        heads: &[TaskState],
+        now: Timestamp,
+    ) -> Result<HashSet<WorkerId>, StoreError> {
         let workers: HashSet<&WorkerId> = heads.iter().filter_map(|head| head.worker.as_ref()).collect();
         let mut silent = HashSet::new();
         for worker in workers {
@@ -417,7 +439,8 @@ impl TaskService {
             let (first, last) = (first?, last?);
             // Something may have happened to it since.
             let whole = last.last().is_some_and(|record| record.seq == head.seq);
-            let seen = first.first().filter(|_| whole).and_then(|first| Snapshot::from_tail(head, first, &last));
+            let seen =
+                first.first().filter(|_| whole).and_then(|first| Snapshot::from_tail(head, first, &last));
             if let Some(seen) = seen {
                 return Ok(seen);
             }
@@ -429,7 +452,8 @@ impl TaskService {
         let illegal = |why| StoreError::Illegal { task: id, why };
         let mut pages = std::pin::pin!(pages(&*self.store, id, Seq(0)));
         let first = pages.next().await.transpose()?.unwrap_or_default();
-        let mut snapshot = Snapshot::from_journal(id, &first).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+        let mut snapshot =
+            Snapshot::from_journal(id, &first).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
         while let Some(page) = pages.next().await {
             snapshot.apply_all(&page?).map_err(illegal)?;
         }

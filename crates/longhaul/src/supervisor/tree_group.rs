@@ -9,8 +9,8 @@ use super::{Longhaul, LonghaulError};
 use crate::entry::Entry;
 use crate::id::{LetterId, Seq, TaskId};
 use crate::runner::read_journal;
-use crate::store::{TaskFilter, Store, StoreError};
-use crate::task::{TaskState, Status};
+use crate::store::{Store, StoreError, TaskFilter};
+use crate::task::{Status, TaskState};
 
 /// How often whoever waits for the end of tasks looks whether their process is gone.
 const LOOK: Duration = Duration::from_secs(1);
@@ -150,7 +150,11 @@ impl Longhaul {
     }
 
     /// Stops what of a grove has not ended, and waits for that, no longer than `patience`. The grove as it is then.
-    pub async fn stop_group(&self, grove: &TreeGroup, patience: Duration) -> Result<TreeGroup, LonghaulError> {
+    pub async fn stop_group(
+        &self,
+        grove: &TreeGroup,
+        patience: Duration,
+    ) -> Result<TreeGroup, LonghaulError> {
         let open: Vec<TaskId> = grove.open_tasks().map(|head| head.id).collect();
         for id in &open {
             self.stop(*id).await?;

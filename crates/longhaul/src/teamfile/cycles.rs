@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::bundle::{TeamBundle, parent_dir};
-use super::references::{AgentReference, resolve_reference};
 use super::reader::join_path;
+use super::references::{AgentReference, resolve_reference};
 use super::{Problem, TeamFile, parse};
 
 /// For each team file that the bundle's own names and that leads back to a file on the way to it, what is wrong. To put such

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::TeamFile;
-use super::references::{AgentReference, resolve_reference};
 use super::problem::{Problem, ProblemList};
-use super::variables::required_variables;
 use super::reader::join_path;
-use super::{McpConfig, ToolsetKind, ToolsetConfig};
+use super::references::{AgentReference, resolve_reference};
+use super::variables::required_variables;
+use super::{McpConfig, ToolsetConfig, ToolsetKind};
 
 /// The machine, as far as a team file has to do with it.
 pub trait HostProbe {
@@ -20,9 +20,9 @@ pub trait HostProbe {
 /// What is missing around a team file: a file that it names is an error, a variable that is not set a warning, because it may
 /// be set where the team runs.
 pub fn check_host(file: &TeamFile, around: &dyn HostProbe) -> Vec<Problem> {
-    let mut survey = HostCheck { file, host: around, problems: ProblemList::default() };
-    check_host.all();
-    check_host.problems.into_sorted()
+    let mut check = HostCheck { file, host: around, problems: ProblemList::default() };
+    check.all();
+    check.problems.into_sorted()
 }
 
 struct HostCheck<'a> {
@@ -127,7 +127,8 @@ impl HostCheck<'_> {
             if !arguments.contains(&name) && !self.host.has_variable(name) {
                 let message = format!("the variable {name} is not set here");
                 let help = format!("set {name} before the team is run");
-                self.problems.push(Problem::warning(self.file.span_of(path).value, path, message).with_help(help));
+                self.problems
+                    .push(Problem::warning(self.file.span_of(path).value, path, message).with_help(help));
             }
         }
     }

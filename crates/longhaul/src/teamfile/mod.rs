@@ -36,16 +36,18 @@ mod tests;
 
 use serde::Deserialize as _;
 
-pub use assemble::{AssembleError, AssembledTeam, BundleLoader, VariableLookup, ModelOverride, Environment, assemble};
-pub use bundle::{TeamBundle, TeamBundleError, FileProblem};
+pub use assemble::{
+    AssembleError, AssembledTeam, BundleLoader, Environment, ModelOverride, VariableLookup, assemble,
+};
+pub use bundle::{FileProblem, TeamBundle, TeamBundleError};
+pub use config::*;
 pub use cycles::find_cycles;
 pub use file_schema::json_schema;
-pub use yaml::MAX_TEAM_FILE_BYTES;
-pub use config::*;
-pub use problem::{SourceSpan, Problem, Severity};
 pub use host_check::{HostProbe, check_host};
+pub use problem::{Problem, Severity, SourceSpan};
 pub use trust::{TrustItem, trust_digest, trust_items};
 pub use variables::{VariableError, fill_variables, required_variables};
+pub use yaml::MAX_TEAM_FILE_BYTES;
 
 /// What a text is, read as a team file.
 #[derive(Debug)]
@@ -65,28 +67,28 @@ impl ParsedTeamFile {
 
 /// Reads a team file.
 pub fn parse(text: &str) -> ParsedTeamFile {
-    let (node, mut told) = match yaml::parse_yaml(text) {
-        Ok(read) => parse,
+    let (node, mut problems) = match yaml::parse_yaml(text) {
+        Ok(parsed) => parsed,
         Err(problem) => return ParsedTeamFile { file: None, problems: vec![problem] },
     };
-    let mut walk = reader::TeamFileReader::default();
+    let mut reader = reader::TeamFileReader::default();
     let mut file = None;
-    if let Some(mut value) = walk.read_team(&node) {
+    if let Some(mut value) = reader.read_team(&node) {
         upgrade::upgrade(&mut value);
         match TeamFile::deserialize(value) {
-            Ok(read) => {
-                let read = TeamFile { spans: std::mem::take(&mut walk.spans), ..parse };
-                told.append(references::check_references(&parse, walk.problems.as_slice()));
-                file = Some(parse);
+            Ok(team) => {
+                let team = TeamFile { spans: std::mem::take(&mut reader.spans), ..team };
+                problems.append(references::check_references(&team, reader.problems.as_slice()));
+                file = Some(team);
             }
             // The tables allow what the types do not: ours to mend.
             Err(error) => {
-                told.push(Problem::error(node.at, "", format!("the file cannot be read: {error}")));
+                problems.push(Problem::error(node.at, "", format!("the file cannot be read: {error}")));
             }
         }
     }
-    told.append(walk.problems);
-    let problems = told.into_sorted();
+    problems.append(reader.problems);
+    let problems = problems.into_sorted();
     let file = file.filter(|_| !problems.iter().any(Problem::is_error));
     ParsedTeamFile { file, problems }
 }

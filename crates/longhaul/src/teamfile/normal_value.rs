@@ -20,7 +20,9 @@ impl NormalValue {
     /// The value of a key, to be changed.
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut NormalValue> {
         match self {
-            NormalValue::Map(fields) => fields.iter_mut().find(|(key, _)| key == name).map(|(_, value)| value),
+            NormalValue::Map(fields) => {
+                fields.iter_mut().find(|(key, _)| key == name).map(|(_, value)| value)
+            }
             _ => None,
         }
     }

@@ -139,7 +139,8 @@ impl ProblemList {
 
     /// All that others have found, too.
     pub(super) fn append(&mut self, others: ProblemList) {
-        let dropped = (others.errors.saturating_sub(MAX_PROBLEMS), others.warnings.saturating_sub(MAX_PROBLEMS));
+        let dropped =
+            (others.errors.saturating_sub(MAX_PROBLEMS), others.warnings.saturating_sub(MAX_PROBLEMS));
         others.problems.into_iter().for_each(|problem| self.push(problem));
         self.errors += dropped.0;
         self.warnings += dropped.1;

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::file_schema::{self, ObjectSchema, KeyRule, KeyStatus, TOOLSETS, ValueType};
-use super::suggestions::{suggest, join_bounded, nearest};
-use super::yaml::{YamlKey, YamlKind, YamlNode};
-use super::problem::{SourceSpan, Problem, ProblemList};
+use super::file_schema::{self, KeyRule, KeyStatus, ObjectSchema, TOOLSETS, ValueType};
 use super::normal_value::NormalValue;
+use super::problem::{Problem, ProblemList, SourceSpan};
+use super::suggestions::{join_bounded, nearest, suggest};
+use super::yaml::{YamlKey, YamlKind, YamlNode};
 
 /// How many names a text with commas may have.
 const MOST_NAMES: usize = 1000;
@@ -88,7 +88,12 @@ impl TeamFileReader {
     }
 
     /// The value in its normal form; `None` if it is wrong, which has been told, or not there.
-    fn read_value(&mut self, node: &YamlNode, kind: &'static ValueType, at: SourceSpan) -> Option<NormalValue> {
+    fn read_value(
+        &mut self,
+        node: &YamlNode,
+        kind: &'static ValueType,
+        at: SourceSpan,
+    ) -> Option<NormalValue> {
         if node.kind == YamlKind::Null {
             return match kind {
                 ValueType::Object(object) => Some(self.object(&[], object, at)),
@@ -103,7 +108,9 @@ impl TeamFileReader {
                 None => self.mismatch(node, kind),
             },
             (ValueType::Bool, YamlKind::Bool(value)) => Some(NormalValue::Bool(*value)),
-            (ValueType::Integer(least), YamlKind::Int(value)) if (*least..=file_schema::MAX_INTEGER).contains(value) => {
+            (ValueType::Integer(least), YamlKind::Int(value))
+                if (*least..=file_schema::MAX_INTEGER).contains(value) =>
+            {
                 Some(NormalValue::Int(*value))
             }
             (ValueType::Number(least, most), YamlKind::Int(_) | YamlKind::Float(_)) => {
@@ -227,7 +234,12 @@ impl TeamFileReader {
         Some(NormalValue::List(list))
     }
 
-    fn object(&mut self, fields: &[(YamlKey, YamlNode)], object: &'static ObjectSchema, at: SourceSpan) -> NormalValue {
+    fn object(
+        &mut self,
+        fields: &[(YamlKey, YamlNode)],
+        object: &'static ObjectSchema,
+        at: SourceSpan,
+    ) -> NormalValue {
         let mut map: Vec<(String, NormalValue)> = Vec::with_capacity(fields.len());
         for (key, node) in fields {
             let Some(known) = object.keys.iter().find(|known| known.name == key.name) else {
@@ -235,7 +247,9 @@ impl TeamFileReader {
                 continue;
             };
             let value = self.at_key(key, node, |walk| {
-                if known.status == KeyStatus::Ignored && !matches!(node.kind, YamlKind::Null | YamlKind::Bool(false)) {
+                if known.status == KeyStatus::Ignored
+                    && !matches!(node.kind, YamlKind::Null | YamlKind::Bool(false))
+                {
                     let message = format!("'{}' is accepted, but Longhaul does not use it", known.name);
                     walk.warn(key.at, message, "the team runs as if it were not there");
                 }
@@ -284,8 +298,15 @@ impl TeamFileReader {
         self.problems.push(Problem::error(key.at, &path, message).with_help(help));
     }
 
-    fn rule(&mut self, rule: &KeyRule, fields: &[(YamlKey, YamlNode)], object: &ObjectSchema, at: SourceSpan) {
-        let find = |name: &str| fields.iter().find(|(key, node)| key.name == name && node.kind != YamlKind::Null);
+    fn rule(
+        &mut self,
+        rule: &KeyRule,
+        fields: &[(YamlKey, YamlNode)],
+        object: &ObjectSchema,
+        at: SourceSpan,
+    ) {
+        let find =
+            |name: &str| fields.iter().find(|(key, node)| key.name == name && node.kind != YamlKind::Null);
         match rule {
             KeyRule::Required(keys) => {
                 for name in *keys {
@@ -328,7 +349,12 @@ impl TeamFileReader {
         }
     }
 
-    fn toolset(&mut self, node: &YamlNode, fields: &[(YamlKey, YamlNode)], at: SourceSpan) -> Option<NormalValue> {
+    fn toolset(
+        &mut self,
+        node: &YamlNode,
+        fields: &[(YamlKey, YamlNode)],
+        at: SourceSpan,
+    ) -> Option<NormalValue> {
         let names: Vec<&str> = TOOLSETS.iter().map(|(name, _)| *name).collect();
         let Some(kind) = node.get("type") else {
             self.wrong_help(at, "this toolset has no type", format!("types: {}", join_bounded(&names)));
@@ -356,11 +382,15 @@ impl TeamFileReader {
                 .with_help(help),
             );
             let named = ("name".to_owned(), NormalValue::Text(name.to_owned()));
-            return Some(NormalValue::Map(vec![("type".to_owned(), NormalValue::Text("unknown".to_owned())), named]));
+            return Some(NormalValue::Map(vec![
+                ("type".to_owned(), NormalValue::Text("unknown".to_owned())),
+                named,
+            ]));
         };
         if matches!(name, "lsp" | "rag") {
             let message = format!("toolsets of type '{name}' are accepted, but Longhaul has no such tools");
-            self.problems.push(Problem::warning(kind.at, &path, message).with_help("the agent runs without it"));
+            self.problems
+                .push(Problem::warning(kind.at, &path, message).with_help("the agent runs without it"));
         }
         Some(self.object(fields, object, at))
     }
@@ -368,14 +398,19 @@ impl TeamFileReader {
     /// A map of commands, whichever way it is written.
     fn commands(&mut self, node: &YamlNode) -> NormalValue {
         let maps: Vec<(Option<usize>, &YamlNode)> = match &node.kind {
-            YamlKind::List(items) => items.iter().enumerate().map(|(index, item)| (Some(index), item)).collect(),
+            YamlKind::List(items) => {
+                items.iter().enumerate().map(|(index, item)| (Some(index), item)).collect()
+            }
             _ => vec![(None, node)],
         };
         let mut commands: Vec<(String, NormalValue)> = Vec::new();
         let mut had = HashSet::new();
         for (index, map) in maps {
             let YamlKind::Map(fields) = &map.kind else {
-                self.wrong(map.at, format!("a list of commands has maps in it, and this is {}", map.describe()));
+                self.wrong(
+                    map.at,
+                    format!("a list of commands has maps in it, and this is {}", map.describe()),
+                );
                 continue;
             };
             for (key, node) in fields {
@@ -383,13 +418,14 @@ impl TeamFileReader {
                     Some(index) => join_path(&format!("{}[{index}]", self.path), &key.name),
                     None => join_path(&self.path, &key.name),
                 };
-                let value =
-                    self.within(path, KeyValueSpans { key: key.at, value: node.at }, |walk| match &node.kind {
+                let value = self.within(path, KeyValueSpans { key: key.at, value: node.at }, |walk| {
+                    match &node.kind {
                         YamlKind::Map(fields) => Some(walk.object(fields, &COMMAND, key.at)),
                         _ => walk
                             .read_value(node, &ValueType::Text, key.at)
                             .map(|text| NormalValue::Map(vec![("instruction".to_owned(), text)])),
-                    });
+                    }
+                });
                 if had.contains(key.name.as_str()) {
                     self.wrong(key.at, format!("the command '{}' comes twice", key.name));
                 } else if let Some(value) = value {
@@ -409,8 +445,18 @@ static COMMAND: ObjectSchema = ObjectSchema {
     id: "Command",
     doc: "A prompt with a name.",
     keys: &[
-        file_schema::KeySchema { name: "description", kind: ValueType::Text, doc: "What it does.", status: KeyStatus::Used },
-        file_schema::KeySchema { name: "instruction", kind: ValueType::Text, doc: "The prompt.", status: KeyStatus::Used },
+        file_schema::KeySchema {
+            name: "description",
+            kind: ValueType::Text,
+            doc: "What it does.",
+            status: KeyStatus::Used,
+        },
+        file_schema::KeySchema {
+            name: "instruction",
+            kind: ValueType::Text,
+            doc: "The prompt.",
+            status: KeyStatus::Used,
+        },
     ],
     rules: &[],
 };
@@ -421,7 +467,9 @@ fn blank(kind: &ValueType) -> NormalValue {
         ValueType::Object(_) | ValueType::Commands | ValueType::Map(_) => NormalValue::Map(Vec::new()),
         ValueType::AnyOf([ValueType::Object(_), ..]) => NormalValue::Map(Vec::new()),
         ValueType::AnyOf([ValueType::List(_), ..]) => NormalValue::List(Vec::new()),
-        ValueType::Toolset => NormalValue::Map(vec![("type".to_owned(), NormalValue::Text("wrong".to_owned()))]),
+        ValueType::Toolset => {
+            NormalValue::Map(vec![("type".to_owned(), NormalValue::Text("wrong".to_owned()))])
+        }
         ValueType::Text | ValueType::TextWithVariables => NormalValue::Text(String::new()),
         _ => NormalValue::Null,
     }
@@ -430,12 +478,20 @@ fn blank(kind: &ValueType) -> NormalValue {
 /// Whether a value has the shape of a type.
 fn matches_type(node: &YamlNode, kind: &ValueType) -> bool {
     match kind {
-        ValueType::Text | ValueType::TextWithVariables | ValueType::Duration | ValueType::Keyword(_) => node.as_text().is_some(),
-        ValueType::Texts | ValueType::Names => node.as_text().is_some() || matches!(node.kind, YamlKind::List(_)),
+        ValueType::Text | ValueType::TextWithVariables | ValueType::Duration | ValueType::Keyword(_) => {
+            node.as_text().is_some()
+        }
+        ValueType::Texts | ValueType::Names => {
+            node.as_text().is_some() || matches!(node.kind, YamlKind::List(_))
+        }
         ValueType::Bool => matches!(node.kind, YamlKind::Bool(_)),
-        ValueType::Integer(_) | ValueType::Number(..) => matches!(node.kind, YamlKind::Int(_) | YamlKind::Float(_)),
+        ValueType::Integer(_) | ValueType::Number(..) => {
+            matches!(node.kind, YamlKind::Int(_) | YamlKind::Float(_))
+        }
         ValueType::List(_) => matches!(node.kind, YamlKind::List(_)),
-        ValueType::Map(_) | ValueType::Object(_) | ValueType::Toolset => matches!(node.kind, YamlKind::Map(_)),
+        ValueType::Map(_) | ValueType::Object(_) | ValueType::Toolset => {
+            matches!(node.kind, YamlKind::Map(_))
+        }
         ValueType::Commands => matches!(node.kind, YamlKind::Map(_) | YamlKind::List(_)),
         ValueType::AnyOf(kinds) => kinds.iter().any(|kind| matches_type(node, kind)),
         ValueType::Any => true,
@@ -451,9 +507,9 @@ fn to_normal_value(node: &YamlNode) -> NormalValue {
         YamlKind::Float(value) => NormalValue::Float(*value),
         YamlKind::Text(text) => NormalValue::Text(text.clone()),
         YamlKind::List(items) => NormalValue::List(items.iter().map(to_normal_value).collect()),
-        YamlKind::Map(fields) => {
-            NormalValue::Map(fields.iter().map(|(key, node)| (key.name.clone(), to_normal_value(node))).collect())
-        }
+        YamlKind::Map(fields) => NormalValue::Map(
+            fields.iter().map(|(key, node)| (key.name.clone(), to_normal_value(node))).collect(),
+        ),
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use indexmap::IndexMap;
 
-use super::suggestions::{suggest, suggest_also};
-use super::problem::{SourceSpan, Problem, ProblemList};
-use super::variables::required_variables;
+use super::problem::{Problem, ProblemList, SourceSpan};
 use super::reader::{KeyValueSpans, join_path, shorten};
-use super::{McpConfig, PermissionsConfig, TeamFile, ToolsetKind, ToolsetConfig};
+use super::suggestions::{suggest, suggest_also};
+use super::variables::required_variables;
+use super::{McpConfig, PermissionsConfig, TeamFile, ToolsetConfig, ToolsetKind};
 use crate::agent::compile_schema;
 use crate::hook::ToolMatcher;
 use crate::model::http::{is_known_provider, known_providers};
@@ -236,7 +236,8 @@ impl<'a> ReferenceChecker<'a> {
         if name.is_empty() || name.len() > 128 || !name.chars().all(fits) {
             let at = file.span_of(&path).key;
             let message = format!("'{}' cannot be an agent's name", shorten(name));
-            self.problems.push(Problem::error(at, &path, message).with_help("use letters, digits, '-' and '_'"));
+            self.problems
+                .push(Problem::error(at, &path, message).with_help("use letters, digits, '-' and '_'"));
         }
         for (index, model) in agent.model.iter().enumerate() {
             self.model(model, &format!("{path}.model[{index}]"));

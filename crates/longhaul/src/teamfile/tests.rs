@@ -23,7 +23,7 @@ fn files(name: &str) -> Vec<(String, String, PathBuf)> {
         let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
         (stem, fs::read_to_string(&path).unwrap(), path)
     };
-    files.into_iter().map(parse).collect()
+    files.into_iter().map(read).collect()
 }
 
 /// A machine with the files of a directory, and with no variable.
@@ -123,7 +123,7 @@ fn fits(pattern: &str, place: &str) -> bool {
 
 /// The paths of all keys, as far as they do not repeat themselves.
 fn keys() -> Vec<String> {
-    use super::file_schema::{ObjectSchema, KeyStatus, TEAM, TOOLSETS, ValueType};
+    use super::file_schema::{KeyStatus, ObjectSchema, TEAM, TOOLSETS, ValueType};
     fn object(path: &str, object: &'static ObjectSchema, found: &mut Vec<String>) {
         for key in object.keys {
             let path = if path.is_empty() { key.name.to_owned() } else { format!("{path}.{}", key.name) };
@@ -159,7 +159,7 @@ fn keys() -> Vec<String> {
 #[test]
 fn the_schema_takes_what_the_reader_takes() {
     let schema = json_schema();
-    let validator = jsonschema::validator_for(&json_schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
     let json = |text: &str| -> Option<serde_json::Value> { serde_saphyr::from_str(text).ok() };
     for name in ["../../examples/teams", "tests/teams/odd"] {
         for (stem, text, _) in files(name) {
@@ -198,13 +198,13 @@ fn agents_keep_their_order_and_old_flags_become_toolsets() {
         let text = fs::read_to_string(dir("tests/teams/odd").join(format!("{stem}.yaml"))).unwrap();
         parse(&text).file.unwrap()
     };
-    let old = parse("flags-of-version-0");
+    let old = read("flags-of-version-0");
     let kinds: Vec<&str> = old.agents["root"].toolsets.iter().map(|toolset| toolset.kind.name()).collect();
     assert_eq!(kinds, ["mcp", "think", "todo", "memory"]);
     assert_eq!(old.agents["root"].toolsets[2].kind, ToolsetKind::Todo { shared: true });
     assert_eq!(old.models["main"].provider.as_deref(), Some("openai"));
 
-    let odd = parse("spellings");
+    let odd = read("spellings");
     assert_eq!(odd.root_agent(), Some("first"));
     assert_eq!(odd.agents.keys().collect::<Vec<_>>(), ["first", "second"]);
     assert_eq!(odd.agents["first"].model, ["openai/gpt-5", "anthropic/claude-sonnet-4-5"]);
@@ -218,12 +218,12 @@ fn agents_keep_their_order_and_old_flags_become_toolsets() {
     assert_eq!(odd.models["short"].model.as_deref(), Some("gemini-2.5-flash"));
     assert_eq!(odd.models["thinks_not"].thinking_budget, Some(ThinkingConfig::Effort("off".into())));
 
-    let merged = parse("anchors");
+    let merged = read("anchors");
     assert_eq!(merged.agents["helper"].instruction, "You help otherwise.");
     assert_eq!(merged.agents["helper"].model, ["auto"]);
     assert_eq!(merged.agents["helper"].toolsets.len(), 1);
 
-    let variables = parse("variables");
+    let variables = read("variables");
     let ToolsetKind::Shell(shell) = &variables.agents["root"].toolsets[0].kind else { panic!() };
     let env: Vec<(&str, &str)> =
         shell.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -12,8 +12,8 @@ use super::bundle::{join_normalized, parent_dir};
 use super::references::{AgentReference, resolve_reference};
 use super::variables::all_variables;
 use super::{
-    AgentConfig, TeamBundle, HookConfig, HooksConfig, McpConfig, ModelConfig, SandboxConfig, SkillsConfig, TeamFile,
-    ToolsetKind, ToolsetConfig, parse,
+    AgentConfig, HookConfig, HooksConfig, McpConfig, ModelConfig, SandboxConfig, SkillsConfig, TeamBundle,
+    TeamFile, ToolsetConfig, ToolsetKind, parse,
 };
 use crate::model::http::{is_provider_or_local_url, key_variables_of};
 
@@ -509,8 +509,10 @@ permissions:
     /// What another file of the same team starts is started too.
     #[test]
     fn the_files_that_it_refers_to_count() {
-        let mut bundle =
-            TeamBundle::from_text("team.yaml", "agents: {root: {model: auto, sub_agents: [more/other.yaml]}}");
+        let mut bundle = TeamBundle::from_text(
+            "team.yaml",
+            "agents: {root: {model: auto, sub_agents: [more/other.yaml]}}",
+        );
         let other = "agents: {root: {model: auto, sub_agents: [./third.yaml], instruction_file: [../a.md]}}";
         bundle.files.insert("more/other.yaml".into(), other.into());
         let third = "agents: {root: {model: auto, hooks: {task_end: [{type: command, command: ./x}]}, instruction_file: [../../b.md]}}";

@@ -51,11 +51,13 @@ pub fn fill_variables(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Re
     for piece in pieces(text) {
         match piece {
             VariablePiece::Text(text) => filled.push_str(text),
-            VariablePiece::Variable { name, otherwise } => match lookup(name).or(otherwise.map(str::to_owned)) {
-                Some(value) => filled.push_str(&value),
-                None if told.insert(name) => unset.push(name.to_owned()),
-                None => {}
-            },
+            VariablePiece::Variable { name, otherwise } => {
+                match lookup(name).or(otherwise.map(str::to_owned)) {
+                    Some(value) => filled.push_str(&value),
+                    None if told.insert(name) => unset.push(name.to_owned()),
+                    None => {}
+                }
+            }
         }
         if filled.len() > MAX_TEAM_FILE_BYTES {
             return Err(VariableError::TooLong);
@@ -168,7 +170,10 @@ mod tests {
         }
         assert_eq!(fill_variables("${A:-b}", &|_| None), Ok("b".to_owned()));
         assert_eq!(fill_variables("$A}${A", &set), Ok("<A>}${A".to_owned()));
-        assert_eq!(fill_variables("$A $A $B", &|_| None), Err(VariableError::Unset(vec!["A".to_owned(), "B".to_owned()])));
+        assert_eq!(
+            fill_variables("$A $A $B", &|_| None),
+            Err(VariableError::Unset(vec!["A".to_owned(), "B".to_owned()]))
+        );
         assert_eq!(required_variables("$A ${env.B} ${C:-d} $$E"), ["A", "B"]);
     }
 
@@ -192,7 +197,9 @@ mod tests {
         let open = "${".repeat(MAX_TEAM_FILE_BYTES / 2);
         assert_eq!(fill_variables(&open, &|_| None), Ok(open.clone()));
         let many: String = (0..150_000).map(|n| format!("$A{n}")).collect();
-        let Err(VariableError::Unset(unset)) = fill_variables(&many, &|_| None) else { panic!("none is set") };
+        let Err(VariableError::Unset(unset)) = fill_variables(&many, &|_| None) else {
+            panic!("none is set")
+        };
         assert_eq!((unset.len(), unset[149_999].as_str()), (150_000, "A149999"));
     }
 }

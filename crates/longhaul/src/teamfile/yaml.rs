@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatter};
 
-use super::problem::{SourceSpan, Problem, ProblemList};
+use super::problem::{Problem, ProblemList, SourceSpan};
 use super::reader::shorten;
 
 /// The largest team file, in bytes.
@@ -77,7 +77,8 @@ impl YamlNode {
 /// Reads YAML into a tree. What is no YAML is one problem; a key that comes twice is one each.
 pub(super) fn parse_yaml(text: &str) -> Result<(YamlNode, ProblemList), Problem> {
     if text.len() > MAX_TEAM_FILE_BYTES {
-        let message = format!("the file has {} bytes; a team file has at most {MAX_TEAM_FILE_BYTES}", text.len());
+        let message =
+            format!("the file has {} bytes; a team file has at most {MAX_TEAM_FILE_BYTES}", text.len());
         return Err(Problem::error(SourceSpan::START, "", message));
     }
     let options = serde_saphyr::options! {
@@ -183,7 +184,9 @@ impl YamlSource<'_> {
                 written = self.written(raw.defined);
                 YamlKind::Float(value)
             }
-            RawYaml::List(items) => YamlKind::List(items.into_iter().map(|item| self.node(item, told)).collect()),
+            RawYaml::List(items) => {
+                YamlKind::List(items.into_iter().map(|item| self.node(item, told)).collect())
+            }
             RawYaml::Map(fields) => {
                 let mut map: Vec<(YamlKey, YamlNode)> = Vec::with_capacity(fields.len());
                 let mut seen = std::collections::HashMap::with_capacity(fields.len());

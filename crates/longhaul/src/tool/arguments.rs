@@ -21,7 +21,10 @@ pub fn parse_arguments<T: DeserializeOwned>(arguments: &str) -> Result<T, ToolEr
 }
 
 /// The same, where some arguments have other names as well.
-pub fn parse_arguments_with_aliases<T: DeserializeOwned>(arguments: &str, aliases: ArgumentAliases) -> Result<T, ToolError> {
+pub fn parse_arguments_with_aliases<T: DeserializeOwned>(
+    arguments: &str,
+    aliases: ArgumentAliases,
+) -> Result<T, ToolError> {
     match fields(arguments, aliases)? {
         Some(fields) => serde_json::from_value(Value::Object(fields)).map_err(wrong),
         None => serde_json::from_str(text(arguments)).map_err(wrong),
@@ -151,7 +154,11 @@ mod tests {
         ] {
             assert_eq!(of(given).as_deref(), Ok(seen), "{given}");
             assert_eq!(of(seen).as_deref(), Ok(seen), "{seen} is its own form");
-            assert_eq!(parse_arguments_with_aliases::<TestCommandArgs>(given, ALIASES), parse_arguments::<TestCommandArgs>(seen), "{given}");
+            assert_eq!(
+                parse_arguments_with_aliases::<TestCommandArgs>(given, ALIASES),
+                parse_arguments::<TestCommandArgs>(seen),
+                "{given}"
+            );
         }
     }
 

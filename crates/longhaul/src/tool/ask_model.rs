@@ -7,7 +7,7 @@ use super::{CallContext, CallSignal};
 use crate::entry::SamplingUsage;
 use crate::message::{Message, Reply};
 use crate::model::wire::WireCache;
-use crate::model::{ReplyChunk, ModelRequest};
+use crate::model::{ModelRequest, ReplyChunk};
 
 /// About how many bytes a token has.
 const BYTES_A_TOKEN: u64 = 4;

@@ -50,7 +50,9 @@ impl ToolStorage {
         loop {
             let slip = self.store.stored_value(&key).await.map_err(fatal)?;
             let (bytes, answer) = change(&slip.bytes)?;
-            if bytes == slip.bytes || self.store.put_stored_value(&key, slip.version, bytes).await.map_err(fatal)? {
+            if bytes == slip.bytes
+                || self.store.put_stored_value(&key, slip.version, bytes).await.map_err(fatal)?
+            {
                 return Ok(answer);
             }
         }

@@ -11,17 +11,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::http_client::{SecretHeaders, ToolHttpClient, display_url, sanitize_tool_name, unique_name, parse_web_url};
-use super::text::truncate;
 use super::fn_tool::non_blank;
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::http_client::{
+    SecretHeaders, ToolHttpClient, display_url, parse_web_url, sanitize_tool_name, unique_name,
+};
+use super::text::truncate;
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::model::wire::sse::SseParser;
 use crate::permission::ToolIdentity;
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments, arguments_schema};
-use agent_card::{AgentCard, A2aSkill, check_headers_allowed};
-use wire::{A2aReply, A2aMessage, A2aVersion, A2aTaskState, A2aMethod};
+use crate::tool::{
+    CallContext, DynTool, ToolEffects, ToolError, ToolOutput, arguments_schema, identity_from_spec,
+    parse_arguments,
+};
+use agent_card::{A2aSkill, AgentCard, check_headers_allowed};
+use wire::{A2aMessage, A2aMethod, A2aReply, A2aTaskState, A2aVersion};
 
 mod agent_card;
 mod wire;
@@ -114,7 +119,10 @@ impl Toolset for A2a {
         "a2a"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let agent = self.agent.get_or_try_init(|| self.connect()).await;
             let agent = agent.map_err(|why| ToolsetError { toolset: "a2a".to_owned(), why })?;
@@ -220,8 +228,9 @@ impl DynTool for A2aSkillTool {
                     "the message is empty: say in `message` what the agent is to do".into(),
                 ));
             }
-            let id =
-                Digest::of_bytes(format!("{}:{}:{}", context.caller.task, context.call, args.message).as_bytes());
+            let id = Digest::of_bytes(
+                format!("{}:{}:{}", context.caller.task, context.call, args.message).as_bytes(),
+            );
             let said = A2aMessage {
                 id: id.as_str()[..32].to_owned(),
                 text: args.message,

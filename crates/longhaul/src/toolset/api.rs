@@ -7,13 +7,17 @@ use futures::future::BoxFuture;
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
-use super::http_client::{SecretHeaders, ToolHttpClient, percent_encode, has_dot_segments, value_text, display_url, parse_web_url};
+use super::http_client::{
+    SecretHeaders, ToolHttpClient, display_url, has_dot_segments, parse_web_url, percent_encode, value_text,
+};
 use super::text::truncate;
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments};
+use crate::tool::{
+    CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments,
+};
 use url_template::{UrlPart, UrlTemplate};
 
 mod url_template;
@@ -90,7 +94,10 @@ impl Toolset for Api {
         "api"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tool = self.tool().map_err(|why| ToolsetError { toolset: "api".to_owned(), why })?;
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(tool)];
@@ -204,7 +211,8 @@ impl ApiTool {
         }
         arguments.retain(|_, value| !value.is_null());
         if !arguments.is_empty() {
-            url.query_pairs_mut().extend_pairs(arguments.iter().map(|(name, value)| (name, value_text(value))));
+            url.query_pairs_mut()
+                .extend_pairs(arguments.iter().map(|(name, value)| (name, value_text(value))));
         }
         Ok((url, None))
     }

@@ -6,12 +6,14 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fn_tool::{
+    self, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank, positive_limit, whole_limit,
+};
 use super::task_ops;
+use super::task_text::{self, END_YOUR_TURN, EXAMPLE_TASK, RESULT_IS_SENT, TaskIdField};
 use super::text_paging::{TextRange, bytes_per_output};
-use super::fn_tool::{self, ToolCallResult, NoArgs, positive_limit, whole_limit, non_blank, duration_from_secs, fn_tool};
-use super::task_text::{self, EXAMPLE_TASK, END_YOUR_TURN, TaskIdField, RESULT_IS_SENT};
-use super::{ToolsetContext, Toolset, ToolsetError};
-use crate::dispatch::{AgentInfo, WaitMode, LetterContent};
+use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::dispatch::{AgentInfo, LetterContent, WaitMode};
 use crate::entry::{Budget, Order};
 use crate::snapshot::Snapshot;
 use crate::task::TaskState;
@@ -32,7 +34,10 @@ impl Toolset for BackgroundAgents {
         NAME
     }
 
-    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { task_ops::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
     }
 
@@ -121,11 +126,11 @@ struct RunBackgroundAgentArgs {
     /// Another model than the agent's own.
     model: Option<String>,
     /// The most replies the agent may take. 0 is its default.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u32>")]
     max_turns: Option<f64>,
     /// The most seconds the task may take. 0 is no limit.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     timeout: Option<f64>,
     /// What the task may use at most.
     budget: Option<BudgetArgs>,
@@ -134,14 +139,14 @@ struct RunBackgroundAgentArgs {
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct BudgetArgs {
     /// Tokens, read and written.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     max_tokens: Option<f64>,
     /// Dollars.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     max_cost: Option<f64>,
     /// Seconds.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     max_time: Option<f64>,
 }
 
@@ -166,7 +171,10 @@ async fn run(args: RunBackgroundAgentArgs, mine: &[AgentInfo], cx: &CallContext)
         ..Order::new(agent.clone(), args.task)
     };
     let id = task_ops::launch_task(cx, order).await?;
-    Ok(format!("{id}\n{agent} has task {id} and works on it in the background. {RESULT_IS_SENT} {END_YOUR_TURN}").into())
+    Ok(format!(
+        "{id}\n{agent} has task {id} and works on it in the background. {RESULT_IS_SENT} {END_YOUR_TURN}"
+    )
+    .into())
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -180,15 +188,15 @@ struct ViewBackgroundAgentArgs {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
     /// Show the output from this character on.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     offset: Option<f64>,
     /// Show at most this many characters.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     limit: Option<f64>,
     /// Show only the last characters, this many.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     tail: Option<f64>,
 }
@@ -214,13 +222,13 @@ async fn send(args: SendBackgroundAgentArgs, cx: &CallContext) -> ToolCallResult
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct WaitBackgroundAgentsArgs {
     /// The ids of the tasks, all in one call.
-    #[serde(deserialize_with = "verb::names")]
+    #[serde(deserialize_with = "fn_tool::names")]
     task_ids: Vec<String>,
     /// The most seconds to wait: 300 if left out, at most 3600.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     timeout: Option<f64>,
     /// Wait until all tasks have ended (the default), or any one.
-    #[serde(default, deserialize_with = "verb::choice")]
+    #[serde(default, deserialize_with = "fn_tool::choice")]
     mode: Option<WaitModeArg>,
 }
 
@@ -318,7 +326,8 @@ async fn wait(args: WaitBackgroundAgentsArgs, cx: &CallContext) -> ToolCallResul
             Ok(id) => {
                 told.push(id);
                 let snapshot = waited.tasks.iter().find(|snapshot| snapshot.state.id == id);
-                let entry = snapshot.map(|snapshot| WaitedTask::from_snapshot(snapshot, bytes_per_output(heads.len())));
+                let entry = snapshot
+                    .map(|snapshot| WaitedTask::from_snapshot(snapshot, bytes_per_output(heads.len())));
                 collected.extend(entry.as_ref().filter(|entry| entry.done && !entry.truncated).map(|_| id));
                 tasks.extend(entry);
             }

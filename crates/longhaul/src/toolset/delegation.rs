@@ -6,10 +6,10 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fn_tool::{ToolCallResult, fn_tool, non_blank};
 use super::task_ops;
-use super::fn_tool::{ToolCallResult, non_blank, fn_tool};
 use super::task_text;
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::dispatch::{AgentInfo, DispatchError};
 use crate::entry::Order;
 use crate::task::Status;
@@ -24,7 +24,10 @@ impl Toolset for Delegation {
         "delegation"
     }
 
-    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let mut tools = Vec::new();
             if !patron.sub_agents.is_empty() {

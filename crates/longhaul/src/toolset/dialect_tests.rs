@@ -72,7 +72,8 @@ async fn a_launch_that_is_made_again_is_the_same_task() {
         ),
     ];
     for (toolset, tool, arguments) in launches {
-        let mut bench = DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
+        let mut bench =
+            DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
         let first = bench.call(tool, arguments.clone()).await.unwrap();
         assert_eq!(bench.repeat_call(tool, arguments.clone()).await.unwrap(), first);
         assert_ne!(bench.call(tool, arguments).await.unwrap(), first);
@@ -186,7 +187,8 @@ async fn what_models_get_wrong_is_answered_with_what_to_do() {
         (Arc::new(ManagedAgents), "send_message", json!({"to": "t-1", "message": " "}), "say in `message`"),
     ];
     for (toolset, tool, arguments, said) in wrong {
-        let mut bench = DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
+        let mut bench =
+            DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
         match bench.call(tool, arguments.clone()).await {
             Err(ToolError::Retry(text)) => assert!(text.contains(said), "{tool} {arguments}: {text}"),
             other => panic!("{tool} {arguments}: {other:?}"),
@@ -205,7 +207,8 @@ async fn a_wait_without_end_ends_when_the_caller_is_stopped() {
         ),
         (Arc::new(SubAgentTools), "researcher", json!({"task": "Go"})),
     ] {
-        let mut bench = DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
+        let mut bench =
+            DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
         bench.context.cancel.cancel();
         assert!(bench.call_error(tool, arguments).await.contains("you are being stopped"));
         assert!(bench.gave_seat_back().is_some());

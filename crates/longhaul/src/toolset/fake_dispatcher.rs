@@ -9,19 +9,20 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::{ToolsetContext, Toolset};
+use super::{Toolset, ToolsetContext};
 use crate::dispatch::{
-    Caller, AgentInfo, Dispatcher, DispatchError, DispatchFuture, WaitMode, TaskLimits, LetterContent, SendReceipt, WaitResult, check_order, find_task,
+    AgentInfo, Caller, DispatchError, DispatchFuture, Dispatcher, LetterContent, SendReceipt, TaskLimits,
+    WaitMode, WaitResult, check_order, find_task,
 };
 use crate::entry::{
-    Entry, Failure, FailureKind, Letter, Order, Outcome, Record, Sender, StopRequest, StopCause, Submission, TeamRef,
-    LiveTextKind,
+    Entry, Failure, FailureKind, Letter, LiveTextKind, Order, Outcome, Record, Sender, StopCause,
+    StopRequest, Submission, TeamRef,
 };
 use crate::id::{AgentName, Attempt, CallId, LetterId, Seq, TaskId, TaskKey, WorkerId};
 use crate::message::{Reply, Usage};
 use crate::snapshot::Snapshot;
 use crate::task::TaskState;
-use crate::tool::{CallContext, DynTool, RunnerChannel, ToolStorage, CallSignal, ToolError, ToolOutput};
+use crate::tool::{CallContext, CallSignal, DynTool, RunnerChannel, ToolError, ToolOutput, ToolStorage};
 
 pub(super) fn completed(output: &str) -> Outcome {
     Outcome::Completed { output: output.into(), cut_short: None }
@@ -233,7 +234,12 @@ impl Dispatcher for FakeDispatcher {
         })
     }
 
-    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: LetterContent) -> DispatchFuture<'a, Vec<TaskId>> {
+    fn broadcast<'a>(
+        &'a self,
+        caller: &'a Caller,
+        call: CallId,
+        note: LetterContent,
+    ) -> DispatchFuture<'a, Vec<TaskId>> {
         Box::pin(async move {
             let heads = self.0.lock().unwrap().heads();
             let ids: Vec<_> = heads.iter().filter(|h| !h.status.is_final()).map(|h| h.id).collect();
@@ -292,7 +298,11 @@ impl DispatcherFixture {
     }
 
     /// Makes the last call again, as after a crash.
-    pub(super) async fn repeat_call(&mut self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+    pub(super) async fn repeat_call(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<ToolOutput, ToolError> {
         let tool = self.tools.iter().find(|t| t.spec().name == tool).unwrap().clone();
         tool.call(&arguments.to_string(), &self.context).await
     }

@@ -13,16 +13,16 @@ use reqwest::{Response, Url};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::text::{truncate, pluralize, group_digits};
 use super::fn_tool::{self, duration_from_secs};
-use super::{ToolsetContext, Toolset, ToolsetError};
-use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
+use super::text::{group_digits, pluralize, truncate};
+use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 #[cfg(all(unix, feature = "mcp"))]
 pub(super) use fetch_client::system_lookup;
 
 pub(super) use address::why_private;
-use page::PageKind;
 use fetch_client::{AddressFilter, DnsLookup, FetchClient};
+use page::PageKind;
 
 mod address;
 mod page;
@@ -95,9 +95,12 @@ impl Toolset for Fetch {
         "fetch"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let way = FetchClient::new(self.address_filter, self.lookup.clone())
+            let client = FetchClient::new(self.address_filter, self.lookup.clone())
                 .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why })?;
             let tools: Vec<Arc<dyn DynTool>> =
                 vec![Arc::new(FetchTool { client, limits: self.limits, private: self.private })];
@@ -131,13 +134,13 @@ enum PageFormat {
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct FetchArgs {
     /// The URLs, which begin with http:// or https://.
-    #[serde(deserialize_with = "verb::names")]
+    #[serde(deserialize_with = "fn_tool::names")]
     urls: Vec<String>,
     /// The form in which HTML pages are given: markdown if left out.
-    #[serde(default, deserialize_with = "verb::choice")]
+    #[serde(default, deserialize_with = "fn_tool::choice")]
     format: Option<PageFormat>,
     /// How many seconds each may take, at most 300.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     timeout: Option<f64>,
 }
 
@@ -178,7 +181,10 @@ impl Tool for FetchTool {
                 pluralize(args.urls.len() as u64, "URL")
             )));
         }
-        let time = args.timeout.filter(|n| *n > 0.0).map_or(self.limits.time, |n| duration_from_secs(n.min(LONGEST)));
+        let time = args
+            .timeout
+            .filter(|n| *n > 0.0)
+            .map_or(self.limits.time, |n| duration_from_secs(n.min(LONGEST)));
         let limits = FetchLimits { time, ..self.limits };
         let format = args.format.unwrap_or_default();
         let reading = stream::iter(args.urls)
@@ -269,7 +275,8 @@ impl FetchedPage {
                 Ok(None) => break,
                 Err(error) if bytes.is_empty() => return Err(fetch_client::explain_body_error(&error)),
                 Err(error) => {
-                    cut = Some(format!("the rest did not come: {}", fetch_client::explain_body_error(&error)));
+                    cut =
+                        Some(format!("the rest did not come: {}", fetch_client::explain_body_error(&error)));
                     break;
                 }
             }

@@ -14,14 +14,14 @@ use serde::Serialize;
 use serde::de::{self, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
-use super::{ToolsetContext, Toolset, ToolsetError};
-use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
-use file_roots::{FileRoots, FileAccess};
+use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
+use file_roots::{FileAccess, FileRoots};
 use post_edit::PostEditCommands;
 
 pub use filesystem::{Filesystem, FilesystemBuilder};
-pub use post_edit::PostEdit;
 pub(super) use path_resolver::find_vcs_dir;
+pub use post_edit::PostEdit;
 
 mod count;
 mod edit;
@@ -54,7 +54,10 @@ impl Toolset for ReadOnlyFiles {
         "files"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let kit = FileToolParts::default();
         Box::pin(async move {
             Ok(vec![
@@ -166,7 +169,9 @@ impl<D: FileOp> FileOpTool<D> {
         // A call that is dropped stops looking, too.
         context.cancel = context.cancel.child_token();
         let _stop = context.cancel.clone().drop_guard();
-        let acted = tokio::task::spawn_blocking(move || deed.run(args, &FileRoots::open_roots(context, reach)?)).await;
+        let acted =
+            tokio::task::spawn_blocking(move || deed.run(args, &FileRoots::open_roots(context, reach)?))
+                .await;
         match acted {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {

@@ -14,8 +14,8 @@ use crate::dispatch::AgentInfo;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{
-    ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError, ToolOutput, canonical_arguments, identity_from_spec, parse_arguments_with_aliases,
-    arguments_schema,
+    ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError, ToolOutput, arguments_schema,
+    canonical_arguments, identity_from_spec, parse_arguments_with_aliases,
 };
 
 /// What a tool answers.
@@ -46,7 +46,8 @@ where
     A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
     F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
 {
-    let spec = ToolSpec { name: name.into(), description: description.into(), parameters: arguments_schema::<A>() };
+    let spec =
+        ToolSpec { name: name.into(), description: description.into(), parameters: arguments_schema::<A>() };
     FnTool { spec, effects: manner, names: RuleNames::default(), setting: None, act, args: PhantomData }
 }
 
@@ -114,7 +115,9 @@ where
     }
 
     fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> BoxFuture<'a, ToolCallResult> {
-        Box::pin(async move { (self.act)(parse_arguments_with_aliases::<A>(arguments, self.names.aliases)?, context).await })
+        Box::pin(async move {
+            (self.act)(parse_arguments_with_aliases::<A>(arguments, self.names.aliases)?, context).await
+        })
     }
 }
 

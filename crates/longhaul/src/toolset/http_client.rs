@@ -11,7 +11,7 @@ use reqwest::{Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use super::text::{truncate, group_digits};
+use super::text::{group_digits, truncate};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);

@@ -64,7 +64,9 @@ pub(crate) struct LoopbackServer {
 }
 
 impl LoopbackServer {
-    pub(crate) async fn start(script: impl Fn(&RecordedRequest) -> LoopbackAction + Send + Sync + 'static) -> LoopbackServer {
+    pub(crate) async fn start(
+        script: impl Fn(&RecordedRequest) -> LoopbackAction + Send + Sync + 'static,
+    ) -> LoopbackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (notes, script): (Arc<LoopbackLog>, Arc<LoopbackHandler>) = (Arc::default(), Arc::new(script));

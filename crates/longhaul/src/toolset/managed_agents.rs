@@ -7,11 +7,11 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fn_tool::{self, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank};
 use super::task_ops;
-use super::text_paging::TextRange;
-use super::fn_tool::{self, ToolCallResult, NoArgs, non_blank, duration_from_secs, fn_tool};
 use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::text_paging::TextRange;
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::dispatch::{AgentInfo, LetterContent};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
@@ -28,7 +28,10 @@ impl Toolset for ManagedAgents {
         NAME
     }
 
-    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { task_ops::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
     }
 
@@ -120,7 +123,7 @@ struct SpawnAgentArgs {
     /// The task in a few words, for lists.
     description: String,
     /// Only these of the agent's tools. All of them if left out.
-    #[serde(default, deserialize_with = "verb::names")]
+    #[serde(default, deserialize_with = "fn_tool::names")]
     #[schemars(with = "Option<Vec<String>>")]
     tools: Vec<String>,
     /// What the agent should know besides the task.
@@ -166,7 +169,7 @@ struct WaitAgentArgs {
     /// The id of the agent, such as t-7f3k2.
     agent_id: String,
     /// The most seconds to wait: 300 if left out, at most 3600.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     wait_seconds: Option<f64>,
 }
 
@@ -227,15 +230,15 @@ struct TaskOutputArgs {
     /// The id of the agent or task, such as t-7f3k2.
     task_id: String,
     /// Show the output from this character on.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     offset: Option<f64>,
     /// Show at most this many characters.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     limit: Option<f64>,
     /// Show only the last lines, this many.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     tail_lines: Option<f64>,
 }

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fn_tool::{NoArgs, ToolCallResult, fn_tool, non_blank};
 use super::stable_ids::candidate_ids;
-use super::text::{pluralize, group_digits};
-use super::fn_tool::{ToolCallResult, NoArgs, non_blank, fn_tool};
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::text::{group_digits, pluralize};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::store::private_files;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 use database::{MemoryDatabase, MemoryMatches};
@@ -40,7 +40,10 @@ impl Toolset for AgentMemory {
         "memory"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let tools = self.tools();
         Box::pin(async { Ok(tools) })
     }
@@ -95,9 +98,14 @@ impl AgentMemory {
         vec![
             {
                 let path = path();
-                fn_tool("add_memory", write, "Remembers something new.", move |args: AddMemoryArgs, context| {
-                    with_database(&path, context, move |book, context| add(book, args, &context))
-                })
+                fn_tool(
+                    "add_memory",
+                    write,
+                    "Remembers something new.",
+                    move |args: AddMemoryArgs, context| {
+                        with_database(&path, context, move |book, context| add(book, args, &context))
+                    },
+                )
                 .into_tool()
             },
             {
@@ -187,7 +195,9 @@ fn with_database<'a>(
         let place = database_path(&path, context.working_dir.as_deref())?;
         // What is remembered is nobody else's; a file that is there stays as it is.
         let _ = private_files::create_private_file(&place);
-        let told = MemoryDatabase::open(&place).map_err(MemoryError::Database).and_then(|mut book| act(&mut book, context));
+        let told = MemoryDatabase::open(&place)
+            .map_err(MemoryError::Database)
+            .and_then(|mut book| act(&mut book, context));
         match told {
             Ok(text) => Ok(text.into()),
             Err(MemoryError::Tool(error)) => Err(error),
@@ -261,7 +271,8 @@ fn shown(found: MemoryMatches) -> String {
     }
     let mut text = serde_json::to_string(&found.memories).unwrap_or_default();
     if found.left_out > 0 {
-        text += &format!("\n[… {} more: search for something narrower …]", group_digits(found.left_out as u64));
+        text +=
+            &format!("\n[… {} more: search for something narrower …]", group_digits(found.left_out as u64));
     }
     text
 }

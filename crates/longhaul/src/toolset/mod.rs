@@ -61,23 +61,23 @@ mod no_dispatcher;
 pub use a2a::A2a;
 pub use api::{Api, ApiSettings};
 pub use background_agents::BackgroundAgents;
-pub use delegation::Delegation;
 pub use call_description::with_call_description;
+pub use delegation::Delegation;
 pub use fetch::Fetch;
-pub use files::{ReadOnlyFiles, Filesystem, FilesystemBuilder, PostEdit};
+pub use files::{Filesystem, FilesystemBuilder, PostEdit, ReadOnlyFiles};
+pub use http_client::SecretHeaders;
 pub use managed_agents::ManagedAgents;
 #[cfg(all(unix, feature = "mcp"))]
 pub use mcp::{
-    FileTokenStore, Mcp, McpCommand, McpOptions, McpPool, McpRemote, McpServer, McpTransport, McpEndpoint,
-    MemoryTokenStore, ShowLogin, TokenStore, SecretEnv,
+    FileTokenStore, Mcp, McpCommand, McpEndpoint, McpOptions, McpPool, McpRemote, McpServer, McpTransport,
+    MemoryTokenStore, SecretEnv, ShowLogin, TokenStore,
 };
 #[cfg(feature = "sqlite")]
 pub use memory::AgentMemory;
 pub use model_picker::ModelPicker;
-pub(crate) use tool_names::{is_reserved, qualified_tool_name};
 pub use openapi::OpenApi;
-pub(crate) use output_truncation::{truncate_output, read_tool_output};
-pub use http_client::SecretHeaders;
+pub(crate) use output_truncation::{read_tool_output, truncate_output};
+pub use project_tasks::ProjectTasks;
 pub use redaction::with_redaction;
 #[cfg(unix)]
 pub(crate) use sandbox::linked_git_dirs;
@@ -86,17 +86,17 @@ pub use sandbox::sandbox_exec;
 #[cfg(unix)]
 pub use sandbox::{SANDBOX_EXEC, Sandbox};
 #[cfg(unix)]
-pub use script::{ScriptTools, ScriptToolsBuilder, ScriptTool};
+pub use script::{ScriptTool, ScriptTools, ScriptToolsBuilder};
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use skills::Skills;
 pub use sub_agent_tools::SubAgentTools;
-pub use project_tasks::ProjectTasks;
 pub use think::Think;
 pub use todo::Todo;
+pub(crate) use tool_names::{is_reserved, qualified_tool_name};
 pub use user_prompt::UserPrompt;
 pub(crate) use wrappers::rename_tool;
-pub use wrappers::{with_instruction, only_tools, with_prefix};
+pub use wrappers::{only_tools, with_instruction, with_prefix};
 
 use blocking::run_blocking;
 
@@ -141,7 +141,10 @@ pub trait Toolset: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// The tools, for an agent. Whatever they need is started here, if it is not yet.
-    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
+    fn open<'a>(
+        &'a self,
+        patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
 
     /// What the agent should know about using them; goes into its system instruction.
     fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
@@ -225,7 +228,10 @@ impl Toolset for Tools {
         "tools"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.0.clone()) })
     }
 }

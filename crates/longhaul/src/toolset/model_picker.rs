@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::entry::ModelChoice;
-use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
 /// The toolset `model_picker`: `change_model` and `revert_model`.
 #[derive(Debug, Clone)]
@@ -29,7 +29,10 @@ impl Toolset for ModelPicker {
         "model_picker"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let change = ChangeModel { models: self.models.clone() };
         Box::pin(async { Ok(vec![Arc::new(change) as Arc<dyn DynTool>, Arc::new(RevertModel)]) })
     }

@@ -8,13 +8,15 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Caller, Dispatcher, DispatchError, DispatchFuture, WaitMode, LetterContent, SendReceipt, WaitResult};
+use crate::dispatch::{
+    Caller, DispatchError, DispatchFuture, Dispatcher, LetterContent, SendReceipt, WaitMode, WaitResult,
+};
 use crate::entry::Order;
 use crate::id::{CallId, TaskId};
 use crate::snapshot::Snapshot;
 use crate::task::TaskState;
-use crate::tool::{CallContext, DynTool, RunnerChannel, ToolStorage, CallSignal, ToolError, ToolOutput};
-use crate::toolset::{ToolsetContext, Toolset};
+use crate::tool::{CallContext, CallSignal, DynTool, RunnerChannel, ToolError, ToolOutput, ToolStorage};
+use crate::toolset::{Toolset, ToolsetContext};
 
 /// A desk that refuses everything.
 pub(crate) struct NoDispatcher;
@@ -50,11 +52,22 @@ impl Dispatcher for NoDispatcher {
         refused()
     }
 
-    fn send<'a>(&'a self, _: &'a Caller, _: CallId, _: &'a str, _: LetterContent) -> DispatchFuture<'a, SendReceipt> {
+    fn send<'a>(
+        &'a self,
+        _: &'a Caller,
+        _: CallId,
+        _: &'a str,
+        _: LetterContent,
+    ) -> DispatchFuture<'a, SendReceipt> {
         refused()
     }
 
-    fn broadcast<'a>(&'a self, _: &'a Caller, _: CallId, _: LetterContent) -> DispatchFuture<'a, Vec<TaskId>> {
+    fn broadcast<'a>(
+        &'a self,
+        _: &'a Caller,
+        _: CallId,
+        _: LetterContent,
+    ) -> DispatchFuture<'a, Vec<TaskId>> {
         refused()
     }
 }
@@ -111,7 +124,11 @@ impl ToolFixture {
     }
 
     /// Makes the last call again, as after a crash.
-    pub(crate) async fn repeat_call(&mut self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+    pub(crate) async fn repeat_call(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<ToolOutput, ToolError> {
         self.tool(tool).call(&arguments.to_string(), &self.context).await
     }
 

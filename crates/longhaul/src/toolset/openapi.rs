@@ -10,12 +10,14 @@ use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
 use super::http_client::{SecretHeaders, ToolHttpClient, display_url, parse_web_url};
-use super::text::{truncate, pluralize};
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::text::{pluralize, truncate};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments};
+use crate::tool::{
+    CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments,
+};
 use document::OpenApiDocument;
 use operation::OpenApiOperation;
 
@@ -49,8 +51,9 @@ impl OpenApi {
         let (text, url) = match lower.starts_with("http://") || lower.starts_with("https://") {
             true => {
                 let url = parse_web_url(at)?;
-                let text =
-                    fetched(&outward, url.clone()).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
+                let text = fetched(&outward, url.clone())
+                    .await
+                    .map_err(|why| format!("{}: {why}", display_url(&url)))?;
                 (text, Some(url))
             }
             false => {
@@ -122,7 +125,10 @@ impl Toolset for OpenApi {
         "openapi"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools = self.tools.get_or_try_init(|| self.read()).await;
             tools.cloned().map_err(|why| ToolsetError { toolset: "openapi".to_owned(), why })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::text_paging::{OUTPUT_LIMIT, TextRange, text_page, head_and_tail};
 use super::fn_tool::{self, ToolCallResult, fn_tool};
+use super::text_paging::{OUTPUT_LIMIT, TextRange, head_and_tail, text_page};
 use crate::id::Digest;
 use crate::store::Store;
 use crate::tool::{DynTool, ToolEffects, ToolError};
@@ -34,11 +34,11 @@ struct ReadToolOutputArgs {
     /// The name of the output, from the mark that says what was left out.
     output: String,
     /// Show it from this character on.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     offset: Option<f64>,
     /// Show at most this many characters.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     limit: Option<f64>,
 }

@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool, non_blank};
 use super::stable_ids::candidate_ids;
-use super::fn_tool::{self, ToolCallResult, NoArgs, non_blank, fn_tool};
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError};
-use task_list::{ProjectTaskList, ProjectTaskChange, ProjectTaskPriority, ProjectTaskStatus, ProjectTask};
 use task_file::{ProjectTaskFile, read_description};
+use task_list::{ProjectTask, ProjectTaskChange, ProjectTaskList, ProjectTaskPriority, ProjectTaskStatus};
 
 mod task_list;
 mod task_file;
@@ -44,7 +44,10 @@ impl Toolset for ProjectTasks {
         "tasks"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let tools = self.tools();
         Box::pin(async { Ok(tools) })
     }
@@ -68,7 +71,7 @@ struct CreateTaskArgs {
     /// critical, high, medium or low; medium if left out.
     priority: Option<String>,
     /// The ids of tasks that must be done first.
-    #[serde(default, deserialize_with = "verb::names")]
+    #[serde(default, deserialize_with = "fn_tool::names")]
     dependencies: Vec<String>,
 }
 
@@ -163,13 +166,18 @@ impl ProjectTasks {
                 let path = path();
                 let text = "Deletes a task. Tasks that depended on it no longer do.";
                 // Not to be repeated: another task could have the id by then.
-                fn_tool("delete_task", ToolEffects::default(), text, move |args: ProjectTaskIdArgs, context| {
-                    with_task_file(&path, context, move |file, _| {
-                        let id = args.id.trim();
-                        file.change(|board| board.delete(id).map_err(ToolError::Retry))?;
-                        Ok(json!({"deleted": id}))
-                    })
-                })
+                fn_tool(
+                    "delete_task",
+                    ToolEffects::default(),
+                    text,
+                    move |args: ProjectTaskIdArgs, context| {
+                        with_task_file(&path, context, move |file, _| {
+                            let id = args.id.trim();
+                            file.change(|board| board.delete(id).map_err(ToolError::Retry))?;
+                            Ok(json!({"deleted": id}))
+                        })
+                    },
+                )
                 .into_tool()
             },
             {
@@ -199,7 +207,8 @@ impl ProjectTasks {
                 fn_tool("add_dependency", write, text, move |args: DependencyArgs, context| {
                     with_task_file(&path, context, move |file, _| {
                         file.change(|board| {
-                            let linked = board.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
+                            let linked =
+                                board.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
                             linked.cloned().map_err(ToolError::Retry).map(|task| board.to_json(&task))
                         })
                     })
@@ -213,8 +222,11 @@ impl ProjectTasks {
                 fn_tool("remove_dependency", write, text, move |args: DependencyArgs, context| {
                     with_task_file(&path, context, move |file, _| {
                         file.change(|board| {
-                            let unlinked =
-                                board.remove_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
+                            let unlinked = board.remove_dependency(
+                                args.task_id.trim(),
+                                args.depends_on_id.trim(),
+                                &now(),
+                            );
                             unlinked.cloned().map_err(ToolError::Retry).map(|task| board.to_json(&task))
                         })
                     })
@@ -256,7 +268,8 @@ fn create(file: &ProjectTaskFile, args: CreateTaskArgs, context: &CallContext) -
         Some(path) => read_description(&path, context.working_dir.as_deref())?,
         None => args.description.unwrap_or_default(),
     };
-    let priority = non_blank(args.priority).map_or(Ok(ProjectTaskPriority::Medium), |word| ProjectTaskPriority::parse(&word));
+    let priority = non_blank(args.priority)
+        .map_or(Ok(ProjectTaskPriority::Medium), |word| ProjectTaskPriority::parse(&word));
     let task = ProjectTask {
         id: String::new(),
         title: args.title.trim().to_owned(),
@@ -285,7 +298,10 @@ fn update(file: &ProjectTaskFile, args: UpdateTaskArgs, context: &CallContext) -
             .map(|word| ProjectTaskPriority::parse(&word))
             .transpose()
             .map_err(ToolError::Retry)?,
-        status: non_blank(args.status).map(|word| ProjectTaskStatus::parse(&word)).transpose().map_err(ToolError::Retry)?,
+        status: non_blank(args.status)
+            .map(|word| ProjectTaskStatus::parse(&word))
+            .transpose()
+            .map_err(ToolError::Retry)?,
         dependencies: args.dependencies,
     };
     file.change(|board| {
@@ -295,9 +311,14 @@ fn update(file: &ProjectTaskFile, args: UpdateTaskArgs, context: &CallContext) -
 }
 
 fn list(board: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError> {
-    let status = non_blank(args.status).map(|word| ProjectTaskStatus::parse(&word)).transpose().map_err(ToolError::Retry)?;
-    let priority =
-        non_blank(args.priority).map(|word| ProjectTaskPriority::parse(&word)).transpose().map_err(ToolError::Retry)?;
+    let status = non_blank(args.status)
+        .map(|word| ProjectTaskStatus::parse(&word))
+        .transpose()
+        .map_err(ToolError::Retry)?;
+    let priority = non_blank(args.priority)
+        .map(|word| ProjectTaskPriority::parse(&word))
+        .transpose()
+        .map_err(ToolError::Retry)?;
     let wanted = |task: &ProjectTask, effective: ProjectTaskStatus| {
         status.is_none_or(|status| status == effective)
             && priority.is_none_or(|priority| priority == task.priority)

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use super::command::{DEFAULT_PATH, CommandSpec};
+use super::command::{CommandSpec, DEFAULT_PATH};
 use crate::tool::ToolError;
 use git_dirs::GitDirs;
 pub(crate) use git_dirs::linked_git_dirs;
@@ -109,7 +109,8 @@ impl Sandbox {
 
     /// What to start instead of a command, so that it is confined.
     pub(super) async fn confine(&self, launch: CommandSpec, work: &Path) -> Result<CommandSpec, ToolError> {
-        let means = self.backend.get_or_try_init(|| self.detect_backend()).await.map_err(ToolError::Failed)?;
+        let means =
+            self.backend.get_or_try_init(|| self.detect_backend()).await.map_err(ToolError::Failed)?;
         let (rules, work) = (self.rules.clone(), work.to_owned());
         let ground = tokio::task::spawn_blocking(move || SandboxPaths::new(&rules, &work)).await;
         let ground = match ground {

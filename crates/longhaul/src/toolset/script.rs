@@ -17,12 +17,14 @@ use super::command::{CommandEnv, run_command};
 use super::sandbox::Sandbox;
 use super::shell::CommandSettings;
 use super::text::truncate;
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
 use crate::process::ProcessGuardian;
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments};
+use crate::tool::{
+    CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments,
+};
 
 /// How long a script may take that is not told.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -129,7 +131,10 @@ impl Toolset for ScriptTools {
         "script"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.tools.iter().map(|tool| tool.clone() as Arc<dyn DynTool>).collect()) })
     }
 }
@@ -259,9 +264,15 @@ impl DynTool for ScriptRunner {
             let arguments: Map<String, Value> = parse_arguments(arguments)?;
             let more = self.env(&arguments)?;
             let dir = self.tool.working_dir.as_ref().map(|dir| dir.to_string_lossy());
-            let launch = self.setting.command_spec(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
-            let ran = run_command(&launch, self.setting.timeout.unwrap_or(TIMEOUT), context, &self.setting.guardian)
-                .await?;
+            let launch =
+                self.setting.command_spec(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
+            let ran = run_command(
+                &launch,
+                self.setting.timeout.unwrap_or(TIMEOUT),
+                context,
+                &self.setting.guardian,
+            )
+            .await?;
             ran.into_tool_output("")
         })
     }

@@ -11,12 +11,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::{CommandEnv, CommandSpec, command_dir, default_env, run_command};
+use super::fn_tool::{NoArgs, duration_from_secs, fn_tool, number, to_index};
 use super::sandbox::Sandbox;
-use super::fn_tool::{NoArgs, number, to_index, duration_from_secs, fn_tool};
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::id::TaskId;
 use crate::process::ProcessGuardian;
-use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
+use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 use jobs::BackgroundJobs;
 
 mod jobs;
@@ -159,7 +159,10 @@ impl Toolset for Shell {
         "shell"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let shell: Arc<dyn DynTool> = Arc::new(ShellTool { setting: self.setting.clone() });
             Ok(vec![shell, self.run_job(), self.list_jobs(), self.view_job(), self.stop_job()])
@@ -218,7 +221,8 @@ impl Tool for ShellTool {
     async fn call(&self, args: ShellArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
         require_command(&args.cmd)?;
         let timeout = bounded(args.timeout, self.setting.timeout)?;
-        let launch = self.setting.command_spec(context, args.cmd, args.cwd.as_deref(), CommandEnv::new()).await?;
+        let launch =
+            self.setting.command_spec(context, args.cmd, args.cwd.as_deref(), CommandEnv::new()).await?;
         let ran = run_command(&launch, timeout, context, &self.setting.guardian).await?;
         ran.into_tool_output(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
     }
@@ -262,20 +266,27 @@ impl Shell {
         let text = "Starts a shell command that goes on running beside your work, and returns at once with the job's id: \
                     for servers, watchers and long builds. Look at it with view_background_job. It is ended when your \
                     task ends.";
-        fn_tool("run_background_job", ToolEffects::default(), text, move |args: RunJobArgs, context: &CallContext| {
-            let shell = shell.clone();
-            Box::pin(async move {
-                require_command(&args.cmd)?;
-                let launch =
-                    shell.setting.command_spec(context, &args.cmd, args.cwd.as_deref(), CommandEnv::new()).await?;
-                if context.cancel.is_cancelled() {
-                    return Err(ToolError::Failed("the task is being stopped".to_owned()));
-                }
-                let job =
-                    shell.jobs.start(context.caller.task, &args.cmd, &launch, &shell.setting.guardian)?;
-                Ok(format!("{} started. It is ended when your task ends.", job.id).into())
-            })
-        })
+        fn_tool(
+            "run_background_job",
+            ToolEffects::default(),
+            text,
+            move |args: RunJobArgs, context: &CallContext| {
+                let shell = shell.clone();
+                Box::pin(async move {
+                    require_command(&args.cmd)?;
+                    let launch = shell
+                        .setting
+                        .command_spec(context, &args.cmd, args.cwd.as_deref(), CommandEnv::new())
+                        .await?;
+                    if context.cancel.is_cancelled() {
+                        return Err(ToolError::Failed("the task is being stopped".to_owned()));
+                    }
+                    let job =
+                        shell.jobs.start(context.caller.task, &args.cmd, &launch, &shell.setting.guardian)?;
+                    Ok(format!("{} started. It is ended when your task ends.", job.id).into())
+                })
+            },
+        )
         .aliases(ALIASES)
         .covered_by("shell")
         .setting(Some(self.setting.describe()))
@@ -285,15 +296,21 @@ impl Shell {
     fn list_jobs(&self) -> Arc<dyn DynTool> {
         let jobs = self.jobs.clone();
         let text = "Lists the jobs that run_background_job has started in this task.";
-        fn_tool("list_background_jobs", ToolEffects::POLLS_TASKS, text, move |_: NoArgs, context: &CallContext| {
-            let lines: Vec<_> = jobs.of_task(context.caller.task).iter().map(|job| job.summary_line()).collect();
-            Box::pin(async move {
-                Ok(match lines.is_empty() {
-                    true => "no jobs".into(),
-                    false => lines.join("\n").into(),
+        fn_tool(
+            "list_background_jobs",
+            ToolEffects::POLLS_TASKS,
+            text,
+            move |_: NoArgs, context: &CallContext| {
+                let lines: Vec<_> =
+                    jobs.of_task(context.caller.task).iter().map(|job| job.summary_line()).collect();
+                Box::pin(async move {
+                    Ok(match lines.is_empty() {
+                        true => "no jobs".into(),
+                        false => lines.join("\n").into(),
+                    })
                 })
-            })
-        })
+            },
+        )
         .into_tool()
     }
 
@@ -301,19 +318,24 @@ impl Shell {
         let jobs = self.jobs.clone();
         let text = "Shows how a job stands and the last part of what it wrote; with `offset`, the part from there on. With \
                     `wait` it waits for the job to end, which is better than looking again and again.";
-        fn_tool("view_background_job", ToolEffects::POLLS_TASKS, text, move |args: ViewJobArgs, context: &CallContext| {
-            let jobs = jobs.clone();
-            Box::pin(async move {
-                let job = jobs.find(context.caller.task, &args.job_id)?;
-                if let Some(wait) = args.wait.filter(|wait| *wait > 0.0) {
-                    job.wait(duration_from_secs(wait.min(MAX_TIMEOUT)), &context.cancel).await;
-                }
-                let limit = args.limit.map_or(DEFAULT_PAGE, to_index).clamp(1, MAX_PAGE);
-                let page = job.output_page(args.offset.map(|offset| to_index(offset) as u64), limit);
-                let page = if page.is_empty() { "(no output)".to_owned() } else { page };
-                Ok(format!("{}\n--- output ---\n{page}", job.summary_line()).into())
-            })
-        })
+        fn_tool(
+            "view_background_job",
+            ToolEffects::POLLS_TASKS,
+            text,
+            move |args: ViewJobArgs, context: &CallContext| {
+                let jobs = jobs.clone();
+                Box::pin(async move {
+                    let job = jobs.find(context.caller.task, &args.job_id)?;
+                    if let Some(wait) = args.wait.filter(|wait| *wait > 0.0) {
+                        job.wait(duration_from_secs(wait.min(MAX_TIMEOUT)), &context.cancel).await;
+                    }
+                    let limit = args.limit.map_or(DEFAULT_PAGE, to_index).clamp(1, MAX_PAGE);
+                    let page = job.output_page(args.offset.map(|offset| to_index(offset) as u64), limit);
+                    let page = if page.is_empty() { "(no output)".to_owned() } else { page };
+                    Ok(format!("{}\n--- output ---\n{page}", job.summary_line()).into())
+                })
+            },
+        )
         .into_tool()
     }
 

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ToolsetContext, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
+use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
 /// How much of a file of a skill is read.
 const FILE_CAP: usize = 128 * 1024;
@@ -57,10 +57,14 @@ impl Toolset for Skills {
         "skills"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async move {
             let folders = self.folders.clone();
-            let mut found = tokio::task::spawn_blocking(move || find_skills(&folders)).await.unwrap_or_default();
+            let mut found =
+                tokio::task::spawn_blocking(move || find_skills(&folders)).await.unwrap_or_default();
             if let Some(only) = &self.only {
                 found.retain(|skill| only.contains(&skill.name));
             }

@@ -6,11 +6,11 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool};
 use super::task_ops;
-use super::text_paging::TextRange;
-use super::fn_tool::{self, ToolCallResult, NoArgs, fn_tool};
 use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::text_paging::TextRange;
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::dispatch::{AgentInfo, WaitResult};
 use crate::entry::Order;
 use crate::id::AgentName;
@@ -27,7 +27,10 @@ impl Toolset for SubAgentTools {
         NAME
     }
 
-    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             if patron.sub_agents.is_empty() {
                 return Ok(Vec::new());
@@ -57,10 +60,10 @@ struct SubAgentArgs {
     /// What the agent should do, with all that it needs to know: it does not see this conversation.
     task: String,
     /// true: return a task_id at once; the result is sent to you as a message. false: wait for the result.
-    #[serde(default, deserialize_with = "verb::flag")]
+    #[serde(default, deserialize_with = "fn_tool::flag")]
     background: bool,
     /// The most replies the agent may take. 0 is its default.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u32>")]
     max_turns: Option<f64>,
 }
@@ -96,14 +99,18 @@ fn agent_tool(card: &AgentInfo) -> Arc<dyn DynTool> {
 }
 
 async fn ask(agent: AgentName, args: SubAgentArgs, cx: &CallContext) -> ToolCallResult {
-    let order = Order { max_turns: fn_tool::turn_limit(args.max_turns)?, ..Order::new(agent.clone(), args.task) };
+    let order =
+        Order { max_turns: fn_tool::turn_limit(args.max_turns)?, ..Order::new(agent.clone(), args.task) };
     if args.background {
         let id = task_ops::launch_task(cx, order).await?;
         return task_ops::json_output(&task_ops::TaskReceipt::launched(TaskIdField::Task(id), agent));
     }
     let waited = task_ops::launch_and_wait(cx, order).await?;
     if let Some(task) = waited.tasks.first().filter(|task| !task.state.status.is_final()) {
-        return task_ops::json_output(&task_ops::TaskReceipt::moved_to_background(TaskIdField::Task(task.state.id), &task.state));
+        return task_ops::json_output(&task_ops::TaskReceipt::moved_to_background(
+            TaskIdField::Task(task.state.id),
+            &task.state,
+        ));
     }
     task_ops::task_report(&waited, None, TaskIdField::Task, None, cx)
 }
@@ -160,18 +167,18 @@ struct GetTaskResultArgs {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
     /// Whether to wait until the task has ended.
-    #[serde(default, deserialize_with = "verb::flag")]
+    #[serde(default, deserialize_with = "fn_tool::flag")]
     wait: bool,
     /// The most milliseconds to wait. 0 is until the end.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     timeout: Option<f64>,
     /// Show the output from this character on.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     offset: Option<f64>,
     /// Show at most this many characters.
-    #[serde(default, deserialize_with = "verb::number")]
+    #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
     limit: Option<f64>,
 }

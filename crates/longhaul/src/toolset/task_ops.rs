@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::text_paging::TextRange;
 use super::files::find_vcs_dir;
 use super::fn_tool::ToolCallResult;
-use super::task_text::{self, END_YOUR_TURN, TaskTable, TaskIdField, RESULT_IS_SENT, TaskReport};
+use super::task_text::{self, END_YOUR_TURN, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable};
+use super::text_paging::TextRange;
 use super::{ToolsetContext, ToolsetError};
-use crate::dispatch::{AgentInfo, DispatchError, WaitMode, LetterContent, SendReceipt, WaitResult, find_task};
+use crate::dispatch::{
+    AgentInfo, DispatchError, LetterContent, SendReceipt, WaitMode, WaitResult, find_task,
+};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
-use crate::task::{TaskState, Status};
+use crate::task::{Status, TaskState};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
 /// The agent that a model means. Whom it may call is the desk's to say.
@@ -147,7 +149,10 @@ async fn wait_without_seat(
 }
 
 /// The caller's tasks.
-pub(super) async fn list_tasks(cx: &CallContext, named: fn(TaskId) -> TaskIdField) -> Result<TaskTable, ToolError> {
+pub(super) async fn list_tasks(
+    cx: &CallContext,
+    named: fn(TaskId) -> TaskIdField,
+) -> Result<TaskTable, ToolError> {
     let heads = cx.dispatcher.list(&cx.caller).await?;
     Ok(TaskTable::new(&heads, &cx.caller, named, cx.dispatcher.now()))
 }
@@ -177,7 +182,11 @@ pub(super) async fn stop_task(cx: &CallContext, typed: &str) -> Result<(TaskId, 
 }
 
 /// Writes to a task; where the letter went, and a sentence about it.
-pub(super) async fn send_message(cx: &CallContext, typed: &str, note: LetterContent) -> Result<(SendReceipt, String), ToolError> {
+pub(super) async fn send_message(
+    cx: &CallContext,
+    typed: &str,
+    note: LetterContent,
+) -> Result<(SendReceipt, String), ToolError> {
     let sent = cx.dispatcher.send(&cx.caller, cx.call, typed, note).await?;
     let to = sent.to;
     let mine = |head: &TaskState| head.id == to && head.parent == Some(cx.caller.task);
@@ -203,7 +212,11 @@ pub(super) fn json_output(answer: &impl Serialize) -> ToolCallResult {
 }
 
 /// An answer in JSON that has the final results of tasks in it.
-pub(super) fn json_output_with(answer: &impl Serialize, collected: Vec<TaskId>, is_error: bool) -> ToolCallResult {
+pub(super) fn json_output_with(
+    answer: &impl Serialize,
+    collected: Vec<TaskId>,
+    is_error: bool,
+) -> ToolCallResult {
     Ok(ToolOutput { collected, is_error, ..json_output(answer)? })
 }
 
@@ -221,17 +234,31 @@ pub(super) struct TaskReceipt {
 impl TaskReceipt {
     /// The receipt for a task that goes on though its caller waited for it.
     pub(super) fn moved_to_background(id: TaskIdField, head: &TaskState) -> TaskReceipt {
-        TaskReceipt { id, agent: Some(head.agent.clone()), status: head.status, note: moved_to_background_note(head) }
+        TaskReceipt {
+            id,
+            agent: Some(head.agent.clone()),
+            status: head.status,
+            note: moved_to_background_note(head),
+        }
     }
 
     /// The receipt for a task that was launched just now.
     pub(super) fn launched(id: TaskIdField, agent: AgentName) -> TaskReceipt {
-        TaskReceipt { id, agent: Some(agent), status: Status::Pending, note: format!("{RESULT_IS_SENT} {END_YOUR_TURN}") }
+        TaskReceipt {
+            id,
+            agent: Some(agent),
+            status: Status::Pending,
+            note: format!("{RESULT_IS_SENT} {END_YOUR_TURN}"),
+        }
     }
 }
 
 /// Stops a task, and answers with the receipt for that.
-pub(super) async fn stop_with_receipt(typed: &str, named: fn(TaskId) -> TaskIdField, cx: &CallContext) -> ToolCallResult {
+pub(super) async fn stop_with_receipt(
+    typed: &str,
+    named: fn(TaskId) -> TaskIdField,
+    cx: &CallContext,
+) -> ToolCallResult {
     let (id, status, note) = stop_task(cx, typed).await?;
     json_output(&TaskReceipt { id: named(id), agent: None, status, note })
 }
@@ -276,11 +303,17 @@ pub(super) async fn task_report_with_next_step(
 }
 
 /// One task as the dialects that speak plainly show it, with its output or a part of that.
-pub(super) async fn view_task(typed: &str, part: Option<TextRange>, tool: &str, cx: &CallContext) -> ToolCallResult {
+pub(super) async fn view_task(
+    typed: &str,
+    part: Option<TextRange>,
+    tool: &str,
+    cx: &CallContext,
+) -> ToolCallResult {
     let snapshot = cx.dispatcher.view(&cx.caller, typed).await?;
     let id = snapshot.state.id;
-    let (mut text, whole) =
-        task_text::task_details(&snapshot, part, cx.dispatcher.now(), |from| task_text::read_on(tool, id, from));
+    let (mut text, whole) = task_text::task_details(&snapshot, part, cx.dispatcher.now(), |from| {
+        task_text::read_on(tool, id, from)
+    });
     let collected = if whole { vec![id] } else { Vec::new() };
     if let Some(lead) = if whole { all_ended(cx).await? } else { None } {
         text = format!("{text}\n\n{lead}");

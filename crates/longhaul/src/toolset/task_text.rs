@@ -7,13 +7,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::text_paging::{OUTPUT_LIMIT, TextRange, text_page, head_and_tail};
-use crate::dispatch::{Caller, AgentInfo};
+use super::text_paging::{OUTPUT_LIMIT, TextRange, head_and_tail, text_page};
+use crate::dispatch::{AgentInfo, Caller};
 use crate::entry::WaitReason;
 use crate::id::{AgentName, TaskId};
 use crate::message::prompt_tags::escape;
 use crate::snapshot::Snapshot;
-use crate::task::{TaskState, Status};
+use crate::task::{Status, TaskState};
 
 /// What leads a model away from polling.
 pub(super) const RESULT_IS_SENT: &str =
@@ -184,7 +184,12 @@ pub(super) struct TaskTable {
 }
 
 impl TaskTable {
-    pub(super) fn new(heads: &[TaskState], caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskTable {
+    pub(super) fn new(
+        heads: &[TaskState],
+        caller: &Caller,
+        named: fn(TaskId) -> TaskIdField,
+        now: Timestamp,
+    ) -> TaskTable {
         let mut over = heads.len().saturating_sub(LISTED);
         let mut left_out = 0_usize;
         let kept = heads.iter().filter(|head| {

@@ -29,7 +29,11 @@ pub(super) enum TextRange {
 impl TextRange {
     /// The part that is asked for; a place goes before the last characters or lines. Zeros are what models put where
     /// they mean nothing.
-    pub(super) fn from_args(offset: Option<f64>, limit: Option<f64>, last: Option<TextRange>) -> Option<TextRange> {
+    pub(super) fn from_args(
+        offset: Option<f64>,
+        limit: Option<f64>,
+        last: Option<TextRange>,
+    ) -> Option<TextRange> {
         match (above_0(offset), above_0(limit), last) {
             (None, None, None) => offset.map(|_| TextRange::From(0, usize::MAX)),
             (None, _, Some(last)) => Some(last),
@@ -160,7 +164,11 @@ mod tests {
             (TextRange::TailLines(9), text, 0, 19),
             (TextRange::TailLines(0), "", 19, 19),
         ] {
-            assert_eq!(text_page(text, part, OUTPUT_LIMIT), TextPage { text: shown, from, to, total: 19 }, "{part:?}");
+            assert_eq!(
+                text_page(text, part, OUTPUT_LIMIT),
+                TextPage { text: shown, from, to, total: 19 },
+                "{part:?}"
+            );
         }
     }
 

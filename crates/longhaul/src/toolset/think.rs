@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ToolsetContext, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
+use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
 /// The toolset `think`: one tool, `think`, that takes a thought.
 ///
@@ -27,7 +27,10 @@ impl Toolset for Think {
         "think"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(ThinkTool)];
             Ok(tools)

@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool};
 use super::text::truncate;
-use super::fn_tool::{self, ToolCallResult, NoArgs, fn_tool};
-use super::{ToolsetContext, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, StorageScope};
+use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::tool::{CallContext, DynTool, StorageScope, ToolEffects, ToolError, ToolOutput};
 
 /// How many entries a list has, and how long one is, at most.
 const MOST: usize = 500;
@@ -43,20 +43,30 @@ impl Toolset for Todo {
         "todo"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let whose = if self.shared { StorageScope::Tree } else { StorageScope::Conversation };
         // It changes nothing but a list of its own, which nobody need be asked about.
         let manner = ToolEffects::READ_ONLY;
         let tools = vec![
-            fn_tool("create_todo", manner, "Puts one entry on the todo list.", move |args: CreateTodoArgs, context| {
-                Box::pin(create(whose, vec![args.description], true, context))
-            })
+            fn_tool(
+                "create_todo",
+                manner,
+                "Puts one entry on the todo list.",
+                move |args: CreateTodoArgs, context| {
+                    Box::pin(create(whose, vec![args.description], true, context))
+                },
+            )
             .into_tool(),
             fn_tool(
                 "create_todos",
                 manner,
                 "Puts several entries on the todo list at once.",
-                move |args: CreateTodosArgs, context| Box::pin(create(whose, args.descriptions, false, context)),
+                move |args: CreateTodosArgs, context| {
+                    Box::pin(create(whose, args.descriptions, false, context))
+                },
             )
             .into_tool(),
             fn_tool(
@@ -99,14 +109,14 @@ struct CreateTodoArgs {
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct CreateTodosArgs {
     /// What is to be done, one text an entry.
-    #[serde(deserialize_with = "verb::list")]
+    #[serde(deserialize_with = "fn_tool::list")]
     descriptions: Vec<String>,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct UpdateTodosArgs {
     /// The changes.
-    #[serde(deserialize_with = "verb::list")]
+    #[serde(deserialize_with = "fn_tool::list")]
     updates: Vec<TodoUpdate>,
 }
 
@@ -227,7 +237,12 @@ fn shown(entry: &TodoItem) -> Value {
 /// The slip's name.
 const STORED_VALUE_NAME: &str = "todo";
 
-async fn create(whose: StorageScope, descriptions: Vec<String>, one: bool, context: &CallContext) -> ToolCallResult {
+async fn create(
+    whose: StorageScope,
+    descriptions: Vec<String>,
+    one: bool,
+    context: &CallContext,
+) -> ToolCallResult {
     let descriptions: Vec<String> = descriptions.into_iter().filter(|text| !text.trim().is_empty()).collect();
     if descriptions.is_empty() {
         return Err(ToolError::Retry(

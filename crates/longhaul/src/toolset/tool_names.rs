@@ -89,7 +89,10 @@ pub(crate) fn qualified_tool_name(server: &str, tool: &str, mark: Option<&str>) 
 
 /// The names under which a model calls these tools, in their order.
 #[cfg(all(unix, feature = "mcp"))]
-pub(super) fn model_tool_names<'a>(prefix: Option<&str>, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(super) fn model_tool_names<'a>(
+    prefix: Option<&str>,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut free = |name: &str| {
         let whole = match prefix {
@@ -132,7 +135,8 @@ mod tests {
         use crate::toolset::*;
 
         let card = |name: &str| AgentInfo { name: name.into(), description: String::new() };
-        let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![card("b")], handoffs: vec![card("b")] };
+        let patron =
+            ToolsetContext { agent: "a".into(), sub_agents: vec![card("b")], handoffs: vec![card("b")] };
         let dir = tempfile::tempdir().unwrap();
         let mut toolsets: Vec<std::sync::Arc<dyn Toolset>> = vec![
             std::sync::Arc::new(BackgroundAgents),
@@ -169,7 +173,10 @@ mod tests {
     #[test]
     fn what_cannot_have_its_own_name_has_its_servers_before_it() {
         assert_eq!(qualified_tool_name("files", "read_file", None), "files_read_file");
-        assert_eq!(qualified_tool_name("https://mcp.example.com/mcp", "shell", None), "mcp_example_com_shell");
+        assert_eq!(
+            qualified_tool_name("https://mcp.example.com/mcp", "shell", None),
+            "mcp_example_com_shell"
+        );
         assert_eq!(qualified_tool_name("docker:x", "shell", None), "docker_x_shell");
         let marked = qualified_tool_name("files", "read_file", Some("mcp:1"));
         assert!(
@@ -206,6 +213,9 @@ mod tests {
     #[cfg(all(unix, feature = "mcp"))]
     fn a_name_is_mapped_in_the_same_way_each_time() {
         let long = "y".repeat(70);
-        assert_eq!(model_tool_names(Some("p"), [long.as_str()]), model_tool_names(Some("p"), [long.as_str()]));
+        assert_eq!(
+            model_tool_names(Some("p"), [long.as_str()]),
+            model_tool_names(Some("p"), [long.as_str()])
+        );
     }
 }

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::text::truncate;
 use super::fn_tool::non_blank;
-use super::{ToolsetContext, Toolset, ToolsetError};
-use crate::entry::{QuestionAnswer, Question, ExpectedAnswer};
-use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
+use super::text::truncate;
+use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
+use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
 /// The toolset `user_prompt`: one tool of that name, which asks a question and waits for the answer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,7 +29,10 @@ impl Toolset for UserPrompt {
         "user_prompt"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(UserPromptTool)];
             Ok(tools)

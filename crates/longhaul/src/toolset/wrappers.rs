@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{ToolsetContext, Toolset, ToolsetError};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::id::TaskId;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
@@ -55,7 +55,10 @@ where
         self.inner.name()
     }
 
-    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.inner.open(patron).await?.into_iter().filter_map(&self.change).collect()) })
     }
 
@@ -152,7 +155,7 @@ impl DynTool for PrefixedTool {
         let mut names = self.inner.rule_names();
         let prefixed: Vec<_> =
             names.covered_by.iter().map(|tool| format!("{}_{tool}", self.prefix)).collect();
-        names.covered_by.extend(with_prefix);
+        names.covered_by.extend(prefixed);
         names
     }
 

@@ -32,7 +32,10 @@ pub(super) fn returned(turn: u32, index: u32, output: &str) -> CallResult {
 }
 
 pub(super) fn read(letters: &[&str]) -> NextStep {
-    NextStep::ReadLetters { letters: letters.iter().map(|id| LetterId::from(*id)).collect(), known: Vec::new() }
+    NextStep::ReadLetters {
+        letters: letters.iter().map(|id| LetterId::from(*id)).collect(),
+        known: Vec::new(),
+    }
 }
 
 pub(super) fn looks(tool: &str) -> bool {
@@ -52,8 +55,13 @@ impl ConversationFixture {
         let (key, team) = (TaskKey::named("bench"), TeamRef::Named("team".into()));
         let submitted = Submission::root(task("bench"), key, order, team);
         let turn = Conversation::begin(&submitted, &"lead".into());
-        let mut bench =
-            ConversationFixture { turn, habits: Policy::default(), journal: Vec::new(), submitted, attempt: Attempt(0) };
+        let mut bench = ConversationFixture {
+            turn,
+            habits: Policy::default(),
+            journal: Vec::new(),
+            submitted,
+            attempt: Attempt(0),
+        };
         bench.note(Entry::Submitted(Box::new(bench.submitted.clone())));
         bench.claim();
         bench
@@ -113,7 +121,9 @@ impl ConversationFixture {
     /// Does what is next, where that is only to write it down.
     pub(super) fn does(&mut self) {
         match self.next() {
-            NextStep::ReadLetters { letters, known } => self.note(Entry::Read { letters, known, all_ended: None }),
+            NextStep::ReadLetters { letters, known } => {
+                self.note(Entry::Read { letters, known, all_ended: None })
+            }
             NextStep::Nudge { why, text } => self.note(Entry::Nudged { why, text }),
             other => panic!("{other:?}"),
         }

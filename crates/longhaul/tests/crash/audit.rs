@@ -6,7 +6,7 @@ use std::path::Path;
 use longhaul::TaskId;
 use longhaul::entry::{Entry, Outcome, Record};
 use longhaul::id::{CallId, LetterId, Seq};
-use longhaul::store::{TaskFilter, SqliteStore, Store};
+use longhaul::store::{SqliteStore, Store, TaskFilter};
 use longhaul::task::TaskState;
 
 use crate::team::ledger;

@@ -7,10 +7,10 @@ use futures::FutureExt as _;
 use longhaul::dispatch::TaskLimits;
 use longhaul::entry::TeamRef;
 use longhaul::model::Model;
-use longhaul::store::{TaskFilter, SqliteStore, Store as _};
+use longhaul::store::{SqliteStore, Store as _, TaskFilter};
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::{CallContext, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, SubAgentDialect, Longhaul, Order, Status, Team};
+use longhaul::{Agent, Longhaul, Order, Status, SubAgentDialect, Team};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -80,8 +80,9 @@ fn team() -> Team {
         ("leaf", 0) => reply().text("so").call("moment", json!({})),
         _ => reply().text("done"),
     }));
-    let agent =
-        |name: &str| Agent::builder(name).model(model.clone()).dialect(SubAgentDialect::Background).tool(Moment);
+    let agent = |name: &str| {
+        Agent::builder(name).model(model.clone()).dialect(SubAgentDialect::Background).tool(Moment)
+    };
     let mid = agent("mid").sub_agent(agent("leaf").build().unwrap()).build().unwrap();
     Team::new(agent("lead").sub_agent(mid).build().unwrap()).unwrap()
 }

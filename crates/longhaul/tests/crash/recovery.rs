@@ -95,6 +95,9 @@ pub(crate) fn not_of_the_living(_: &Options) {
     assert_eq!(answer(dir), "It said HELD.");
     let audit = Audit::of(dir);
     for id in audit.tasks.keys() {
-        assert_eq!(audit.count(*id, |entry| matches!(entry, Entry::Released { why: ReleaseReason::Lost, .. })), 0);
+        assert_eq!(
+            audit.count(*id, |entry| matches!(entry, Entry::Released { why: ReleaseReason::Lost, .. })),
+            0
+        );
     }
 }

@@ -10,7 +10,7 @@ use longhaul::agent::TeamError;
 use longhaul::entry::TeamRef;
 use longhaul::id::WorkerId;
 use longhaul::permission::Permissions;
-use longhaul::store::{ClaimRequest, TaskFilter, SqliteStore, SqliteOptions, Store};
+use longhaul::store::{ClaimRequest, SqliteOptions, SqliteStore, Store, TaskFilter};
 use longhaul::supervisor::LonghaulBuilder;
 use longhaul::worker::TeamLoader;
 use longhaul::{Longhaul, Order, Team};

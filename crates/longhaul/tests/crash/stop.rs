@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::Status;
 use longhaul::TaskId;
-use longhaul::entry::{Entry, StopRequest, StopCause};
+use longhaul::entry::{Entry, StopCause, StopRequest};
 use longhaul::store::{Batch, Fence, Store as _};
 use nix::sys::signal::Signal;
 

@@ -11,7 +11,8 @@ use longhaul::TaskId;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{
-    Batch, ClaimRequest, Clock, TaskFilter, HintStream, MemoryStore, StoredValue, SqliteStore, SqliteOptions, Store, StoreError, StoreFuture,
+    Batch, ClaimRequest, Clock, HintStream, MemoryStore, SqliteOptions, SqliteStore, Store, StoreError,
+    StoreFuture, StoredValue, TaskFilter,
 };
 use longhaul::task::TaskState;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use longhaul::model::Model;
 use longhaul::model::scripted::{ModelScript, ScriptedModel};
-use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
+use longhaul::tool::{CallContext, Tool, ToolEffects, ToolError, ToolOutput};
 use longhaul::toolset::Shell;
 use longhaul::{Agent, SubAgentDialect, Team};
 use schemars::JsonSchema;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul::agent::{AgentBuilder, Unattended};
 use longhaul::dispatch::TaskLimits;
-use longhaul::entry::{QuestionAnswer, Entry, EntryKind, Question, WaitReason, ExpectedAnswer};
+use longhaul::entry::{Entry, EntryKind, ExpectedAnswer, Question, QuestionAnswer, WaitReason};
 use longhaul::id::QuestionId;
 use longhaul::model::Model;
 use longhaul::permission::Permissions;
@@ -196,7 +196,8 @@ async fn without_an_answer_in_time_the_model_is_told_and_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn with_nobody_there_and_the_policy_to_deny_nothing_is_asked() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let build = || team(one(&writes_once(), &ran).policy(habits(|habits| habits.unattended = Unattended::Deny)));
+    let build =
+        || team(one(&writes_once(), &ran).policy(habits(|habits| habits.unattended = Unattended::Deny)));
     let alone = Longhaul::builder(build()).start().await.unwrap();
     let done = ask(&alone, Order::new("worker", "go")).await;
     assert_done(&done);
@@ -245,7 +246,8 @@ async fn always_holds_for_the_whole_tree_and_for_no_other() {
     assert_done(&end(&longhaul, root).await);
     assert_eq!(ran.load(Ordering::SeqCst), 4);
     assert_eq!(asked(&longhaul, one).await.len(), 1, "the second time nobody is asked");
-    let kinds: Vec<EntryKind> = journal(&longhaul, root).await.iter().map(|record| record.entry.kind()).collect();
+    let kinds: Vec<EntryKind> =
+        journal(&longhaul, root).await.iter().map(|record| record.entry.kind()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == EntryKind::Granted).count(), 1);
 
     let other = longhaul.submit(Order::new("worker", "elsewhere")).await.unwrap();
@@ -303,7 +305,8 @@ async fn approval_of_everything_comes_from_above_and_no_tool_can_give_it() {
         _ => reply().text("done"),
     });
     let worker = agent("worker", &model).toolset(writer(&ran)).build().unwrap();
-    let lead = agent("lead", &model).sub_agent(worker).toolset(sly).dialect(longhaul::SubAgentDialect::Background);
+    let lead =
+        agent("lead", &model).sub_agent(worker).toolset(sly).dialect(longhaul::SubAgentDialect::Background);
     let team = team(lead).with_permissions(rules(&["sly"], &[], &[]));
     let longhaul = Longhaul::builder(team).start().await.unwrap();
     let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
@@ -398,7 +401,8 @@ impl longhaul::tool::DynTool for Curious {
         context: &'a CallContext,
     ) -> futures::future::BoxFuture<'a, Result<ToolOutput, ToolError>> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-        let words = |text: &str, schema| Question { text: text.to_owned(), wants: ExpectedAnswer::Words { schema } };
+        let words =
+            |text: &str, schema| Question { text: text.to_owned(), wants: ExpectedAnswer::Words { schema } };
         Box::pin(async move {
             let name = context.ask(words("Your name?", None)).await;
             let number = context.ask(words("A number?", Some(schema))).await;

@@ -71,7 +71,8 @@ async fn a_task_that_waits_in_no_call_is_left_alone() {
     let done = end(&longhaul, root).await;
     assert_eq!(done.output, "t:from below");
     assert!(!longhaul.background(root).await.unwrap(), "it has ended");
-    let kinds: Vec<EntryKind> = journal(&longhaul, root).await.iter().map(|record| record.entry.kind()).collect();
+    let kinds: Vec<EntryKind> =
+        journal(&longhaul, root).await.iter().map(|record| record.entry.kind()).collect();
     assert!(!kinds.contains(&EntryKind::Backgrounded));
 }
 
@@ -81,13 +82,15 @@ async fn it_holds_though_the_process_dies() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("longhaul.db");
     let gate = Gate::new();
-    let first = Longhaul::builder(waits(&gate)).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
+    let first =
+        Longhaul::builder(waits(&gate)).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     let root = first.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
     until(&first, root, |head| head.waiting.is_some() && !head.calling.is_empty()).await;
     assert!(first.background(root).await.unwrap());
     drop(first);
-    let second = Longhaul::builder(waits(&gate)).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
+    let second =
+        Longhaul::builder(waits(&gate)).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     // The first may have got as far before it was gone.
     until(&second, root, |head| head.attempt.0 >= 2 && head.turns == 2 && head.calling.is_empty()).await;
     let told = second.snapshot(root).await.unwrap();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use longhaul::entry::{Entry, Outcome, Submission, TeamRef, LiveTextKind};
+use longhaul::entry::{Entry, LiveTextKind, Outcome, Submission, TeamRef};
 use longhaul::id::{Attempt, Seq, TaskKey, WorkerId};
-use longhaul::model::{ReplyChunk, Model};
+use longhaul::model::{Model, ReplyChunk};
 use longhaul::store::{Batch, ClaimRequest, Fence, MemoryStore, Store};
 use longhaul::testing::{FnModel, reply};
 use longhaul::{Event, EventKind, Longhaul, Order, Status};
@@ -310,7 +310,13 @@ async fn what_happens_between_the_last_look_and_the_end_is_told_before_it() {
         ..Submission::root(root, key, Order::new("worker", "x"), home.clone())
     };
     store.append(Batch::one(child, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
-    let claim = ClaimRequest { worker: WorkerId::random(), teams: vec![home], roots: None, fresh_only: false, max: 9 };
+    let claim = ClaimRequest {
+        worker: WorkerId::random(),
+        teams: vec![home],
+        roots: None,
+        fresh_only: false,
+        max: 9,
+    };
     assert_eq!(store.claim(claim).await.unwrap().len(), 2);
 
     let ends = |task, words: &str| {

@@ -3,8 +3,8 @@
 use longhaul::agent::AgentBuilder;
 use longhaul::permission::Permissions;
 use longhaul::testing::reply;
-use longhaul::toolset::{Filesystem, Sandbox, ScriptTools, ScriptTool, Shell, Toolset};
-use longhaul::{SubAgentDialect, Longhaul, Order, Status, TaskId};
+use longhaul::toolset::{Filesystem, Sandbox, ScriptTool, ScriptTools, Shell, Toolset};
+use longhaul::{Longhaul, Order, Status, SubAgentDialect, TaskId};
 use serde_json::{Value, json};
 
 use crate::stage::*;
@@ -26,7 +26,8 @@ async fn worker_asks(
     });
     let ask = |agent: AgentBuilder| agent.permissions(Permissions::default());
     let worker = ask(agent("worker", &model)).toolset(worker).build().unwrap();
-    let lead = ask(agent("lead", &model)).toolset(lead).sub_agent(worker).dialect(SubAgentDialect::Background);
+    let lead =
+        ask(agent("lead", &model)).toolset(lead).sub_agent(worker).dialect(SubAgentDialect::Background);
     let longhaul = start(lead).await;
     let id = longhaul.submit(Order::new("lead", "go").working_dir(dir.path())).await.unwrap();
     until(&longhaul, id, |head| !head.asked.is_empty()).await;

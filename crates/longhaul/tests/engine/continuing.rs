@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longhaul::dispatch::TaskLimits;
 use longhaul::entry::WaitReason;
 use longhaul::testing::reply;
-use longhaul::{SubAgentDialect, Longhaul, OnFinish, Order, Status};
+use longhaul::{Longhaul, OnFinish, Order, Status, SubAgentDialect};
 use serde_json::json;
 
 use crate::stage::*;
@@ -236,7 +236,8 @@ async fn the_end_of_a_continued_grandchild_is_told_to_who_wrote_to_it_if_its_par
         (_, last) => reply().text(format!("heard {last}")),
     });
     let worker = agent("worker", &model).build().unwrap();
-    let middle = agent("middle", &model).sub_agent(worker).dialect(SubAgentDialect::Background).build().unwrap();
+    let middle =
+        agent("middle", &model).sub_agent(worker).dialect(SubAgentDialect::Background).build().unwrap();
     let lead = agent("lead", &model).sub_agent(middle).dialect(SubAgentDialect::Background);
     let longhaul = start(lead).await;
     let (session, events) = longhaul.open_session("go").await.unwrap();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use longhaul::testing::reply;
-use longhaul::{SubAgentDialect, Order, Status, Team};
+use longhaul::{Order, Status, SubAgentDialect, Team};
 use serde_json::json;
 
 use crate::stage::*;

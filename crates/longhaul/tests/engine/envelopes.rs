@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use longhaul::testing::{ReplyBuilder, reply};
-use longhaul::{SubAgentDialect, Order};
+use longhaul::{Order, SubAgentDialect};
 use regex::Regex;
 use serde_json::json;
 

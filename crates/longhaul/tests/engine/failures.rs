@@ -9,12 +9,12 @@ use futures::future::BoxFuture;
 use longhaul::agent::TeamError;
 use longhaul::entry::{FailureKind, Outcome, WaitReason};
 use longhaul::message::StopReason;
-use longhaul::model::{ReplyChunk, Model, ModelError, ModelErrorKind};
+use longhaul::model::{Model, ModelError, ModelErrorKind, ReplyChunk};
 use longhaul::store::{Clock, MemoryStore};
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::DynTool;
-use longhaul::toolset::{ToolsetContext, Toolset, ToolsetError};
-use longhaul::{SubAgentDialect, EventKind, Longhaul, Order, Snapshot, Status};
+use longhaul::toolset::{Toolset, ToolsetContext, ToolsetError};
+use longhaul::{EventKind, Longhaul, Order, Snapshot, Status, SubAgentDialect};
 use serde_json::json;
 
 use crate::stage::*;
@@ -213,7 +213,8 @@ async fn a_provider_that_is_down_is_waited_for_but_not_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_too_often_is_a_failure_that_keeps_the_last_words() {
-    let model: Arc<dyn Model> = Arc::new(FnModel::streaming(|_| vec![Ok(ReplyChunk::Text("half a sen".into()))]));
+    let model: Arc<dyn Model> =
+        Arc::new(FnModel::streaming(|_| vec![Ok(ReplyChunk::Text("half a sen".into()))]));
     let longhaul = start(agent("solo", &model).policy(habits(|h| h.retry.max_tries = 3))).await;
     let done = ask(&longhaul, Order::new("solo", "go")).await;
     assert_eq!((kind(&done), done.output.as_str()), (FailureKind::Model, "half a sen"));
@@ -246,7 +247,10 @@ async fn words_that_a_cut_stream_made_void_are_told_to_be() {
             "cut"
         }
 
-        fn stream<'a>(&'a self, request: longhaul::model::ModelRequest<'a>) -> longhaul::model::ReplyStream<'a> {
+        fn stream<'a>(
+            &'a self,
+            request: longhaul::model::ModelRequest<'a>,
+        ) -> longhaul::model::ReplyStream<'a> {
             let again = request.retry > 0;
             let first = futures::stream::iter([Ok(ReplyChunk::Text("I think".into()))]);
             let rest = futures::stream::once(async move {
@@ -321,7 +325,10 @@ impl Toolset for Rusty {
         "rusty"
     }
 
-    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async move {
             if self.tries.fetch_add(1, Ordering::SeqCst) > 0 {
                 return tool("saw", |_, _| async { Ok("sawn".into()) }).open(patron).await;
@@ -372,7 +379,10 @@ fn an_agent_whose_name_is_no_tools_name_cannot_be_a_tool() {
             }
             other => panic!("{name}: {:?}", other.map(|agent| agent.name)),
         }
-        assert!(lead(SubAgentDialect::Background).build().is_ok(), "in another dialect its name is only a word");
+        assert!(
+            lead(SubAgentDialect::Background).build().is_ok(),
+            "in another dialect its name is only a word"
+        );
     }
 }
 

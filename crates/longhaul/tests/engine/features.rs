@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use longhaul::agent::{Preamble, OutputSchema};
+use longhaul::agent::{OutputSchema, Preamble};
 use longhaul::message::{Message, Reply};
 use longhaul::model::settings::StructuredOutput;
 use longhaul::model::{Model, ModelError, ModelErrorKind, ModelRequest};
 use longhaul::testing::{FnModel, reply};
 use longhaul::toolset::{ModelPicker, Tools};
-use longhaul::{Agent, SubAgentDialect, Policy, Longhaul, Order, Status, Team};
+use longhaul::{Agent, Longhaul, Order, Policy, Status, SubAgentDialect, Team};
 use serde_json::json;
 
 use crate::stage::*;
@@ -121,7 +121,8 @@ async fn a_summary_names_the_tasks_that_still_run() {
 fn place() -> OutputSchema {
     let schema =
         json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
-    OutputSchema::new(StructuredOutput { name: "place".into(), description: None, schema, strict: true }).unwrap()
+    OutputSchema::new(StructuredOutput { name: "place".into(), description: None, schema, strict: true })
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]

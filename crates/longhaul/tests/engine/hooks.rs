@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::agent::AgentBuilder;
 use longhaul::entry::{Entry, HookFailure, NudgeReason, Record};
-use longhaul::hook::{Hook, Hooks, ToolMatcher, OnHookError};
+use longhaul::hook::{Hook, Hooks, OnHookError, ToolMatcher};
 use longhaul::model::Model;
 use longhaul::permission::Permissions;
 use longhaul::store::SqliteStore;
@@ -241,10 +241,11 @@ async fn what_hooks_say_to_a_result_is_told_below_it_and_written_down() {
     let done = ask(&longhaul, order).await;
     let told = "wrote {\"what\":\"x\"}\n\n<hook event=\"post_tool_use\">\ntwo lines are too long\nformatted\n</hook>";
     assert_eq!(done.output, format!("t:{told}"));
-    let returned = journal(&longhaul, done.state.id).await.into_iter().find_map(|record| match record.entry {
-        Entry::Returned(returned) => Some(returned),
-        _ => None,
-    });
+    let returned =
+        journal(&longhaul, done.state.id).await.into_iter().find_map(|record| match record.entry {
+            Entry::Returned(returned) => Some(returned),
+            _ => None,
+        });
     assert_eq!(&*returned.unwrap().output, told);
     let heard = lines(&log);
     assert_eq!(heard.len(), 1);
@@ -327,7 +328,8 @@ async fn sessions_are_what_a_person_started_and_a_hook_hears_when_one_waits_or_a
     });
     let hooks = || logged(dir.path());
     let worker = agent("worker", &model).hooks(hooks()).build().unwrap();
-    let lead = agent("lead", &model).hooks(hooks()).sub_agent(worker).dialect(longhaul::SubAgentDialect::Transfer);
+    let lead =
+        agent("lead", &model).hooks(hooks()).sub_agent(worker).dialect(longhaul::SubAgentDialect::Transfer);
     let longhaul =
         start(lead.permissions(Permissions::parse([""; 0], ["transfer_task"], [""; 0]).unwrap())).await;
     let id = longhaul.submit(Order::new("lead", "go").interactive()).await.unwrap();
@@ -458,7 +460,8 @@ async fn failures_at_the_beginning_after_a_call_and_at_the_end_are_events_too() 
     let done = ask(&longhaul, Order::new("worker", "go")).await;
     assert_done(&done);
     longhaul.shutdown().await;
-    let told: Vec<String> = failures(&longhaul, done.state.id).await.iter().map(ToString::to_string).collect();
+    let told: Vec<String> =
+        failures(&longhaul, done.state.id).await.iter().map(ToString::to_string).collect();
     let expected = [
         "session_start hook `exit 4` failed: it exited with 4",
         "post_tool_use hook `exit 3` failed: it exited with 3",

@@ -7,7 +7,7 @@ use std::process::Command;
 use longhaul::entry::FailureKind;
 use longhaul::testing::reply;
 use longhaul::toolset::Filesystem;
-use longhaul::{SubAgentDialect, Policy, Isolation, Order, Status};
+use longhaul::{Isolation, Order, Policy, Status, SubAgentDialect};
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -152,7 +152,8 @@ async fn a_quiet_session_is_not_woken() {
         ("lead", n) => reply().text(format!("turn {n}: {}", asked.last())),
         _ => reply().text("the news"),
     });
-    let longhaul = start(pair(&model).policy(habits(|h| h.completion_notice = CompletionNotice::Quiet))).await;
+    let longhaul =
+        start(pair(&model).policy(habits(|h| h.completion_notice = CompletionNotice::Quiet))).await;
     let id = longhaul.submit(Order::new("lead", "go").interactive()).await.unwrap();
     until(&longhaul, id, |head| head.unread == 1 && head.waiting.is_some()).await;
     assert_eq!(longhaul.snapshot(id).await.unwrap().state.turns, 2);
@@ -168,7 +169,8 @@ async fn a_quiet_task_reads_what_its_children_said_before_it_ends() {
         ("lead", n) => reply().text(format!("turn {n}: {} news", asked.last().matches("the news").count())),
         _ => reply().text("the news"),
     });
-    let longhaul = start(pair(&model).policy(habits(|h| h.completion_notice = CompletionNotice::Quiet))).await;
+    let longhaul =
+        start(pair(&model).policy(habits(|h| h.completion_notice = CompletionNotice::Quiet))).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_eq!((done.output.as_str(), done.state.turns, done.state.unread), ("turn 2: 2 news", 3, 0));
 }

@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::entry::{EntryCodecError, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
-use longhaul::store::{Batch, ClaimRequest, ClaimedTask, TaskFilter, HintStream, MemoryStore, StoredValue, Store, StoreError, StoreFuture};
+use longhaul::store::{
+    Batch, ClaimRequest, ClaimedTask, HintStream, MemoryStore, Store, StoreError, StoreFuture, StoredValue,
+    TaskFilter,
+};
 use longhaul::task::TaskState;
 
 /// What a store does not do at the moment.

@@ -7,7 +7,7 @@ use longhaul::dispatch::TaskLimits;
 use longhaul::entry::{Entry, LiveTextKind};
 use longhaul::testing::reply;
 use longhaul::toolset::{Filesystem, PostEdit, Shell};
-use longhaul::{SubAgentDialect, Longhaul, Order, Status};
+use longhaul::{Longhaul, Order, Status, SubAgentDialect};
 use serde_json::json;
 
 use crate::stage::*;
@@ -90,7 +90,8 @@ async fn calls_that_concern_tasks_need_no_slot_and_nobody_holds_one_while_it_wai
     let touched = PostEdit { path: "edited.txt".to_owned(), cmd: "touch touched".to_owned() };
     let files = Filesystem::builder().post_edit(touched).build();
     let worker = agent("worker", &model).toolset(files).build().unwrap();
-    let lead = agent("lead", &model).toolset(Shell::new()).sub_agent(worker).dialect(SubAgentDialect::Background);
+    let lead =
+        agent("lead", &model).toolset(Shell::new()).sub_agent(worker).dialect(SubAgentDialect::Background);
     let longhaul = start_with(1, lead).await;
     let id = longhaul.submit(Order::new("lead", "go").working_dir(dir.path())).await.unwrap();
     assert_eq!(end(&longhaul, id).await.state.status, Status::Completed);

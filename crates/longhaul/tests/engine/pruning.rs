@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use longhaul::agent::SubAgentDialect;
-use longhaul::entry::{Entry, TeamRef, LiveTextKind};
+use longhaul::entry::{Entry, LiveTextKind, TeamRef};
 use longhaul::id::{Attempt, Seq, WorkerId};
 use longhaul::store::{Batch, ClaimRequest, Fence, MemoryStore, Store, StoreError};
 use longhaul::supervisor::TreeGroup;
@@ -84,7 +84,8 @@ async fn an_end_is_read_when_somebody_has_looked_gone_on_or_been_told() {
     assert_eq!(last, [next]);
 
     let refused = longhaul.delete_group(&old).await;
-    let Err(LonghaulError::Store(StoreError::JournalMoved { .. } | StoreError::StillNeeded { .. })) = refused else {
+    let Err(LonghaulError::Store(StoreError::JournalMoved { .. } | StoreError::StillNeeded { .. })) = refused
+    else {
         panic!("{refused:?}")
     };
     longhaul.delete_group(&grove).await.unwrap();

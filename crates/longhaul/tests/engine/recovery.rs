@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::entry::{EntryCodecError, Entry, FailureKind, Outcome, StopRequest, StopCause};
+use longhaul::entry::{Entry, EntryCodecError, FailureKind, Outcome, StopCause, StopRequest};
 use longhaul::id::{Seq, TaskId, WorkerId};
-use longhaul::store::{Batch, ClaimRequest, Clock, TaskFilter, MemoryStore, SqliteStore, Store};
+use longhaul::store::{Batch, ClaimRequest, Clock, MemoryStore, SqliteStore, Store, TaskFilter};
 use longhaul::testing::reply;
 use longhaul::tool::ToolEffects;
 use longhaul::worker::RecoveryPolicy;
@@ -141,8 +141,13 @@ async fn abandoned(policy: RecoveryPolicy) -> (Longhaul, TaskId) {
     let id = client.submit_to(home.reference().clone(), Order::new("solo", "go")).await.unwrap();
     let dead = WorkerId::random();
     store.renew_lease(dead.clone(), Duration::from_secs(15)).await.unwrap();
-    let claim =
-        ClaimRequest { worker: dead, teams: vec![home.reference().clone()], roots: None, fresh_only: false, max: 1 };
+    let claim = ClaimRequest {
+        worker: dead,
+        teams: vec![home.reference().clone()],
+        roots: None,
+        fresh_only: false,
+        max: 1,
+    };
     let head = store.claim(claim).await.unwrap().remove(0);
     let said = Entry::Said { voice: longhaul::entry::LiveTextKind::Text, text: "half".into() };
     store
@@ -272,7 +277,9 @@ async fn a_tree_that_is_adopted_is_taken_up_at_once() {
 /// with it instead of hanging.
 #[tokio::test(start_paused = true)]
 async fn a_journal_that_cannot_be_read_any_more_fails_the_task_with_its_own_word() {
-    for why in [EntryCodecError::NewerFormat { format: 99 }, EntryCodecError::Unreadable("half a line".to_owned())] {
+    for why in
+        [EntryCodecError::NewerFormat { format: 99 }, EntryCodecError::Unreadable("half a line".to_owned())]
+    {
         let (mood, gate) = (Arc::<Mood>::default(), Gate::new());
         let at = gate.clone();
         let model = slow(move |asked| {

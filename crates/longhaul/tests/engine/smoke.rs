@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use longhaul::model::Model;
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Agent, SubAgentDialect, Longhaul, Order, Status, Team};
+use longhaul::{Agent, Longhaul, Order, Status, SubAgentDialect, Team};
 use serde_json::json;
 
 #[tokio::test]
@@ -15,8 +15,12 @@ async fn a_lead_launches_two_and_is_told_by_letter() {
         _ => reply().text("done"),
     }));
     let worker = Agent::builder("worker").model(model.clone()).build().unwrap();
-    let lead =
-        Agent::builder("lead").model(model).sub_agent(worker).dialect(SubAgentDialect::Background).build().unwrap();
+    let lead = Agent::builder("lead")
+        .model(model)
+        .sub_agent(worker)
+        .dialect(SubAgentDialect::Background)
+        .build()
+        .unwrap();
     let longhaul = Longhaul::builder(Team::new(lead).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     let done = longhaul.wait([id]).await.unwrap();

@@ -15,7 +15,9 @@ use longhaul::supervisor::TaskEvents;
 use longhaul::testing::{FnModel, ReplyBuilder, reply};
 use longhaul::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 use longhaul::toolset::Tools;
-use longhaul::{Agent, SubAgentDialect, Event, Policy, EventKind, Longhaul, Order, Snapshot, Status, TaskId, Team};
+use longhaul::{
+    Agent, Event, EventKind, Longhaul, Order, Policy, Snapshot, Status, SubAgentDialect, TaskId, Team,
+};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -184,7 +186,9 @@ pub(crate) fn agent(name: &str, model: &Arc<dyn Model>) -> AgentBuilder {
 
 /// A lead with one worker, in the dialect of team files, both with one model.
 pub(crate) fn pair(model: &Arc<dyn Model>) -> AgentBuilder {
-    agent("lead", model).sub_agent(agent("worker", model).build().unwrap()).dialect(SubAgentDialect::Background)
+    agent("lead", model)
+        .sub_agent(agent("worker", model).build().unwrap())
+        .dialect(SubAgentDialect::Background)
 }
 
 pub(crate) fn team(agent: AgentBuilder) -> Team {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::testing::reply;
 use longhaul::tool::DynTool;
-use longhaul::toolset::{ToolsetContext, Toolset, ToolsetError};
+use longhaul::toolset::{Toolset, ToolsetContext, ToolsetError};
 use longhaul::{Order, Status};
 use tokio::time::Instant;
 

@@ -7,8 +7,8 @@ use longhaul::dispatch::TaskLimits;
 use longhaul::entry::{Entry, StopCause};
 use longhaul::store::{MemoryStore, Store};
 use longhaul::testing::reply;
-use longhaul::toolset::{ToolsetContext, Toolset, ToolsetError};
-use longhaul::{SubAgentDialect, Longhaul, Order, Status};
+use longhaul::toolset::{Toolset, ToolsetContext, ToolsetError};
+use longhaul::{Longhaul, Order, Status, SubAgentDialect};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -36,7 +36,8 @@ async fn a_stop_reaches_the_whole_tree() {
         }
     });
     let leaf = agent("leaf", &model).build().unwrap();
-    let worker = agent("worker", &model).sub_agent(leaf).dialect(SubAgentDialect::Background).build().unwrap();
+    let worker =
+        agent("worker", &model).sub_agent(leaf).dialect(SubAgentDialect::Background).build().unwrap();
     let longhaul = start(agent("lead", &model).sub_agent(worker).dialect(SubAgentDialect::Background)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(3).await;

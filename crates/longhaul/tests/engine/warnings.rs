@@ -7,7 +7,7 @@ use longhaul::entry::Entry;
 use longhaul::model::{Model, ModelRequest};
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::DynTool;
-use longhaul::toolset::{ToolsetContext, Toolset, ToolsetError};
+use longhaul::toolset::{Toolset, ToolsetContext, ToolsetError};
 use longhaul::{Budget, Longhaul, Order, Status, TaskId};
 use serde_json::json;
 
@@ -51,7 +51,10 @@ impl Toolset for Broken {
         "broken"
     }
 
-    fn open<'a>(&'a self, _: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             Err(ToolsetError { toolset: "broken".to_owned(), why: "its server did not start".to_owned() })
         })

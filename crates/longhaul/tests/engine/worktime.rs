@@ -302,7 +302,10 @@ fn lead(tasks: &'static [&'static str], in_a_call: bool) -> AgentBuilder {
         &[] as &[&str],
     );
     let worker = agent("worker", &model).toolset(works()).toolset(asks()).build().unwrap();
-    agent("lead", &model).sub_agent(worker).dialect(longhaul::SubAgentDialect::Background).permissions(may.unwrap())
+    agent("lead", &model)
+        .sub_agent(worker)
+        .dialect(longhaul::SubAgentDialect::Background)
+        .permissions(may.unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,8 +327,12 @@ async fn waiting_for_children_that_all_wait_for_a_person_does_not_count() {
             let (_, store) = Machine::new();
             let longhaul = on(&store, lead(&["ask", "ask"], in_a_call)).await;
             let id = longhaul.submit(order).await.unwrap();
-            until(&longhaul, id, |head| matches!(&head.waiting, Some(on) if matches!(on.on, WaitReason::Tasks(_))))
-                .await;
+            until(
+                &longhaul,
+                id,
+                |head| matches!(&head.waiting, Some(on) if matches!(on.on, WaitReason::Tasks(_))),
+            )
+            .await;
             let below = children(&longhaul, id).await;
             for child in &below {
                 asked(&longhaul, child.id).await;
@@ -379,7 +386,8 @@ async fn a_time_limit_does_not_list_the_tree_for_every_child_that_ends() {
     let children: &'static [&'static str] = seconds.leak();
     let listed = async |order: Order| {
         let mood = Arc::new(Mood::default());
-        let store: Arc<dyn Store> = Arc::new(Moody { inner: MemoryStore::new(), mood: mood.clone(), hints: true });
+        let store: Arc<dyn Store> =
+            Arc::new(Moody { inner: MemoryStore::new(), mood: mood.clone(), hints: true });
         let longhaul = on(&store, lead(children, true)).await;
         assert_done(&ask(&longhaul, order).await);
         mood.tasks_listed.load(Ordering::SeqCst)

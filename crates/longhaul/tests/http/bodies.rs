@@ -1,6 +1,6 @@
 //! What a team file says reaches the provider.
 
-use longhaul::teamfile::{TeamBundle, Environment, assemble};
+use longhaul::teamfile::{Environment, TeamBundle, assemble};
 use longhaul::{Longhaul, Order, Status};
 use serde_json::Value;
 

@@ -35,7 +35,12 @@ fn calls(usage: Option<Value>) -> Vec<String> {
 }
 
 /// A run of a lead that asks a helper, with a limit of cost or without; and how often the provider was asked.
-async fn run(name: &str, prices: Option<&str>, usage: Option<Value>, limit: Option<u64>) -> (TaskState, usize) {
+async fn run(
+    name: &str,
+    prices: Option<&str>,
+    usage: Option<Value>,
+    limit: Option<u64>,
+) -> (TaskState, usize) {
     let server = Server::start(move |asked| {
         match asked.order().contains("lead it")
             && asked.body["messages"].as_array().is_some_and(|all| all.len() < 3)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use longhaul::model::http::{Cassette, HttpClient, ModelSpec};
 use longhaul::store::SqliteStore;
-use longhaul::{Policy, Longhaul, Team};
+use longhaul::{Longhaul, Policy, Team};
 use secrecy::SecretString;
 
 use crate::server::{Act, Asked, Server, says};

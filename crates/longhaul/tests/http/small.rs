@@ -3,7 +3,7 @@
 use longhaul::model::http::ModelSpec;
 use longhaul::model::settings::{ModelSettings, StructuredOutput};
 use longhaul::store::TaskFilter;
-use longhaul::{SubAgentDialect, Policy, Status};
+use longhaul::{Policy, Status, SubAgentDialect};
 use serde_json::{Value, json};
 
 use crate::server::{Act, Asked, Server, calls, event, says};

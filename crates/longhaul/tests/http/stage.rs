@@ -8,7 +8,7 @@ use longhaul::entry::{Entry, Record};
 use longhaul::id::Seq;
 use longhaul::model::Model;
 use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
-use longhaul::{Agent, Policy, Longhaul, Order, Snapshot, Status, TaskId, Team};
+use longhaul::{Agent, Longhaul, Order, Policy, Snapshot, Status, TaskId, Team};
 use secrecy::SecretString;
 
 /// A key that is easy to find again.

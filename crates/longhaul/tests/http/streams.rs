@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use longhaul::message::Message;
 use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
 use longhaul::model::wire::WireCache;
-use longhaul::model::{ReplyChunk, Model as _, ModelErrorKind, ModelRequest};
+use longhaul::model::{Model as _, ModelErrorKind, ModelRequest, ReplyChunk};
 use longhaul::{AgentName, Status};
 use serde_json::json;
 
@@ -38,7 +38,8 @@ async fn the_stream_of_a_stopped_task_is_closed_at_once() {
 async fn a_stream_that_is_dropped_is_closed_at_once() {
     let server = Server::start(|_| Act::Stall(says("one two").drain(..1).collect())).await;
     let model = http().model(&spec(&server.url()), &keys).unwrap();
-    let (agent, memo, messages) = (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
+    let (agent, memo, messages) =
+        (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
     let request = ModelRequest {
         task: "t-7f3k2".parse().unwrap(),
         agent: &agent,
@@ -65,7 +66,8 @@ async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
     let options = HttpOptions { connect_timeout: Duration::from_millis(300), ..HttpOptions::default() };
     let http = HttpClient::new(options).unwrap();
     let model = http.model(&spec(&server.url().replace("http:", "https:")), &keys).unwrap();
-    let (agent, memo, messages) = (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
+    let (agent, memo, messages) =
+        (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
     let request = ModelRequest {
         task: "t-7f3k2".parse().unwrap(),
         agent: &agent,

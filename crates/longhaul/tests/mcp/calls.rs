@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use longhaul::entry::QuestionAnswer;
-use longhaul::tool::{ToolEffects, CallSignal, ToolError};
+use longhaul::tool::{CallSignal, ToolEffects, ToolError};
 use longhaul::toolset::Toolset as _;
 use nix::sys::signal::{Signal as Kill, kill};
 use nix::unistd::Pid;

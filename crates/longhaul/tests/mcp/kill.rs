@@ -17,7 +17,7 @@ async fn victim() {
     if std::env::var_os("LONGHAUL_TEST_VICTIM").is_none() {
         return;
     }
-    let (watchman, mark) = watchman();
+    let (guardian, mark) = watchman();
     let stage = Stage::with(McpOptions { guardian, ..options() });
     let everything = stage.pool.toolset(server("everything", []));
     let memory = stage.pool.toolset(server("memory", []));

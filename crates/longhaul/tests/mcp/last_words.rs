@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul::toolset::{Mcp, McpServer, ToolsetContext, Toolset as _};
+use longhaul::toolset::{Mcp, McpServer, Toolset as _, ToolsetContext};
 use serde_json::json;
 
 use crate::stage::{Stage, call, open};

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul::toolset::{FileTokenStore, Mcp, McpOptions, McpServer, ToolsetContext, Toolset as _};
+use longhaul::toolset::{FileTokenStore, Mcp, McpOptions, McpServer, Toolset as _, ToolsetContext};
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -195,7 +195,11 @@ async fn a_login_is_asked_for_once_and_kept_where_only_its_owner_can_read_it() {
 async fn a_login_that_takes_longer_than_a_start_goes_on_and_brings_the_tools() {
     let guarded = Guarded::start().await;
     let (login, mut pages) = person();
-    let stage = Stage::with(McpOptions { show_login: Some(login), connect_timeout: Duration::from_secs(2), ..options() });
+    let stage = Stage::with(McpOptions {
+        show_login: Some(login),
+        connect_timeout: Duration::from_secs(2),
+        ..options()
+    });
     let toolset = stage.pool.toolset(McpServer::remote(&guarded.url));
     let why = why_not(&toolset).await;
     assert!(why.contains("waits for it") && !why.contains("code_challenge"), "{why}");
@@ -253,8 +257,11 @@ async fn a_login_does_not_lead_into_a_network_that_the_server_is_not_in() {
         for place in [&metadata as &dyn Fn(&str) -> String, &servers] {
             let guarded = Guarded::leading(|base| Some((place(base), place(elsewhere)))).await;
             let (login, mut pages) = person();
-            let stage =
-                Stage::with(McpOptions { show_login: Some(login), connect_timeout: Duration::from_secs(6), ..options() });
+            let stage = Stage::with(McpOptions {
+                show_login: Some(login),
+                connect_timeout: Duration::from_secs(6),
+                ..options()
+            });
             let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
             // Without the metadata it goes on with what the server itself says of the login, which is where the server is.
             let fine = ["waits for it", "the server is not there", "none published usable metadata"];

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul::dispatch::{Caller, Dispatcher, DispatchError, DispatchFuture, WaitMode, LetterContent, SendReceipt, WaitResult};
+use longhaul::dispatch::{
+    Caller, DispatchError, DispatchFuture, Dispatcher, LetterContent, SendReceipt, WaitMode, WaitResult,
+};
 use longhaul::entry::Order;
 use longhaul::id::{CallId, TaskId};
 use longhaul::process::ProcessGuardian;
@@ -12,8 +14,8 @@ use longhaul::snapshot::Snapshot;
 use longhaul::store::MemoryStore;
 use longhaul::task::TaskState;
 use longhaul::testing::{FnModel, reply};
-use longhaul::tool::{CallContext, DynTool, RunnerChannel, ToolStorage, CallSignal, ToolError};
-use longhaul::toolset::{Mcp, McpOptions, McpPool, ToolsetContext, Toolset as _, SecretEnv};
+use longhaul::tool::{CallContext, CallSignal, DynTool, RunnerChannel, ToolError, ToolStorage};
+use longhaul::toolset::{Mcp, McpOptions, McpPool, SecretEnv, Toolset as _, ToolsetContext};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
@@ -184,11 +186,22 @@ impl Dispatcher for NoDesk {
         refused()
     }
 
-    fn send<'a>(&'a self, _: &'a Caller, _: CallId, _: &'a str, _: LetterContent) -> DispatchFuture<'a, SendReceipt> {
+    fn send<'a>(
+        &'a self,
+        _: &'a Caller,
+        _: CallId,
+        _: &'a str,
+        _: LetterContent,
+    ) -> DispatchFuture<'a, SendReceipt> {
         refused()
     }
 
-    fn broadcast<'a>(&'a self, _: &'a Caller, _: CallId, _: LetterContent) -> DispatchFuture<'a, Vec<TaskId>> {
+    fn broadcast<'a>(
+        &'a self,
+        _: &'a Caller,
+        _: CallId,
+        _: LetterContent,
+    ) -> DispatchFuture<'a, Vec<TaskId>> {
         refused()
     }
 }

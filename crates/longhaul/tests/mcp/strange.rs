@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use longhaul::entry::QuestionAnswer;
 use longhaul::process::{ProcessGroup, ProcessGuardian};
 use longhaul::tool::{CallSignal, ToolError};
-use longhaul::toolset::{Mcp, McpOptions, McpServer, ToolsetContext, Toolset as _};
+use longhaul::toolset::{Mcp, McpOptions, McpServer, Toolset as _, ToolsetContext};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;

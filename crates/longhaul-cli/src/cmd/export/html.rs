@@ -5,11 +5,13 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use longhaul::TaskId;
 
-use super::transcript::{ExportedItem, ExportedTask, ExportedItemKind, status_line, pretty_arguments};
+use super::transcript::{ExportedItem, ExportedItemKind, ExportedTask, pretty_arguments, status_line};
+use crate::view::event_text::main_argument;
 use crate::view::letter::ending;
 use crate::view::markdown::{escaped, html};
-use crate::view::event_text::main_argument;
-use crate::view::{sanitize, format_clock, truncate, format_timestamp, one_line, escape_invisible, escape_invisible_line};
+use crate::view::{
+    escape_invisible, escape_invisible_line, format_clock, format_timestamp, one_line, sanitize, truncate,
+};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--faint:#6b7280;--line:#8884;--soft:#8881}
@@ -119,7 +121,9 @@ fn render_html_item(item: &ExportedItem, here: &HashSet<TaskId>) -> String {
     let time = format!("<time datetime=\"{}\">{}</time>", item.at, format_clock(item.at));
     let body = |text: &str| escaped(sanitize(text).trim_end());
     match &item.what {
-        ExportedItemKind::Thought { text } | ExportedItemKind::Said { text } if text.trim().is_empty() => String::new(),
+        ExportedItemKind::Thought { text } | ExportedItemKind::Said { text } if text.trim().is_empty() => {
+            String::new()
+        }
         ExportedItemKind::Thought { text } => format!(
             "<details><summary class=\"meta\">{time}thinks</summary><div class=\"meta\">\n{}</div></details>\n",
             html(text)

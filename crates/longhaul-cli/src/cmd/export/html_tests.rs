@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use longhaul::entry::{Entry, Letter, Outcome, CallResult, Sender};
+use longhaul::entry::{CallResult, Entry, Letter, Outcome, Sender};
 use longhaul::id::{CallId, LetterId, TaskId};
 use longhaul::message::{Block, Call, Reply};
 

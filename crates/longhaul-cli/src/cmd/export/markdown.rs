@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::transcript::{ExportedTask, ExportedItemKind, status_line, pretty_arguments};
+use super::transcript::{ExportedItemKind, ExportedTask, pretty_arguments, status_line};
 use crate::view::letter::ending;
-use crate::view::{sanitize, format_timestamp, one_line, escape_invisible};
+use crate::view::{escape_invisible, format_timestamp, one_line, sanitize};
 
 /// All of it.
 pub(super) fn render_markdown(tasks: &[ExportedTask], now: Timestamp) -> String {
@@ -51,20 +51,24 @@ fn render_markdown_item(what: &ExportedItemKind) -> String {
                 (Some(_), false) => "",
             };
             let tool = one_line(tool).replace('`', "'");
-            let mut text =
-                format!("**calls** `{tool}`{state}\n\n{}", fenced(&escape_invisible(&pretty_arguments(arguments)), "json"));
+            let mut text = format!(
+                "**calls** `{tool}`{state}\n\n{}",
+                fenced(&escape_invisible(&pretty_arguments(arguments)), "json")
+            );
             if let Some(output) = output {
                 text += &format!("\n{}", fenced(output, ""));
             }
             text
         }
-        ExportedItemKind::Letter { from, text, ending: of } => match of.and_then(|of| Some((of, ending(text)?))) {
-            Some((of, end)) => {
-                let agent = escaped(&one_line(&end.agent));
-                format!("**{agent} {of} {}**\n\n{}\n", end.verb(), quoted(&sanitize(end.text)))
+        ExportedItemKind::Letter { from, text, ending: of } => {
+            match of.and_then(|of| Some((of, ending(text)?))) {
+                Some((of, end)) => {
+                    let agent = escaped(&one_line(&end.agent));
+                    format!("**{agent} {of} {}**\n\n{}\n", end.verb(), quoted(&sanitize(end.text)))
+                }
+                None => format!("**letter from {}**\n\n{}\n", escaped(from), quoted(&sanitize(text))),
             }
-            None => format!("**letter from {}**\n\n{}\n", escaped(from), quoted(&sanitize(text))),
-        },
+        }
         ExportedItemKind::Asked { text, answer } => {
             let answer = answer
                 .as_deref()

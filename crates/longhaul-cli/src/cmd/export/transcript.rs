@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::exit::CliError;
 use crate::view::event_text::{budget_words, describe_sampling};
-use crate::view::{TerminalOutput, format_count, format_dollars, one_line, time_of, describe_wait};
+use crate::view::{TerminalOutput, describe_wait, format_count, format_dollars, one_line, time_of};
 
 /// A task, whole.
 #[derive(Debug, Serialize)]
@@ -72,7 +72,8 @@ impl ExportedTask {
         }
         // That it tells of an end is for the journal to say: anybody can write that it does.
         if let Entry::Letter(letter) = &record.entry
-            && let Some(ExportedItemKind::Letter { ending, .. }) = self.items.last_mut().map(|item| &mut item.what)
+            && let Some(ExportedItemKind::Letter { ending, .. }) =
+                self.items.last_mut().map(|item| &mut item.what)
         {
             *ending = letter.ending;
         }
@@ -115,7 +116,8 @@ impl ExportedTask {
             let whole = self.whole;
             self.items.retain(|item| {
                 at += 1;
-                at <= whole || !matches!(item.what, ExportedItemKind::Said { .. } | ExportedItemKind::Thought { .. })
+                at <= whole
+                    || !matches!(item.what, ExportedItemKind::Said { .. } | ExportedItemKind::Thought { .. })
             });
         }
         match event.kind {
@@ -130,7 +132,10 @@ impl ExportedTask {
             EventKind::Usage { .. } => self.whole = self.items.len(),
             EventKind::Call { call, tool, arguments } => {
                 let tool = tool.to_string();
-                self.push(at, ExportedItemKind::Call { call, tool, arguments, output: None, is_error: false });
+                self.push(
+                    at,
+                    ExportedItemKind::Call { call, tool, arguments, output: None, is_error: false },
+                );
             }
             EventKind::Result { call: of, tool: name, output: text, is_error: wrong } => {
                 let text = text.to_string();
@@ -146,7 +151,13 @@ impl ExportedTask {
                         let (tool, arguments) = (name.to_string(), String::new());
                         self.push(
                             at,
-                            ExportedItemKind::Call { call: of, tool, arguments, output: Some(text), is_error: wrong },
+                            ExportedItemKind::Call {
+                                call: of,
+                                tool,
+                                arguments,
+                                output: Some(text),
+                                is_error: wrong,
+                            },
                         );
                     }
                 }
@@ -189,7 +200,9 @@ impl ExportedTask {
             EventKind::Released { why: ReleaseReason::Drained } => {
                 self.note(at, "given back: its process was ending")
             }
-            EventKind::Released { why: ReleaseReason::Lost } => self.note(at, "given back: its process was gone"),
+            EventKind::Released { why: ReleaseReason::Lost } => {
+                self.note(at, "given back: its process was gone")
+            }
             EventKind::Finished { status, error, .. } => {
                 let why = error.map(|error| format!(": {}", one_line(&error))).unwrap_or_default();
                 self.note(at, format!("{status}{why}"));
@@ -255,7 +268,7 @@ pub(super) fn export_json(tasks: &[ExportedTask], now: Timestamp) -> Result<Stri
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use longhaul::entry::{CallResult, Submission, TeamRef, LiveTextKind, WaitReason};
+    use longhaul::entry::{CallResult, LiveTextKind, Submission, TeamRef, WaitReason};
     use longhaul::id::{Attempt, Seq, TaskKey};
     use longhaul::message::{Block, Call, Reply};
     use longhaul::snapshot::EventProjector;
@@ -327,7 +340,9 @@ pub(super) mod tests {
             Entry::Called { call: id, tool: "look".into(), arguments: None },
             Entry::Returned(Box::new(returned)),
         ]);
-        let [ExportedItem { what: ExportedItemKind::Call { tool, output, is_error: true, .. }, .. }] = &told.items[..] else {
+        let [ExportedItem { what: ExportedItemKind::Call { tool, output, is_error: true, .. }, .. }] =
+            &told.items[..]
+        else {
             panic!("{:?}", told.items)
         };
         assert_eq!((tool.as_str(), output.as_deref()), ("look", Some("seen")));

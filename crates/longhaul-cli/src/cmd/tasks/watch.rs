@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::entry::EntryKind;
-use longhaul::store::{Hint, HintStream, EntryKinds};
+use longhaul::store::{EntryKinds, Hint, HintStream};
 use longhaul::task::TaskState;
 use longhaul::{Longhaul, Status, TaskId};
 
 use super::TaskSelection;
 use crate::cmd::CliContext;
-use crate::exit::{CliExitCode, CliError};
-use crate::view::{self, Ink, StyledLine, format_clock, truncate, align_left, pluralize, one_line, status_label, display_width};
+use crate::exit::{CliError, CliExitCode};
+use crate::view::{
+    self, Ink, StyledLine, align_left, display_width, format_clock, one_line, pluralize, status_label,
+    truncate,
+};
 
 /// What comes within this time is looked at together.
 const CHANGE_DEBOUNCE: Duration = Duration::from_millis(150);
@@ -22,7 +25,11 @@ const TICK: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Watches until somebody presses Ctrl-C.
-pub(super) async fn run(desk: &CliContext, longhaul: &Longhaul, wanted: &TaskSelection<'_>) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(
+    desk: &CliContext,
+    longhaul: &Longhaul,
+    wanted: &TaskSelection<'_>,
+) -> Result<CliExitCode, CliError> {
     let drawn = desk.term.live && !wanted.args.json;
     // Before the first look, so that nothing falls between.
     let mut hints = longhaul.store().hints();
@@ -74,7 +81,11 @@ async fn wait_for_change(hints: &mut HintStream) {
     tokio::time::sleep(CHANGE_DEBOUNCE).await;
 }
 
-fn draw(desk: &CliContext, wanted: &TaskSelection<'_>, TaskListing(heads, _, older): &TaskListing) -> Result<(), CliError> {
+fn draw(
+    desk: &CliContext,
+    wanted: &TaskSelection<'_>,
+    TaskListing(heads, _, older): &TaskListing,
+) -> Result<(), CliError> {
     let (term, now) = (desk.term, Timestamp::now());
     let (columns, rows) = term.size();
     let footer = wanted.footer(heads, *older);
@@ -90,7 +101,8 @@ fn draw(desk: &CliContext, wanted: &TaskSelection<'_>, TaskListing(heads, _, old
         lines.push(term.paint(Ink::Faint, &truncate(&more, columns)));
     }
     lines.extend(footer.iter().map(|(ink, text)| term.paint(*ink, &truncate(text, columns))));
-    let lines: Vec<StyledLine> = lines.into_iter().map(|text| StyledLine { width: styled_width(&text), text }).collect();
+    let lines: Vec<StyledLine> =
+        lines.into_iter().map(|text| StyledLine { width: styled_width(&text), text }).collect();
     Ok(desk.screen.draw(&lines, columns)?)
 }
 
@@ -129,7 +141,12 @@ fn most_relevant(heads: &[TaskState], room: usize) -> Vec<TaskState> {
 struct PrintedStates(HashMap<TaskId, (&'static str, String)>);
 
 impl PrintedStates {
-    fn print_changes(&mut self, desk: &CliContext, wanted: &TaskSelection<'_>, TaskListing(heads, ..): &TaskListing) -> Result<(), CliError> {
+    fn print_changes(
+        &mut self,
+        desk: &CliContext,
+        wanted: &TaskSelection<'_>,
+        TaskListing(heads, ..): &TaskListing,
+    ) -> Result<(), CliError> {
         for head in heads {
             let (sign, word, _) = status_label(head);
             let stands = (word, view::task_description(head));
@@ -172,14 +189,16 @@ mod tests {
             )
         };
         let entry = Entry::Submitted(Box::new(submitted));
-        let mut head = TaskState::begin(id, &Record { seq: Seq(1), at: Timestamp::UNIX_EPOCH, entry }).unwrap();
+        let mut head =
+            TaskState::begin(id, &Record { seq: Seq(1), at: Timestamp::UNIX_EPOCH, entry }).unwrap();
         head.status = status;
         head
     }
 
     #[test]
     fn where_there_is_little_room_the_open_ones_stay_with_those_above_them() {
-        let done: Vec<TaskState> = (0..9).map(|n| head(&format!("done {n}"), None, Status::Completed)).collect();
+        let done: Vec<TaskState> =
+            (0..9).map(|n| head(&format!("done {n}"), None, Status::Completed)).collect();
         let root = head("root", None, Status::Completed);
         let child = head("child", Some(&root), Status::Running);
         let mut heads = done.clone();

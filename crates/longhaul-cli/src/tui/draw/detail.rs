@@ -5,11 +5,11 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::{task_activity, focused, cost_label};
+use super::{cost_label, focused, task_activity};
+use crate::tui::graphemes::{grapheme_width, truncate_graphemes, wrap_graphemes};
 use crate::tui::layout::ScreenAreas;
+use crate::tui::model::{DetailTab, Pane, TuiModel};
 use crate::tui::text_search::TextSearchPattern;
-use crate::tui::model::{TuiModel, Pane, DetailTab};
-use crate::tui::graphemes::{truncate_graphemes, grapheme_width, wrap_graphemes};
 use crate::view::text_format::format_short_count;
 use crate::view::{Ink, status_label};
 
@@ -112,7 +112,9 @@ fn text(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
 
 /// Words that are searched for, where they are in sight.
 fn draw_search_matches(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
-    let Some((detail, needle)) = model.detail.as_ref().zip(TextSearchPattern::parse(model.text_search.words.text())) else {
+    let Some((detail, needle)) =
+        model.detail.as_ref().zip(TextSearchPattern::parse(model.text_search.words.text()))
+    else {
         return;
     };
     let (top, bottom) = (detail.top, detail.top + usize::from(area.height));
@@ -151,11 +153,19 @@ fn draw_question(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
         return;
     }
     let keys = match question.tool.is_some() {
-        true if model.has_text_search() && focused(model, Pane::Detail) => "y yes · a always this · Esc, then n no",
+        true if model.has_text_search() && focused(model, Pane::Detail) => {
+            "y yes · a always this · Esc, then n no"
+        }
         true => "y yes · n no · a always this · A wider",
         false => "m answers",
     };
-    buffer.set_stringn(area.x + 1, area.bottom() - 1, truncate_graphemes(keys, room), room, theme.ink(Ink::Strong));
+    buffer.set_stringn(
+        area.x + 1,
+        area.bottom() - 1,
+        truncate_graphemes(keys, room),
+        room,
+        theme.ink(Ink::Strong),
+    );
 }
 
 fn draw_new_run(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {

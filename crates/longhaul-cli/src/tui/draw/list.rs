@@ -5,10 +5,10 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::{task_activity, focused, cost_label};
-use crate::tui::tree::{TuiGroup, TreePosition, TuiRow};
-use crate::tui::model::{TuiModel, Pane};
-use crate::tui::graphemes::{truncate_graphemes, grapheme_width};
+use super::{cost_label, focused, task_activity};
+use crate::tui::graphemes::{grapheme_width, truncate_graphemes};
+use crate::tui::model::{Pane, TuiModel};
+use crate::tui::tree::{TreePosition, TuiGroup, TuiRow};
 use crate::view::text_format::format_short_count;
 use crate::view::{Ink, one_line, status_label};
 
@@ -23,7 +23,13 @@ pub(super) fn draw_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     if model.tree.rows.is_empty() {
         let text = format!("nothing is called \"{}\"; Esc shows all", model.list_search.text());
         let room = usize::from(area.width.saturating_sub(2));
-        buffer.set_stringn(area.x + 1, area.y, truncate_graphemes(&text, room), room, model.theme.ink(Ink::Faint));
+        buffer.set_stringn(
+            area.x + 1,
+            area.y,
+            truncate_graphemes(&text, room),
+            room,
+            model.theme.ink(Ink::Faint),
+        );
     }
     draw_scroll_marks(model, area, buffer);
 }
@@ -113,7 +119,8 @@ fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static>
         numbers = format!("{cost:>8}");
     }
     if columns >= 50 {
-        numbers = format!("{:>6}{numbers}", if tokens > 0 { format_short_count(tokens) } else { String::new() });
+        numbers =
+            format!("{:>6}{numbers}", if tokens > 0 { format_short_count(tokens) } else { String::new() });
     }
     let time = crate::view::time_of(head, model.now);
     numbers = format!("{time:>6}{numbers} ");
@@ -121,7 +128,8 @@ fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static>
     let stem = format!("{}{}", branch(place, true), fold);
     // Others say of it by its name that they wait for it, and so do commands.
     let name = format!("{} ", head.id);
-    let room = columns.saturating_sub(1 + grapheme_width(&stem) + 2 + grapheme_width(&name) + grapheme_width(&numbers) + 1);
+    let room = columns
+        .saturating_sub(1 + grapheme_width(&stem) + 2 + grapheme_width(&name) + grapheme_width(&numbers) + 1);
     let below = match place.folded {
         true => format!(" +{}", sum.descendants),
         false => String::new(),
@@ -130,7 +138,8 @@ fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static>
     let pin = if model.pinned.contains(&place.id) { "★ " } else { "" };
     let rest = room.saturating_sub(grapheme_width(&agent) + 1 + grapheme_width(&below));
     let text = truncate_graphemes(&format!("{pin}{}", one_line(&head.headline)), rest);
-    let gap = room.saturating_sub(grapheme_width(&agent) + 1 + grapheme_width(&text) + grapheme_width(&below));
+    let gap =
+        room.saturating_sub(grapheme_width(&agent) + 1 + grapheme_width(&text) + grapheme_width(&below));
     let strong = theme.ink(Ink::Strong);
     let plain = if head.status.is_final() && !selected { theme.ink(Ink::Faint) } else { Style::new() };
     Line::from(vec![

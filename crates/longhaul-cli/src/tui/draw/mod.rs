@@ -12,11 +12,11 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget as _};
 
-use super::layout::{ScreenAreas, MIN_SIZE};
-use super::tree::TuiGroup;
+use super::graphemes::{grapheme_width, truncate_graphemes, wrap_graphemes};
 use super::help;
-use super::model::{Focus, TuiModel, Pane};
-use super::graphemes::{truncate_graphemes, grapheme_width, wrap_graphemes};
+use super::layout::{MIN_SIZE, ScreenAreas};
+use super::model::{Focus, Pane, TuiModel};
+use super::tree::TuiGroup;
 use crate::view::text_format::format_short_count;
 use crate::view::{Ink, one_line, status_label};
 
@@ -64,7 +64,13 @@ fn too_small(model: &TuiModel, frame: &mut Frame<'_>) {
         area.width, area.height, MIN_SIZE.0, MIN_SIZE.1
     );
     for (row, line) in (0..area.height).zip(wrap_graphemes(&text, usize::from(area.width.max(1)))) {
-        frame.buffer_mut().set_stringn(0, row, line, usize::from(area.width), model.theme.ink(Ink::Attention));
+        frame.buffer_mut().set_stringn(
+            0,
+            row,
+            line,
+            usize::from(area.width),
+            model.theme.ink(Ink::Attention),
+        );
     }
 }
 
@@ -88,7 +94,10 @@ fn draw_borders(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
         let search = model.list_search.text();
         if model.focus == Focus::Search || !search.is_empty() {
             let room = usize::from(areas.list.width).saturating_sub(14);
-            title.push(Span::styled(format!("/{} ", truncate_graphemes(search, room)), model.theme.ink(Ink::Attention)));
+            title.push(Span::styled(
+                format!("/{} ", truncate_graphemes(search, room)),
+                model.theme.ink(Ink::Attention),
+            ));
         }
         buffer.set_line(2, 0, &Line::from(title), areas.list.width.saturating_sub(3));
     }
@@ -130,7 +139,13 @@ fn draw_empty_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     }
     for (row, (ink, line)) in (0..area.height).zip(lines) {
         let room = usize::from(area.width.saturating_sub(2));
-        buffer.set_stringn(area.x + 1, area.y + row, truncate_graphemes(line, room), room, model.theme.ink(ink));
+        buffer.set_stringn(
+            area.x + 1,
+            area.y + row,
+            truncate_graphemes(line, room),
+            room,
+            model.theme.ink(ink),
+        );
     }
 }
 
@@ -147,7 +162,13 @@ fn draw_footer(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let theme = model.theme;
     let room = usize::from(area.width.saturating_sub(2));
     if let Some(notice) = &model.notice {
-        buffer.set_stringn(area.x + 1, area.y, truncate_graphemes(&notice.text, room), room, theme.ink(notice.ink));
+        buffer.set_stringn(
+            area.x + 1,
+            area.y,
+            truncate_graphemes(&notice.text, room),
+            room,
+            theme.ink(notice.ink),
+        );
         return;
     }
     let mut counts = [0; 4];
@@ -267,7 +288,8 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     use longhaul::Status;
     let now = model.now;
     if let Some(asked) = head.asked.first().filter(|_| !head.status.is_final()) {
-        let left = asked.until.map(|until| format!("{}: ", crate::view::text_format::format_time_left(until, now)));
+        let left =
+            asked.until.map(|until| format!("{}: ", crate::view::text_format::format_time_left(until, now)));
         let asks = format!("asks: {}{}", left.unwrap_or_default(), one_line(&asked.text));
         return (Ink::Attention, asks, String::new());
     }

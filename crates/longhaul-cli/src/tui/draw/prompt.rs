@@ -5,11 +5,11 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::task_label;
-use crate::tui::layout::{ScreenAreas, most_typed};
-use crate::tui::text_input::{TextInput, Rows};
-use crate::tui::model::{Confirmation, Focus, TuiModel, PromptPurpose};
 use crate::tui::actions::can_be_retried;
-use crate::tui::graphemes::{truncate_graphemes, grapheme_width};
+use crate::tui::graphemes::{grapheme_width, truncate_graphemes};
+use crate::tui::layout::{ScreenAreas, most_typed};
+use crate::tui::model::{Confirmation, Focus, PromptPurpose, TuiModel};
+use crate::tui::text_input::{Rows, TextInput};
 use crate::view::text_format::pluralize;
 use crate::view::{Ink, one_line};
 
@@ -81,7 +81,13 @@ pub(super) fn draw(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) -
     None
 }
 
-fn typed(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer, before: String, input: &TextInput) -> Position {
+fn typed(
+    model: &TuiModel,
+    areas: &ScreenAreas,
+    buffer: &mut Buffer,
+    before: String,
+    input: &TextInput,
+) -> Position {
     let (area, rows) = (areas.prompt, model.rows_of(&before, input));
     let style = match model.focus {
         Focus::Prompt => model.theme.title(true),
@@ -112,12 +118,16 @@ fn offer(model: &TuiModel, room: usize) -> Option<(String, Ink, String, bool)> {
     if let Some(confirm) = model.confirm {
         let (question, short, keys) = confirmation(model, confirm);
         let room = room.saturating_sub(grapheme_width(keys) + 2);
-        let question = truncate_graphemes(if grapheme_width(&question) <= room { &question } else { &short }, room);
+        let question =
+            truncate_graphemes(if grapheme_width(&question) <= room { &question } else { &short }, room);
         return Some((question, Ink::Attention, keys.to_owned(), false));
     }
     if model.focus == Focus::Detail && model.has_text_search() {
         let keys = "n down · N up · Esc ends";
-        let words = truncate_graphemes(&format!("/{}", model.text_search.words.text()), room.saturating_sub(grapheme_width(keys) + 2));
+        let words = truncate_graphemes(
+            &format!("/{}", model.text_search.words.text()),
+            room.saturating_sub(grapheme_width(keys) + 2),
+        );
         return Some((words, Ink::Attention, keys.to_owned(), false));
     }
     let purpose = model.current_purpose()?;

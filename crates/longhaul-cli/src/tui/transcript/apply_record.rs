@@ -1,13 +1,18 @@
 //! How an entry of the journal becomes something to be read.
 
 use longhaul::Status;
-use longhaul::entry::{Entry, NudgeReason, Outcome, Record, ReleaseReason, LiveTextKind, WaitReason, ExpectedAnswer};
+use longhaul::entry::{
+    Entry, ExpectedAnswer, LiveTextKind, NudgeReason, Outcome, Record, ReleaseReason, WaitReason,
+};
 use longhaul::id::CallId;
 
-use super::{TuiTaskEnd, TuiCallResult, MAX_OUTPUT_BYTES, MAX_BLOCK_BYTES, TuiTranscript, TranscriptBlockKind, truncate_kept, said};
+use super::{
+    MAX_BLOCK_BYTES, MAX_OUTPUT_BYTES, TranscriptBlockKind, TuiCallResult, TuiTaskEnd, TuiTranscript, said,
+    truncate_kept,
+};
+use crate::view::event_text::{budget_words, describe_sampling, describe_wait, format_call};
 use crate::view::letter::ending;
-use crate::view::event_text::{budget_words, format_call, describe_sampling, describe_wait};
-use crate::view::{Ink, sanitize, one_line, escape_invisible, escape_invisible_line};
+use crate::view::{Ink, escape_invisible, escape_invisible_line, one_line, sanitize};
 
 impl TuiTranscript {
     /// Takes an entry in; one that it has already is passed over.
@@ -51,7 +56,10 @@ impl TuiTranscript {
                 let first = self.blocks.len();
                 for (thought, text) in [(true, reply.reasoning()), (false, reply.text())] {
                     if !text.trim().is_empty() {
-                        self.push(record, said(thought, truncate_kept(sanitize(text.trim()), MAX_BLOCK_BYTES), false));
+                        self.push(
+                            record,
+                            said(thought, truncate_kept(sanitize(text.trim()), MAX_BLOCK_BYTES), false),
+                        );
                     }
                 }
                 // What was being read stays the block that it was.
@@ -89,8 +97,12 @@ impl TuiTranscript {
                     None => letter.text.trim().to_owned(),
                 };
                 let text = truncate_kept(sanitize(&text), MAX_BLOCK_BYTES);
-                let what =
-                    TranscriptBlockKind::Letter { id: letter.id.clone(), from: letter.from.clone(), text, read: None };
+                let what = TranscriptBlockKind::Letter {
+                    id: letter.id.clone(),
+                    from: letter.from.clone(),
+                    text,
+                    read: None,
+                };
                 self.push(record, what);
             }
             Entry::Read { letters, known, .. } => {
@@ -213,7 +225,9 @@ fn format_arguments(arguments: &str) -> String {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
             let line = |(key, value): (&String, &serde_json::Value)| match value {
-                serde_json::Value::String(text) => format!("{}: {}", escape_invisible_line(key), escape_invisible(text)),
+                serde_json::Value::String(text) => {
+                    format!("{}: {}", escape_invisible_line(key), escape_invisible(text))
+                }
                 other => format!("{}: {}", escape_invisible_line(key), escape_invisible(&other.to_string())),
             };
             map.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -62,7 +62,8 @@ fn after_a_search_without_hits_what_was_chosen_is_chosen_still() {
     // All is read anew meanwhile: that chooses nothing else either.
     let mut model = screen((120, 40), &stories);
     press(&mut model, "Down Down / zzz", &stories);
-    let effects = update(&mut model, TuiMessage::Loaded(stories.iter().map(TestJournal::head).collect(), Vec::new()));
+    let effects =
+        update(&mut model, TuiMessage::Loaded(stories.iter().map(TestJournal::head).collect(), Vec::new()));
     serve(&mut model, effects, &stories);
     press(&mut model, "Esc", &stories);
     assert_eq!(chosen(&model), "t-00002");
@@ -133,7 +134,10 @@ fn what_has_failed_is_tried_again_by_a_key() {
     {
         let mut model = screen((120, 40), &stories);
         let wished = press(&mut model, keys, &stories);
-        assert!(wished.iter().all(|effect| matches!(effect, TuiEffect::ExpireNotice(_))), "{keys}: {wished:?}");
+        assert!(
+            wished.iter().all(|effect| matches!(effect, TuiEffect::ExpireNotice(_))),
+            "{keys}: {wished:?}"
+        );
         assert!(picture(&mut model).contains(says), "{keys}: {}", picture(&mut model));
     }
 }

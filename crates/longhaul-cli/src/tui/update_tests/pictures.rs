@@ -6,9 +6,12 @@ use super::*;
 fn thousand() -> Vec<TaskState> {
     let mut heads = Vec::new();
     for tree in 0..100 {
-        let root =
-            TestJournal::new(tree * 10, "lead", &format!("Tree {tree} with some words to be shown in a line"))
-                .claimed();
+        let root = TestJournal::new(
+            tree * 10,
+            "lead",
+            &format!("Tree {tree} with some words to be shown in a line"),
+        )
+        .claimed();
         heads.push(root.head());
         for child in 1..10 {
             let child =
@@ -96,7 +99,7 @@ const EVIL: &str = "\x1b]0;pwned\x07\x1b]52;c;cHduZWQ=\x07\x1b]8;;http://evil\x1
 
 #[test]
 fn nothing_that_a_terminal_obeys_is_in_any_picture() {
-    use longhaul::entry::{QuestionAnswer, Entry, LiveTextKind};
+    use longhaul::entry::{Entry, LiveTextKind, QuestionAnswer};
     let evil = |text: &str| format!("{text} {EVIL} {text}");
     let arguments = serde_json::json!({ "cmd": evil("argument"), (evil("key")): 1 }).to_string();
     let ran = TestJournal::new(1, &evil("agent"), &evil("task"))

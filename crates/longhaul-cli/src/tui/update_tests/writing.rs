@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn a_question_that_wants_words_is_answered_in_the_prompt() {
-    let asks = TestJournal::new(1, "a", "Do.").claimed().asked(ExpectedAnswer::Words { schema: None }, "Which one?");
+    let asks =
+        TestJournal::new(1, "a", "Do.").claimed().asked(ExpectedAnswer::Words { schema: None }, "Which one?");
     let stories = [asks];
     let mut model = screen((80, 24), &stories);
     let wished = press(&mut model, "y", &stories);
@@ -30,8 +31,13 @@ fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
 fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
     let cmd = format!("FIRST {}LAST", "and more of it; ".repeat(400));
     let arguments = serde_json::json!({ "cmd": cmd }).to_string();
-    let wants =
-        ExpectedAnswer::Leave { tool: "shell".to_owned(), arguments, why: None, identity: None, changed: None };
+    let wants = ExpectedAnswer::Leave {
+        tool: "shell".to_owned(),
+        arguments,
+        why: None,
+        identity: None,
+        changed: None,
+    };
     let lead = TestJournal::new(1, "lead", "Do.").claimed();
     let asks = lead.child(2, "a", "Do.").claimed().asked(wants, &format!("May shell be called with {cmd}?"));
     let stories = [lead, asks];
@@ -70,7 +76,9 @@ fn line(model: &mut TuiModel) -> String {
 #[test]
 fn a_draft_is_for_whom_it_was_begun_and_for_nobody_else() {
     let first = TestJournal::new(1, "first", "Do.").claimed();
-    let words = TestJournal::new(2, "second", "Do.").claimed().asked(ExpectedAnswer::Words { schema: None }, "Which one?");
+    let words = TestJournal::new(2, "second", "Do.")
+        .claimed()
+        .asked(ExpectedAnswer::Words { schema: None }, "Which one?");
     let call = TestJournal::new(3, "third", "Do.").claimed().asked(leave(), "May it?");
     let stories = [first, words, call];
     let mut model = screen((120, 40), &stories);

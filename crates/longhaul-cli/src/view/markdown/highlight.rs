@@ -25,7 +25,8 @@ impl SyntaxHighlighter {
     /// The lines of a piece of code.
     pub(super) fn highlight(&self, language: &str, code: &str) -> Vec<Vec<MarkdownSpan>> {
         let plain = |line: &str| vec![MarkdownSpan::new(Style::new(), line)];
-        let near = Some(grammar_name(language)).filter(|near| !near.is_empty() && code.lines().count() <= MOST);
+        let near =
+            Some(grammar_name(language)).filter(|near| !near.is_empty() && code.lines().count() <= MOST);
         let grammars = near.as_ref().map(|_| self.0.get_or_init(SyntaxGrammars::load));
         let found =
             grammars.zip(near).and_then(|(all, near)| Some((all, all.all.find_syntax_by_token(&near)?)));

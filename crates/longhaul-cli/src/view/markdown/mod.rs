@@ -10,16 +10,16 @@ mod span_wrap;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::sanitize::sanitize;
 use super::live_region::StyledLine;
+use super::sanitize::sanitize;
 use super::text_format::display_width;
 pub(crate) use highlight::SyntaxHighlighter;
 pub(crate) use html::{escaped, html};
+use source::MarkdownParser;
 use span::FAINT;
 pub(crate) use span::{MarkdownSpan, Style};
-use source::MarkdownParser;
-use table::MarkdownTable;
 use span_wrap::{break_line, kept, wrap_spans};
+use table::MarkdownTable;
 
 /// How code is indented.
 const INDENT: &str = "  ";
@@ -57,14 +57,23 @@ pub(crate) fn render(source: &str, columns: usize, colors: &SyntaxHighlighter) -
 }
 
 /// The lines of a text, none wider than this, in pieces of one style each.
-pub(crate) fn render_spans(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<Vec<MarkdownSpan>> {
+pub(crate) fn render_spans(
+    source: &str,
+    columns: usize,
+    colors: &SyntaxHighlighter,
+) -> Vec<Vec<MarkdownSpan>> {
     parse_lines(source, columns, colors).into_iter().flat_map(|spans| break_line(spans, columns)).collect()
 }
 
 fn parse_lines(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<Vec<MarkdownSpan>> {
     let source = sanitize(source);
-    let mut page =
-        MarkdownRenderer { columns: columns.max(20), highlighter: colors, lines: Vec::new(), margins: Vec::new(), begun: false };
+    let mut page = MarkdownRenderer {
+        columns: columns.max(20),
+        highlighter: colors,
+        lines: Vec::new(),
+        margins: Vec::new(),
+        begun: false,
+    };
     page.blocks(&mut MarkdownParser::new(&source), true);
     page.lines
 }
@@ -169,7 +178,9 @@ impl MarkdownRenderer<'_> {
                 for event in events.by_ref() {
                     match event {
                         Event::End(_) => break,
-                        Event::Html(html) | Event::Text(html) => spans.push(MarkdownSpan::new(FAINT, sanitize(&html))),
+                        Event::Html(html) | Event::Text(html) => {
+                            spans.push(MarkdownSpan::new(FAINT, sanitize(&html)))
+                        }
                         _ => {}
                     }
                 }

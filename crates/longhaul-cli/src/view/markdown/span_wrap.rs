@@ -67,7 +67,9 @@ fn narrowed(line: Vec<MarkdownSpan>, columns: usize) -> Vec<Vec<MarkdownSpan>> {
         .map_or(0, |span| display_width(&span.text) - display_width(span.text.trim_start()));
     let indent = (indent + first).min(columns / 3);
     let mut lines = wrap_spans(&line, columns - indent);
-    lines.iter_mut().for_each(|line| line.insert(0, MarkdownSpan::new(Default::default(), " ".repeat(indent))));
+    lines
+        .iter_mut()
+        .for_each(|line| line.insert(0, MarkdownSpan::new(Default::default(), " ".repeat(indent))));
     lines
 }
 
@@ -135,7 +137,9 @@ fn words(spans: &[MarkdownSpan]) -> Vec<WrapToken> {
                 c if c.is_whitespace() && c != '\u{a0}' => match words.last_mut() {
                     None | Some(WrapToken::Break) => {}
                     Some(WrapToken::Space(space)) => space.text.push(' '),
-                    Some(WrapToken::Text(_)) => words.push(WrapToken::Space(MarkdownSpan::new(span.style, " "))),
+                    Some(WrapToken::Text(_)) => {
+                        words.push(WrapToken::Space(MarkdownSpan::new(span.style, " ")))
+                    }
                 },
                 c => match words.last_mut() {
                     Some(WrapToken::Text(pieces)) => match pieces.last_mut() {

@@ -37,7 +37,12 @@ impl MarkdownTable {
     pub(super) fn lines(&self, room: usize) -> Vec<Vec<MarkdownSpan>> {
         let natural: Vec<usize> = (0..self.head.len())
             .map(|column| {
-                self.all().filter_map(|row| row.get(column)).map(|cell| cell_width(cell)).max().unwrap_or(0).max(1)
+                self.all()
+                    .filter_map(|row| row.get(column))
+                    .map(|cell| cell_width(cell))
+                    .max()
+                    .unwrap_or(0)
+                    .max(1)
             })
             .collect();
         match widths(&natural, room) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::catalog::{ProviderEntry, PROVIDERS};
+use super::catalog::{PROVIDERS, ProviderEntry};
 use super::transport::Transport;
-use super::{CatalogError, HttpClient, KeySource, ModelSpec, HttpModel, api_keys};
+use super::{CatalogError, HttpClient, HttpModel, KeySource, ModelSpec, api_keys};
 
 /// How long a server on this machine may take to say that it is there.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(750);
@@ -89,7 +89,8 @@ impl HttpClient {
             Transport::Network { client, .. } => client,
             Transport::Replay(tape) => return tape.recorded_model(base_url),
         };
-        let sent = client.get(format!("{}/models", base_url.trim_end_matches('/'))).timeout(PROBE_TIMEOUT).send();
+        let sent =
+            client.get(format!("{}/models", base_url.trim_end_matches('/'))).timeout(PROBE_TIMEOUT).send();
         let body = sent.await.ok()?.error_for_status().ok()?.bytes().await.ok()?;
         let listed: ModelList = serde_json::from_slice(&body).ok()?;
         listed.data.into_iter().map(|one| one.id).find(|id| !id.is_empty() && !id.contains("embed"))

@@ -16,9 +16,9 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::api_keys::{self, ApiKey};
 use super::endpoint::Endpoint;
 use super::transport::{HttpResponse, ResponseBody};
-use super::api_keys::{self, ApiKey};
 use crate::model::ModelErrorKind;
 
 /// A recording: being made, or being played.
@@ -225,7 +225,11 @@ impl Cassette {
             Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(&value).ok()?))
         };
         let headers = exchange.headers.into_iter().filter_map(header).collect();
-        Ok(HttpResponse { status, headers, body: ResponseBody::Replay { chunks: chunks.collect(), cut: exchange.cut } })
+        Ok(HttpResponse {
+            status,
+            headers,
+            body: ResponseBody::Replay { chunks: chunks.collect(), cut: exchange.cut },
+        })
     }
 
     /// A body without what differs from run to run.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::{Auth, Endpoint};
 use super::api_keys::{self, ApiKey, KeySource};
+use super::endpoint::{Auth, Endpoint};
 use super::{HttpClient, HttpError, HttpModel, provider_opts};
 use crate::model::settings::ModelSettings;
 use crate::model::wire::openai_chat::{OpenAiChat, Quirks};
@@ -96,7 +96,15 @@ pub(super) struct ProviderEntry {
 
 const fn chat(name: &'static str, base_url: &'static str, keys: &'static [&'static str]) -> ProviderEntry {
     let base_url = Some(base_url);
-    ProviderEntry { name, api: ApiType::Chat, base_url, auth: Auth::Bearer, keys, keyless: false, default_model: None }
+    ProviderEntry {
+        name,
+        api: ApiType::Chat,
+        base_url,
+        auth: Auth::Bearer,
+        keys,
+        keyless: false,
+        default_model: None,
+    }
 }
 
 const fn local(name: &'static str, base_url: Option<&'static str>) -> ProviderEntry {
@@ -278,7 +286,7 @@ impl HttpClient {
         };
         let mut endpoint = Endpoint::new(&base_url, auth, key)?;
         for (name, value) in beside.headers {
-            endpoint = endpoint.with_header(name, value);
+            endpoint = endpoint.insert_header(name, value);
         }
         if entry.keyless {
             endpoint = endpoint.with_first_byte_timeout(LOCAL_FIRST_BYTE);

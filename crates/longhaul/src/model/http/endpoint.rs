@@ -76,10 +76,10 @@ impl Endpoint {
 
     /// The same endpoint with one more header on every request.
     pub fn with_header(self, name: &'static str, value: &'static str) -> Self {
-        self.with_header(HeaderName::from_static(name), HeaderValue::from_static(value))
+        self.insert_header(HeaderName::from_static(name), HeaderValue::from_static(value))
     }
 
-    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub(super) fn insert_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }

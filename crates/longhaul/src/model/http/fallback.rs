@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use futures::stream;
 use tokio::time::Instant;
 
-use crate::model::{ReplyChunk, RequestDelay, Model, ModelError, ModelErrorKind, ReplyStream, ModelRequest};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream, RequestDelay};
 
 /// A model with others behind it, which are asked when it fails.
 ///

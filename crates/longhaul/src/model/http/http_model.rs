@@ -10,15 +10,15 @@ use futures::stream;
 use jiff::Timestamp;
 use tokio::time::{Instant, Sleep, timeout};
 
+use super::rate_limit_gate::{GateStep, GateTicket, RateLimitGate, RequestPermit};
 use super::transport::{HttpResponse, ResponseBody};
-use super::rate_limit_gate::{RateLimitGate, GateStep, RequestPermit, GateTicket};
-use super::{Endpoint, HttpClient, unexpected_body, retry_after};
+use super::{Endpoint, HttpClient, retry_after, unexpected_body};
 use crate::message::{Block, Reply, StopReason, Usage};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
 use crate::model::wire::tool_names::resolve_tool_name;
 use crate::model::wire::{ReplyParser, TextCalls, WireProtocol, parse_text_calls};
-use crate::model::{ReplyChunk, Model, ModelError, ModelErrorKind, ReplyStream, ModelRequest};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream};
 
 /// No more is read of an answer that is an error.
 const ERROR_BODY: usize = 64 * 1024;
@@ -54,7 +54,8 @@ impl HttpModel {
         let price = http.options().prices.price_of(name);
         let url = endpoint.url(&wire.request_path(&settings));
         // A server of one's own is started with the window that it has room for, and is told of it in the team file.
-        let window = settings.context_size.or_else(|| crate::model::context_windows::context_window(&settings.model));
+        let window =
+            settings.context_size.or_else(|| crate::model::context_windows::context_window(&settings.model));
         HttpModel {
             name: name.to_owned(),
             wire,
@@ -177,7 +178,8 @@ impl HttpModel {
         }
         for block in &mut reply.blocks {
             if let Block::Call(call) = block
-                && let Some(name) = resolve_tool_name(&call.tool, request.tools).filter(|name| *name != call.tool)
+                && let Some(name) =
+                    resolve_tool_name(&call.tool, request.tools).filter(|name| *name != call.tool)
             {
                 call.tool = name.to_owned();
             }
@@ -187,7 +189,8 @@ impl HttpModel {
         }
         // An alias has the price of the model that answered.
         let maker = self.name.split('/').next().unwrap_or_default();
-        let price = self.price.or_else(|| self.http.options().prices.price_of(&format!("{maker}/{}", reply.model)));
+        let price =
+            self.price.or_else(|| self.http.options().prices.price_of(&format!("{maker}/{}", reply.model)));
         // Whoever does not say what was used has not said that it was nothing.
         let used = reply.usage != Usage::default();
         reply.cost =
@@ -312,7 +315,13 @@ impl HttpReplyStream<'_> {
                 // Boxed, so that who waits at the gate stays small.
                 let body = Box::pin(model.send(&self.request)).await?.body;
                 let (parser, alarm) = (model.wire.parser(), ReadTimeout::new());
-                self.stage = RequestStage::Reading(ResponseReader { body, parser, begun: false, timeout: alarm, _seat: seat });
+                self.stage = RequestStage::Reading(ResponseReader {
+                    body,
+                    parser,
+                    begun: false,
+                    timeout: alarm,
+                    _seat: seat,
+                });
             }
             RequestStage::Reading(mut ear) => {
                 let reply = ear.parser.finish().map_err(|kind| model.error(kind, None))?;

@@ -33,22 +33,23 @@ mod http_model;
 
 pub(crate) use client::tls_config;
 
+pub use api_keys::{ApiKey, KeySource, NoKeys};
 pub use cassette::{Cassette, CassetteError};
 pub use catalog::{
-    ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers, provider_key_variables,
+    ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers,
+    provider_key_variables,
 };
 pub(crate) use catalog::{is_provider_or_local_url, key_variables_of};
 pub use endpoint::{Auth, Endpoint};
 pub use fallback::FallbackModel;
-pub use api_keys::{ApiKey, KeySource, NoKeys};
 pub use http_model::HttpModel;
 
 use crate::model::prices::PriceTable;
 use crate::model::settings::ModelSettings;
 use crate::model::wire::WireProtocol;
 use endpoint::EndpointId;
-use transport::Transport;
 use rate_limit_gate::RateLimitGate;
+use transport::Transport;
 
 /// How providers are asked.
 #[derive(Debug, Clone)]
@@ -103,7 +104,8 @@ impl HttpClient {
 
     /// The same, and what goes over it is recorded.
     pub fn recording(options: HttpOptions, cassette: Cassette) -> Result<HttpClient, HttpError> {
-        let line = Transport::Network { client: client::build_client(&options)?, tape: Some(Arc::new(cassette)) };
+        let line =
+            Transport::Network { client: client::build_client(&options)?, tape: Some(Arc::new(cassette)) };
         Ok(HttpClient::with_transport(options, line))
     }
 
@@ -149,7 +151,10 @@ impl HttpClient {
 
     fn gate(&self, endpoint: &Endpoint) -> Arc<RateLimitGate> {
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.entry(endpoint.endpoint_id()).or_insert_with(|| RateLimitGate::new(self.0.options.max_concurrent)).clone()
+        gates
+            .entry(endpoint.endpoint_id())
+            .or_insert_with(|| RateLimitGate::new(self.0.options.max_concurrent))
+            .clone()
     }
 }
 

@@ -66,12 +66,25 @@ impl RateLimitGate {
         let places = places.clamp(1, Semaphore::MAX_PERMITS);
         let state = GateState { pause: None, budget: RETRY_BUDGET, counted: Instant::now(), queue: 0 };
         let seats = Arc::new(Semaphore::new(places));
-        Arc::new(RateLimitGate { capacity: places, permits: seats, state: Mutex::new(state), retry_earned: Notify::new() })
+        Arc::new(RateLimitGate {
+            capacity: places,
+            permits: seats,
+            state: Mutex::new(state),
+            retry_earned: Notify::new(),
+        })
     }
 
     /// Stands in line. `jitter`, in 0..1, spreads out those who wait for the same moment.
     pub(super) fn enqueue(self: &Arc<Self>, retry: bool, jitter: f64) -> GateTicket {
-        GateTicket { gate: self.clone(), retry_granted: !retry, jitter, reported: None, due: None, permit: None, queued: false }
+        GateTicket {
+            gate: self.clone(),
+            retry_granted: !retry,
+            jitter,
+            reported: None,
+            due: None,
+            permit: None,
+            queued: false,
+        }
     }
 
     /// The provider answered.
@@ -114,7 +127,8 @@ impl RateLimitGate {
     fn take_retry(&self) -> Result<(), Instant> {
         let now = Instant::now();
         self.with_state(|state| {
-            let earned = now.saturating_duration_since(state.counted).as_secs_f64() / RETRY_REFILL_TIME.as_secs_f64();
+            let earned =
+                now.saturating_duration_since(state.counted).as_secs_f64() / RETRY_REFILL_TIME.as_secs_f64();
             state.budget = (state.budget + earned).min(RETRY_BUDGET.max(state.budget));
             state.counted = now;
             // The clock has no fractions below a nanosecond; a try that is missing less is there.
@@ -209,7 +223,8 @@ impl GateTicket {
         if !std::mem::replace(&mut self.queued, true) {
             self.gate.with_state(|state| state.queue += 1);
         }
-        if let Some(held) = self.report_delay(DelayReason::Budget, Some(at), Instant::now() + REPORT_INTERVAL) {
+        if let Some(held) = self.report_delay(DelayReason::Budget, Some(at), Instant::now() + REPORT_INTERVAL)
+        {
             return Some(held);
         }
         tokio::select! {
@@ -253,11 +268,18 @@ impl GateTicket {
     }
 
     /// What to tell, unless it was told and nothing has changed. It is told again after `again`.
-    fn report_delay(&mut self, why: DelayReason, until: Option<Instant>, again: Instant) -> Option<RequestDelay> {
+    fn report_delay(
+        &mut self,
+        why: DelayReason,
+        until: Option<Instant>,
+        again: Instant,
+    ) -> Option<RequestDelay> {
         match self.reported {
             // A moment that moved by less than this is the same moment.
             Some((old, at)) if old == why && again <= at + Duration::from_secs(1) => return None,
-            Some((DelayReason::Budget, at)) if why == DelayReason::Budget && Instant::now() < at => return None,
+            Some((DelayReason::Budget, at)) if why == DelayReason::Budget && Instant::now() < at => {
+                return None;
+            }
             _ => self.reported = Some((why, again)),
         }
         Some(self.delay(why, until))
@@ -266,10 +288,17 @@ impl GateTicket {
     fn delay(&self, why: DelayReason, until: Option<Instant>) -> RequestDelay {
         let why = match why {
             DelayReason::Closed => "the provider wants to be left alone for a while".to_owned(),
-            DelayReason::Budget => "the provider does not answer; tries are made only now and then".to_owned(),
-            DelayReason::Full => format!("{} requests are under way, which is as many as may be", self.gate.capacity),
+            DelayReason::Budget => {
+                "the provider does not answer; tries are made only now and then".to_owned()
+            }
+            DelayReason::Full => {
+                format!("{} requests are under way, which is as many as may be", self.gate.capacity)
+            }
         };
-        RequestDelay { reason: why, remaining: until.map(|until| until.saturating_duration_since(Instant::now())) }
+        RequestDelay {
+            reason: why,
+            remaining: until.map(|until| until.saturating_duration_since(Instant::now())),
+        }
     }
 }
 

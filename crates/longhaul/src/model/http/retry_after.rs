@@ -15,7 +15,9 @@ pub(super) fn delay_from_headers(headers: &HeaderMap, limited: bool, now: Timest
     let in_words = text("retry-after-ms")
         .and_then(|ms| seconds(ms.parse::<f64>().ok()? / 1000.0))
         .or_else(|| text("retry-after").and_then(|when| parse_delay(when, now)));
-    in_words.or_else(|| exhausted_limit_delay(headers, now).filter(|_| limited)).map(|wish| wish.min(MAX_DELAY))
+    in_words
+        .or_else(|| exhausted_limit_delay(headers, now).filter(|_| limited))
+        .map(|wish| wish.min(MAX_DELAY))
 }
 
 /// The longest time until one of the limits that are used up is fresh again. Where the provider does not say how much

@@ -57,7 +57,11 @@ impl Transport {
                         let recording =
                             recording.map(|recording| Box::new(recording.record_response(status, &headers)));
                         let response = Box::new(response);
-                        Ok(HttpResponse { status, headers, body: ResponseBody::Network { response, recording } })
+                        Ok(HttpResponse {
+                            status,
+                            headers,
+                            body: ResponseBody::Network { response, recording },
+                        })
                     }
                     Err(error) => {
                         let why = format!("{}: {}", endpoint.host(), root_of(error));

@@ -95,7 +95,13 @@ impl ScriptSource<'_> {
     fn wrong_at(&self, line: u64, column: u64, message: String) -> ModelScriptError {
         let shown = self.line(line).trim_end().chars().take(120);
         let text = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
-        ModelScriptError::Invalid(Box::new(ScriptProblem { script: self.name.to_owned(), line, column, message, text }))
+        ModelScriptError::Invalid(Box::new(ScriptProblem {
+            script: self.name.to_owned(),
+            line,
+            column,
+            message,
+            text,
+        }))
     }
 
     fn line(&self, line: u64) -> &str {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _};
 
-use super::{Model, ReplyStream, ModelRequest};
+use super::{Model, ModelRequest, ReplyStream};
 
 mod error;
 mod playback;
@@ -28,7 +28,7 @@ mod tests;
 #[cfg(test)]
 mod wrong_tests;
 
-pub use error::{ScriptProblem, ModelScriptError};
+pub use error::{ModelScriptError, ScriptProblem};
 pub use script::ModelScript;
 
 /// What the model is called, in replies and in errors.

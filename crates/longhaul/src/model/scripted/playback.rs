@@ -3,11 +3,11 @@
 use std::mem;
 use std::time::Duration;
 
-use super::script::{ScriptedFailure, StreamPace, ModelScript, ScriptTurn, describe_template_failure};
+use super::script::{ModelScript, ScriptTurn, ScriptedFailure, StreamPace, describe_template_failure};
 use super::template_context::TemplateContext;
 use super::{NAME, ScriptedModel};
 use crate::message::{Block, Call, Message, Reply, StopReason, Usage};
-use crate::model::{ReplyChunk, ModelError, ModelErrorKind, ModelRequest};
+use crate::model::{ModelError, ModelErrorKind, ModelRequest, ReplyChunk};
 
 /// A reply on its way: what is still to come.
 pub(super) struct ScriptPlayback<'a> {
@@ -123,7 +123,8 @@ impl PlannedReply {
             }
             Some(ScriptedFailure::Cut | ScriptedFailure::Hang) | None => {}
         }
-        let blocks = blocks(script, request, turn).map_err(|error| describe_template_failure(request, &error))?;
+        let blocks =
+            blocks(script, request, turn).map_err(|error| describe_template_failure(request, &error))?;
         for block in &blocks {
             match block {
                 Block::Text(text) => take.text = UnsentText::new(text.clone()),
@@ -169,7 +170,11 @@ fn failure(status: u16, retry_after: Option<Duration>, message: &str) -> ModelEr
     ModelError { model: NAME.to_owned(), kind, retry_after }
 }
 
-fn blocks(script: &ModelScript, request: &ModelRequest<'_>, turn: &ScriptTurn) -> Result<Vec<Block>, minijinja::Error> {
+fn blocks(
+    script: &ModelScript,
+    request: &ModelRequest<'_>,
+    turn: &ScriptTurn,
+) -> Result<Vec<Block>, minijinja::Error> {
     let mut seen = None;
     let mut talk = || seen.get_or_insert_with(|| TemplateContext::new(request).into_value()).clone();
     let texts = usize::from(turn.text.is_some()) + usize::from(turn.reasoning.is_some());

@@ -9,9 +9,11 @@ use regex::Regex;
 use serde_saphyr::{Location, Spanned};
 
 use super::error::{ModelScriptError, ScriptSource};
-use super::yaml::{self, AgentYaml, CaseYaml, FailureYaml, PaceYaml, TurnYaml};
+use super::template::{
+    Expression, ScriptArguments, ScriptText, TemplateCompiler, Templates, describe_template_error,
+};
 use super::template_context::{self, TemplateContext};
-use super::template::{ScriptArguments, TemplateCompiler, Expression, Templates, ScriptText, describe_template_error};
+use super::yaml::{self, AgentYaml, CaseYaml, FailureYaml, PaceYaml, TurnYaml};
 use crate::message::{StopReason, Usage};
 use crate::model::ModelRequest;
 
@@ -125,7 +127,8 @@ impl ModelScript {
         };
         let case = case.ok_or_else(|| format!("agent '{agent}' has no case for this task"))?;
         if case.repeats {
-            case.repeated(request, &self.templates).map_err(|error| describe_template_failure(request, &error))
+            case.repeated(request, &self.templates)
+                .map_err(|error| describe_template_failure(request, &error))
         } else {
             Ok(case.nth(request.turn))
         }
@@ -134,7 +137,12 @@ impl ModelScript {
 
 /// What is said of a template that failed while it was played.
 pub(super) fn describe_template_failure(request: &ModelRequest<'_>, error: &Error) -> String {
-    format!("agent '{}', turn {}: {}", request.agent, u64::from(request.turn) + 1, describe_template_error(error))
+    format!(
+        "agent '{}', turn {}: {}",
+        request.agent,
+        u64::from(request.turn) + 1,
+        describe_template_error(error)
+    )
 }
 
 impl TaskCondition {
@@ -206,7 +214,12 @@ impl ScriptCompiler<'_> {
         self.compiler.source.error_at(at, message)
     }
 
-    fn agent(&mut self, name: &str, part: Spanned<AgentYaml>, pace: StreamPace) -> Result<Vec<ScriptCase>, ModelScriptError> {
+    fn agent(
+        &mut self,
+        name: &str,
+        part: Spanned<AgentYaml>,
+        pace: StreamPace,
+    ) -> Result<Vec<ScriptCase>, ModelScriptError> {
         let AgentYaml { turns, cases, otherwise } = part.value;
         match (turns, cases) {
             (Some(turns), None) => Ok(vec![self.case(CaseYaml { when: None, turns, otherwise }, pace)?]),
@@ -333,7 +346,11 @@ impl ScriptCompiler<'_> {
         };
         let or =
             |text: Option<Spanned<String>>, default| text.map_or(Ok(default), |text| self.duration(&text));
-        Ok(StreamPace { chunk, pause: or(shape.pace, default.pause)?, delay: or(shape.delay, default.delay)? })
+        Ok(StreamPace {
+            chunk,
+            pause: or(shape.pace, default.pause)?,
+            delay: or(shape.delay, default.delay)?,
+        })
     }
 
     fn duration(&self, text: &Spanned<String>) -> Result<Duration, ModelScriptError> {

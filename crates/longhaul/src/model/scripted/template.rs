@@ -5,8 +5,8 @@ use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value};
 use serde_saphyr::Spanned;
 
 use super::error::{ModelScriptError, ScriptSource};
-use super::yaml::SpannedJson;
 use super::template_context::{self, TEMPLATE_VARIABLES};
+use super::yaml::SpannedJson;
 
 /// The variable in which an expression leaves its value.
 const VALUE: &str = "value";
@@ -55,7 +55,11 @@ pub(super) enum JsonTemplate {
 
 impl Templates {
     /// Makes the text.
-    pub(super) fn render_text(&self, text: &ScriptText, talk: impl FnOnce() -> Value) -> Result<String, Error> {
+    pub(super) fn render_text(
+        &self,
+        text: &ScriptText,
+        talk: impl FnOnce() -> Value,
+    ) -> Result<String, Error> {
         match text {
             ScriptText::Fixed(text) => Ok(text.clone()),
             ScriptText::Template(template) => self.render(template, talk()),
@@ -147,7 +151,9 @@ impl<'a> TemplateCompiler<'a> {
         if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
             environment.set_syntax(syntax);
         }
-        environment.add_filter("find_all", |texts: &Value, pattern: &str| template_context::find_all_in(texts, pattern));
+        environment.add_filter("find_all", |texts: &Value, pattern: &str| {
+            template_context::find_all_in(texts, pattern)
+        });
         environment.add_filter("from_json", template_context::from_json);
         TemplateCompiler { source, environment, count: 0 }
     }
@@ -171,7 +177,10 @@ impl<'a> TemplateCompiler<'a> {
         Ok(ScriptTemplate(name))
     }
 
-    pub(super) fn compile_expression(&mut self, text: &Spanned<String>) -> Result<Expression, ModelScriptError> {
+    pub(super) fn compile_expression(
+        &mut self,
+        text: &Spanned<String>,
+    ) -> Result<Expression, ModelScriptError> {
         let name = self
             .add(format!("{{% set {VALUE} = ({}) %}}", text.value))
             .map_err(|error| self.refused(text.defined, "expression", &error))?;
@@ -195,20 +204,25 @@ impl<'a> TemplateCompiler<'a> {
         let Ok(template) = self.environment.get_template(name) else { return Ok(()) };
         let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
         used.sort_unstable();
-        let known =
-            |word: &str| TEMPLATE_VARIABLES.contains(&word) || self.environment.globals().any(|(name, _)| name == word);
+        let known = |word: &str| {
+            TEMPLATE_VARIABLES.contains(&word) || self.environment.globals().any(|(name, _)| name == word)
+        };
         match used.iter().find(|word| !known(word)) {
             Some(word) => {
                 let lines = template.source().lines();
                 let line = lines.clone().position(|line| line.contains(word.as_str())).unwrap_or(0) + 1;
-                let message = format!("'{word}' is not a word of scripts; they are {}", TEMPLATE_VARIABLES.join(", "));
+                let message =
+                    format!("'{word}' is not a word of scripts; they are {}", TEMPLATE_VARIABLES.join(", "));
                 Err(self.source.error_in_text(at, line, message))
             }
             None => Ok(()),
         }
     }
 
-    pub(super) fn compile_arguments(&mut self, node: Option<Spanned<SpannedJson>>) -> Result<ScriptArguments, ModelScriptError> {
+    pub(super) fn compile_arguments(
+        &mut self,
+        node: Option<Spanned<SpannedJson>>,
+    ) -> Result<ScriptArguments, ModelScriptError> {
         match node {
             None => Ok(ScriptArguments::Json(JsonTemplate::Fixed("{}".to_owned()))),
             Some(Spanned { value: SpannedJson::Text(text), referenced, defined }) => {

@@ -60,7 +60,8 @@ pub(super) struct TemplateContext {
 
 impl TemplateContext {
     pub(super) fn new(request: &ModelRequest<'_>) -> Self {
-        let own = request.messages.get(own_messages_start(request.messages, request.turn)..).unwrap_or_default();
+        let own =
+            request.messages.get(own_messages_start(request.messages, request.turn)..).unwrap_or_default();
         TemplateContext {
             agent: request.agent.as_str().into(),
             turn: request.turn,
@@ -106,12 +107,13 @@ impl Object for TemplateContext {
             "turn" => Some(self.turn.into()),
             "task" => self.visible_messages().iter().find_map(user).cloned().map(Value::from),
             "last" => self.visible_messages().iter().rev().find_map(incoming_text).cloned().map(Value::from),
-            "letters" => {
-                Some(self.visible_messages().iter().filter_map(user).skip(1).cloned().map(Value::from).collect())
-            }
+            "letters" => Some(
+                self.visible_messages().iter().filter_map(user).skip(1).cloned().map(Value::from).collect(),
+            ),
             "results" => Some(self.results(None)),
             "result" => {
-                let since = self.visible_messages().iter().rev().take_while(|m| !matches!(m, Message::Assistant(_)));
+                let since =
+                    self.visible_messages().iter().rev().take_while(|m| !matches!(m, Message::Assistant(_)));
                 let mut outputs = since.filter_map(|m| match m {
                     Message::Tool(result) => Some(result.output.clone()),
                     _ => None,
@@ -125,7 +127,10 @@ impl Object for TemplateContext {
             "find_all" => {
                 let talk = Arc::clone(self);
                 Some(Value::from_function(move |pattern: &str| {
-                    find_all(talk.visible_messages().iter().filter_map(incoming_text).map(|text| &**text), pattern)
+                    find_all(
+                        talk.visible_messages().iter().filter_map(incoming_text).map(|text| &**text),
+                        pattern,
+                    )
                 }))
             }
             _ => None,

@@ -7,7 +7,7 @@ use super::*;
 use crate::id::{AgentName, TaskKey};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult, Usage};
 use crate::model::wire::WireCache;
-use crate::model::{ReplyChunk, ModelError, ModelErrorKind};
+use crate::model::{ModelError, ModelErrorKind, ReplyChunk};
 
 /// A conversation with a model, as the runner would have it.
 struct ScriptFixture {
@@ -125,7 +125,9 @@ async fn the_first_case_that_fits_the_task_is_played() {
     let mut lines = ScriptFixture::new(yaml, "a", "Lines");
     lines.say().await;
     assert_eq!(lines.hear("files, please").say().await, "O", "the task decides, not what is said later");
-    assert!(ScriptFixture::new(yaml, "a", "words").rejected().await.contains("demo.yaml: agent 'a' has no case"));
+    assert!(
+        ScriptFixture::new(yaml, "a", "words").rejected().await.contains("demo.yaml: agent 'a' has no case")
+    );
     assert!(ScriptFixture::new(yaml, "b", "words").rejected().await.contains("the script has no agent 'b'"));
 }
 
@@ -294,7 +296,10 @@ async fn a_reply_comes_at_its_pace() {
 #[tokio::test]
 async fn an_empty_text_is_an_empty_reply_and_a_stop_can_be_told() {
     assert_eq!(ScriptFixture::lead("- text: ''", "go").reply().await.blocks, []);
-    assert_eq!(ScriptFixture::lead("- { text: and the, stop: length }", "go").reply().await.stop, StopReason::Length);
+    assert_eq!(
+        ScriptFixture::lead("- { text: and the, stop: length }", "go").reply().await.stop,
+        StopReason::Length
+    );
 }
 
 const ORCHESTRA: &str = r#"

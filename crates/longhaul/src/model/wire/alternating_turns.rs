@@ -30,7 +30,12 @@ pub(super) trait TurnWriter: Send + 'static {
 
     /// Writes what of a reply may go to this model, and says which calls are in it. `used` are the ids that the
     /// conversation has so far.
-    fn write_reply(pieces: &mut JsonPieces, reply: &Reply, model: &str, used: &mut HashSet<Box<str>>) -> Vec<UnansweredCall>;
+    fn write_reply(
+        pieces: &mut JsonPieces,
+        reply: &Reply,
+        model: &str,
+        used: &mut HashSet<Box<str>>,
+    ) -> Vec<UnansweredCall>;
 }
 
 /// A call that waits for its result.

@@ -20,7 +20,11 @@ fn errors_are_read_wherever_they_are() {
         (401, "", "401"),
         (429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, "pay"),
     ] {
-        assert_eq!(error_from_response(status, body.as_bytes()), ModelErrorKind::Rejected(expected.to_owned()), "{body}");
+        assert_eq!(
+            error_from_response(status, body.as_bytes()),
+            ModelErrorKind::Rejected(expected.to_owned()),
+            "{body}"
+        );
     }
     assert_eq!(
         error_from_response(429, b"{\"error\":{\"message\":\"slow\"}}"),
@@ -51,7 +55,10 @@ fn an_error_in_a_stream_says_what_it_is_or_may_pass() {
             json!({"error": {"type": "invalid_request_error", "message": "m"}}),
             ModelErrorKind::Rejected("m (400)".into()),
         ),
-        (json!({"error": {"code": "tool_use_failed", "message": "m"}}), ModelErrorKind::Truncated("m".into())),
+        (
+            json!({"error": {"code": "tool_use_failed", "message": "m"}}),
+            ModelErrorKind::Truncated("m".into()),
+        ),
     ] {
         assert_eq!(error_from_stream(&error), expected, "{error}");
     }
@@ -62,8 +69,9 @@ fn what_an_error_says_is_bounded_and_has_no_keys_in_it() {
     let long = "word ".repeat(1000);
     assert!(sanitized_line(&long).len() < 700);
     assert!(sanitized_line(&"ü".repeat(5000)).chars().count() < 700);
-    let said =
-        sanitized_line("Incorrect API key: sk-proj-abcdefghijklmnopqrstuvwxyz, see 'gsk_0123456789012345678901'.");
+    let said = sanitized_line(
+        "Incorrect API key: sk-proj-abcdefghijklmnopqrstuvwxyz, see 'gsk_0123456789012345678901'.",
+    );
     assert_eq!(said, "Incorrect API key: [key] see [key]");
     assert_eq!(sanitized_line("key sk-inval**************-key."), "key sk-inval**************-key.");
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::WireCache;
 use super::schema::SchemaDialect;
-use super::tools::{WireTool, ToolBytes};
+use super::tools::{ToolBytes, WireTool};
 use crate::message::{Block, Message, Reply, ToolResult};
 use crate::model::ToolSpec;
 use crate::model::settings::ModelSettings;

@@ -40,7 +40,7 @@ pub(crate) use text_calls::is_only_calls;
 pub use text_calls::{TextCalls, parse_text_calls};
 
 use super::settings::ModelSettings;
-use super::{ReplyChunk, ModelErrorKind, ModelRequest};
+use super::{ModelErrorKind, ModelRequest, ReplyChunk};
 use crate::message::Reply;
 
 /// A family of providers that speak the same protocol.
@@ -53,7 +53,12 @@ pub trait WireProtocol: Send + Sync + 'static {
 
     /// The body of the request. `memo` keeps what of the conversation is already in the form of this wire, so
     /// that a turn costs what is new in it.
-    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String>;
+    fn request_body(
+        &self,
+        request: &ModelRequest<'_>,
+        settings: &ModelSettings,
+        memo: &WireCache,
+    ) -> Result<Vec<u8>, String>;
 
     /// A parser for one answer.
     fn parser(&self) -> Box<dyn ReplyParser>;

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{surrogates, status_errors};
+use super::{status_errors, surrogates};
 use crate::message::{Block, Call, StopReason};
-use crate::model::{ReplyChunk, ModelErrorKind};
+use crate::model::{ModelErrorKind, ReplyChunk};
 
 /// Of what a provider says about an error, this many characters are kept.
 const LONGEST_ERROR: usize = 600;
@@ -266,7 +266,9 @@ fn error_kind(status: u16, code: &str, message: String) -> ModelErrorKind {
     }
     match status {
         429 => ModelErrorKind::RateLimited(message),
-        408 | 409 | 500.. if !status_errors::is_permanent(&message) => ModelErrorKind::Server { status, message },
+        408 | 409 | 500.. if !status_errors::is_permanent(&message) => {
+            ModelErrorKind::Server { status, message }
+        }
         _ if message.is_empty() => ModelErrorKind::Rejected(status.to_string()),
         _ => ModelErrorKind::Rejected(format!("{message} ({status})")),
     }

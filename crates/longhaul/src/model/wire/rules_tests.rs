@@ -98,9 +98,11 @@ fn who_cannot_be_held_to_a_schema_gets_it_in_words() {
         assert_eq!(system.contains(words), in_words, "{provider}: {system}");
         assert_eq!(body.get("response_format").is_none(), in_words, "{provider}");
     }
-    for (wire, model) in
-        [(&Anthropic as &dyn WireProtocol, "claude-sonnet-4-0"), (&Anthropic, "qwen2.5"), (&Gemini, "gemini-2.5-pro")]
-    {
+    for (wire, model) in [
+        (&Anthropic as &dyn WireProtocol, "claude-sonnet-4-0"),
+        (&Anthropic, "qwen2.5"),
+        (&Gemini, "gemini-2.5-pro"),
+    ] {
         let body = body_of(wire, model, &tools, Some(&shape));
         assert!(body.to_string().contains("It fits the JSON schema `The answer!`"), "{model}");
         assert!(

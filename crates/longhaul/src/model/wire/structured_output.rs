@@ -7,7 +7,10 @@ use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, StructuredOutput};
 
 /// The shape that is asked for: the agent's, else the model's own.
-pub(crate) fn requested_output<'a>(request: &ModelRequest<'a>, settings: &'a ModelSettings) -> Option<&'a StructuredOutput> {
+pub(crate) fn requested_output<'a>(
+    request: &ModelRequest<'a>,
+    settings: &'a ModelSettings,
+) -> Option<&'a StructuredOutput> {
     request.output.or(settings.structured_output.as_ref())
 }
 
@@ -24,11 +27,14 @@ pub(crate) enum SchemaDelivery<'a> {
 
 impl<'a> SchemaDelivery<'a> {
     /// By the first of these dialects in which it can be said, else in words.
-    pub(crate) fn choose(shape: Option<&'a StructuredOutput>, dialects: &[&SchemaDialect]) -> SchemaDelivery<'a> {
+    pub(crate) fn choose(
+        shape: Option<&'a StructuredOutput>,
+        dialects: &[&SchemaDialect],
+    ) -> SchemaDelivery<'a> {
         let Some(shape) = shape else { return SchemaDelivery::NotRequested };
-        let said = dialects
-            .iter()
-            .find_map(|dialect| Some((schema::adapt_output(&shape.schema, dialect)?, dialect.closed_objects)));
+        let said = dialects.iter().find_map(|dialect| {
+            Some((schema::adapt_output(&shape.schema, dialect)?, dialect.closed_objects))
+        });
         match said {
             Some((schema, strict)) => SchemaDelivery::Schema(shape, schema, strict),
             None => SchemaDelivery::Prompt(in_words(shape)),

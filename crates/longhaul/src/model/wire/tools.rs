@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::WireCache;
-use super::tool_names::wire_name;
 use super::schema::{self, SchemaDialect};
+use super::tool_names::wire_name;
 use crate::model::ToolSpec;
 
 /// A tool in the form of a provider.
@@ -22,7 +22,8 @@ pub(crate) struct WireTool {
 
 /// A tool as the provider takes it, or why it cannot be said there.
 pub(crate) fn to_wire_tool(spec: &ToolSpec, dialect: &SchemaDialect) -> Result<WireTool, String> {
-    let schema::AdaptedSchema { schema: parameters, notes } = schema::adapt_arguments(&spec.parameters, dialect)?;
+    let schema::AdaptedSchema { schema: parameters, notes } =
+        schema::adapt_arguments(&spec.parameters, dialect)?;
     let mut description = spec.description.clone();
     for note in notes {
         if !description.is_empty() {

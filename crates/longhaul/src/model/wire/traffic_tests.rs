@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::parsing;
 use super::openai_chat::{OpenAiChat, Quirks};
 use super::openai_responses::OpenAiResponses;
+use super::parsing;
 use super::testing::{calls, reply, settings};
 use super::{Anthropic, Gemini, WireProtocol};
 use crate::model::ModelErrorKind;

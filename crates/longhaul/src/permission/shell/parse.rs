@@ -1,7 +1,7 @@
 //! The grammar of the shell, as far as it says where commands begin and what their words are.
 
 use super::words::joined;
-use super::{DEEPEST, MOST, WordPiece, ShellWord};
+use super::{DEEPEST, MOST, ShellWord, WordPiece};
 
 /// A command as it is written: what is set for it, and its words.
 #[derive(Debug, Default)]

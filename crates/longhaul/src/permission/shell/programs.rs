@@ -2,7 +2,7 @@
 
 use super::parse::SimpleCommand;
 use super::scripts;
-use super::{ShellCommand, DEEPEST, CommandLine, MOST, WordPiece, ShellWord, collect_line};
+use super::{CommandLine, DEEPEST, MOST, ShellCommand, ShellWord, WordPiece, collect_line};
 
 /// A program that runs the command after its own options.
 struct WrapperProgram {
@@ -230,9 +230,10 @@ fn split_string(
 ) {
     let (text, more) = match attached {
         Some(text) => (Some(text), rest.get(at..).unwrap_or_default()),
-        None => {
-            (rest.get(at).and_then(ShellWord::known).map(str::to_owned), rest.get(at + 1..).unwrap_or_default())
-        }
+        None => (
+            rest.get(at).and_then(ShellWord::known).map(str::to_owned),
+            rest.get(at + 1..).unwrap_or_default(),
+        ),
     };
     let Some(text) = text.filter(|text| !text.contains(['$', '\\'])) else {
         return found.unclear("what `env -S` runs is known only when it runs");
@@ -295,7 +296,12 @@ fn program(name: &str, words: &[ShellWord], found: &mut CommandLine, depth: usiz
                 let value = if known { ShellWord::text(value) } else { ShellWord::gap() };
                 Some((name.to_owned(), value))
             });
-            collect_command(SimpleCommand { sets: sets.collect(), words: Vec::new() }, found, depth + 1, sure);
+            collect_command(
+                SimpleCommand { sets: sets.collect(), words: Vec::new() },
+                found,
+                depth + 1,
+                sure,
+            );
         }
         "find" | "gfind" | "fd" | "fdfind" => {
             let runs = ["-exec", "-execdir", "-ok", "-okdir", "-x", "--exec", "-X", "--exec-batch"];
@@ -456,8 +462,10 @@ fn xargs(name: &str, args: &[ShellWord], found: &mut CommandLine, depth: usize, 
     match replaced.filter(|text| !text.is_empty()) {
         Some(text) => {
             for word in &mut inner {
-                let had =
-                    word.pieces.iter().any(|piece| matches!(piece, WordPiece::Text(own) if own.contains(&text)));
+                let had = word
+                    .pieces
+                    .iter()
+                    .any(|piece| matches!(piece, WordPiece::Text(own) if own.contains(&text)));
                 if had {
                     *word = ShellWord { pieces: vec![WordPiece::Gap], splits: false, quoted: true };
                 }

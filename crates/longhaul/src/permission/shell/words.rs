@@ -1,7 +1,7 @@
 //! The words of a command line, without their quotes; what is expanded in them is a gap.
 
 use super::parse::{ListEnd, ParseResult, ShellParser, is_meta};
-use super::{WordPiece, ShellWord};
+use super::{ShellWord, WordPiece};
 
 /// How far is looked for the end of a bracket; what is longer may end anywhere.
 const FAR: usize = 512;

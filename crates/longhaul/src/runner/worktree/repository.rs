@@ -520,7 +520,8 @@ mod tests {
 
     #[test]
     fn of_a_configuration_only_what_describes_the_data_is_taken_over() {
-        let said = |pairs: &[(&str, &str)]| copied_config(&pairs.iter().copied().map(owned).collect::<Vec<_>>());
+        let said =
+            |pairs: &[(&str, &str)]| copied_config(&pairs.iter().copied().map(owned).collect::<Vec<_>>());
         let known = [
             ("core.filemode", "false"),
             ("core.autocrlf", "input"),

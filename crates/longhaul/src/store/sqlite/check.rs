@@ -7,14 +7,14 @@ use std::collections::{BTreeSet, HashSet};
 
 use rusqlite::{Connection, Row, params};
 
-use super::transaction::WriteConnection;
 use super::checksum::RowChecksum;
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::reader::ReadConnection;
+use super::transaction::WriteConnection;
 use super::{rows, saved_state};
 use crate::entry::Entry;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::{DamagedTask, TaskFilter, StoreError};
+use crate::store::{DamagedTask, StoreError, TaskFilter};
 use crate::task::TaskState;
 
 /// How much that is wrong is named.
@@ -70,7 +70,8 @@ impl ReadConnection {
 
     /// Whether the row of a task is as it should be; an error if the task cannot be loaded.
     fn check_one(&self, row: &Row<'_>, journals: bool) -> Result<bool, StoreError> {
-        let rows::LoadedState { n, state: head, whole, .. } = rows::load_state(&self.connection, &self.place, row, None)?;
+        let rows::LoadedState { n, state: head, whole, .. } =
+            rows::load_state(&self.connection, &self.place, row, None)?;
         if !whole {
             return Ok(false);
         }
@@ -180,7 +181,11 @@ fn seem_open(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
 }
 
 /// Everything in a database that is not as it should be, in words.
-pub(super) fn find_damage(connection: &Connection, place: &DatabasePath, current: bool) -> rusqlite::Result<Vec<String>> {
+pub(super) fn find_damage(
+    connection: &Connection,
+    place: &DatabasePath,
+    current: bool,
+) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare(&format!("PRAGMA integrity_check({NAMED})"))?;
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
     let mut wrong: Vec<String> =
@@ -366,7 +371,9 @@ fn check_blobs(
     for digest in digests {
         let mut found = statement.query([digest])?;
         let same = match found.next()? {
-            Some(row) => row.get_ref(0)?.as_blob().is_ok_and(|bytes| Digest::of_bytes(bytes).as_str() == *digest),
+            Some(row) => {
+                row.get_ref(0)?.as_blob().is_ok_and(|bytes| Digest::of_bytes(bytes).as_str() == *digest)
+            }
             None => !must,
         };
         if !same {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::params;
 
-use super::transaction::WriteConnection;
 use super::errors::OrStoreError as _;
+use super::transaction::WriteConnection;
 use super::{rows, worker_locks};
 use crate::entry::{Entry, EntryKind, Record};
 use crate::id::{Seq, TaskId, WorkerId};
-use crate::store::validate::StoreLookup as _;
 use crate::store::leases::LeaseRenewal;
-use crate::store::{ClaimRequest, ClaimedTask, Hint, EntryKinds, StoreError, lease_end};
+use crate::store::validate::StoreLookup as _;
+use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Hint, StoreError, lease_end};
 
 /// After this time, in milliseconds, a worker that has no task is forgotten even if nothing else is known of it.
 const LONG_PAST: i64 = 24 * 60 * 60 * 1000;
@@ -103,7 +103,9 @@ impl WriteConnection {
     pub(super) fn renew(&mut self, worker: &WorkerId, lease: Duration) -> Result<(), StoreError> {
         if !self.held.contains_key(worker) {
             // Locked before the row can be seen, so that nobody takes the worker for dead.
-            if let Some(file) = self.worker_locks.lock(worker).map_err(|why| self.place.lock_file_error(&why))? {
+            if let Some(file) =
+                self.worker_locks.lock(worker).map_err(|why| self.place.lock_file_error(&why))?
+            {
                 self.held.insert(worker.clone(), file);
             }
             self.forget_dead_workers()?;
@@ -142,7 +144,9 @@ impl WriteConnection {
         let idle: Vec<(String, LeaseRenewal)> = self
             .connection
             .prepare_cached(sql)
-            .and_then(|mut s| s.query_map([], |row| Ok((row.get(0)?, worker_locks::renewal(row, 1)?)))?.collect())
+            .and_then(|mut s| {
+                s.query_map([], |row| Ok((row.get(0)?, worker_locks::renewal(row, 1)?)))?.collect()
+            })
             .or_store_error(&self.place)?;
         let (now, wall) = (self.clock.elapsed(), self.clock.now().as_millisecond());
         for (name, renewal) in idle {
@@ -152,7 +156,9 @@ impl WriteConnection {
             }
             // One that has nothing and wakes up after so long only has to sign again.
             let is_old = renewal.until.saturating_add(LONG_PAST) < wall;
-            if self.worker_locks.is_dead(&worker) || self.leases.has_run_out(&worker, renewal, before, now) || is_old
+            if self.worker_locks.is_dead(&worker)
+                || self.leases.has_run_out(&worker, renewal, before, now)
+                || is_old
             {
                 self.execute("DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
                 self.transaction.forgotten.push(worker);

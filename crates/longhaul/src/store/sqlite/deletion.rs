@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::transaction::WriteConnection;
 use super::checksum::RowChecksum;
 use super::errors::OrStoreError as _;
 use super::rows;
+use super::transaction::WriteConnection;
 use crate::entry::{FORMAT, TeamRef};
 use crate::id::{Seq, TaskId};
 use crate::store::validate::{StoreLookup as _, TaskLinks, check_deletable};
@@ -167,7 +167,8 @@ impl WriteConnection {
                     let text = |column: usize| -> rusqlite::Result<Option<TaskId>> {
                         Ok(row.get_ref(column)?.as_str_or_null()?.and_then(|id| id.parse().ok()))
                     };
-                    let (task, root) = (text(0).or_store_error(&self.place)?, text(1).or_store_error(&self.place)?);
+                    let (task, root) =
+                        (text(0).or_store_error(&self.place)?, text(1).or_store_error(&self.place)?);
                     let (Some(task), Some(root)) = (task, root) else { continue };
                     bonds.push(TaskLinks { task, root, continues: text(2).or_store_error(&self.place)? });
                 }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
 
-use super::errors::{OrStoreError as _, DatabasePath};
-use super::{with_suffix, schema};
+use super::errors::{DatabasePath, OrStoreError as _};
+use super::{schema, with_suffix};
 use crate::store::StoreError;
 
 /// What tells a file from another of the same name.
@@ -28,7 +28,10 @@ pub(super) struct DatabaseIdentity {
 }
 
 impl DatabaseIdentity {
-    pub(super) fn capture(connection: &Connection, place: &DatabasePath) -> Result<DatabaseIdentity, StoreError> {
+    pub(super) fn capture(
+        connection: &Connection,
+        place: &DatabasePath,
+    ) -> Result<DatabaseIdentity, StoreError> {
         let name = name(connection).or_store_error(place)?;
         let path = place.path();
         Ok(DatabaseIdentity {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::worker_locks::WorkerLocks;
 use super::{SqliteStore, check, schema};
 use crate::id::WorkerId;
@@ -114,7 +114,10 @@ mod tests {
         let store = SqliteStore::open(&path).unwrap();
         store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
         let health = SqliteStore::examine(&path).unwrap().unwrap();
-        assert_eq!((health.version, health.current_version, health.tasks), (schema::VERSION, schema::VERSION, 0));
+        assert_eq!(
+            (health.version, health.current_version, health.tasks),
+            (schema::VERSION, schema::VERSION, 0)
+        );
         assert_eq!((health.workers, health.problems), (1, Vec::new()));
         store.retire_worker(WorkerId::from("w")).await.unwrap();
         assert_eq!(SqliteStore::examine(&path).unwrap().unwrap().workers, 0);

@@ -34,17 +34,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::errors::DatabasePath;
-pub use self::health::DatabaseHealth;
 use self::file_identity::DatabaseIdentity;
+pub use self::health::DatabaseHealth;
 use self::reader::ReaderPool;
 pub use self::vacuum::Vacuumed;
-use self::watch::{HintSender, FileWatcher};
+use self::watch::{FileWatcher, HintSender};
 use self::worker_locks::WorkerLocks;
-use self::writer::{WriterReply, WriterRequest, WriterHandle};
-use super::validate::WriteDraft;
+use self::writer::{WriterHandle, WriterReply, WriterRequest};
 use super::leases::LeaseWatch;
+use super::validate::WriteDraft;
 use super::{
-    Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, TaskFilter, HintStream, Lease, StoredValue, Store, StoreError, StoreFuture,
+    Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, HintStream, Lease, Store, StoreError, StoreFuture,
+    StoredValue, TaskFilter,
 };
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
@@ -73,7 +74,11 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        SqliteOptions { durability: Durability::Full, clock: Clock::system(), busy_timeout: Duration::from_secs(5) }
+        SqliteOptions {
+            durability: Durability::Full,
+            clock: Clock::system(),
+            busy_timeout: Duration::from_secs(5),
+        }
     }
 }
 
@@ -111,7 +116,17 @@ impl SqliteStore {
         let leases = Arc::new(LeaseWatch::default());
         let others = (roll.clone(), leases.clone());
         let writer = WriterHandle::start(connection, place.clone(), options, others, bell.clone())?;
-        Ok(SqliteStore { writer, readers, watch: Mutex::default(), hints: bell, worker_locks: roll, leases, clock, place, identity })
+        Ok(SqliteStore {
+            writer,
+            readers,
+            watch: Mutex::default(),
+            hints: bell,
+            worker_locks: roll,
+            leases,
+            clock,
+            place,
+            identity,
+        })
     }
 
     /// The file.

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::reader::ReadConnection;
 use super::{SqliteStore, schema};
-use crate::store::{TaskFilter, StoreError};
+use crate::store::{StoreError, TaskFilter};
 use crate::task::TaskState;
 
 /// How long another program that holds the file is waited for.

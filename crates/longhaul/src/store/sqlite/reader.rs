@@ -11,13 +11,15 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::worker_locks::{self, WorkerLocks};
 use super::{rows, schema};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::leases::{LeaseWatch, LeaseRenewal};
-use crate::store::{Clock, TaskFilter, Lease, MAX_MATCHES, StoredValue, StoreError, StoreFuture, single_match};
+use crate::store::leases::{LeaseRenewal, LeaseWatch};
+use crate::store::{
+    Clock, Lease, MAX_MATCHES, StoreError, StoreFuture, StoredValue, TaskFilter, single_match,
+};
 use crate::task::TaskState;
 
 /// How many threads read at once.
@@ -153,8 +155,10 @@ impl ReadConnection {
     pub(super) fn read(&self, task: TaskId, after: Seq, limit: usize) -> Result<Vec<Record>, StoreError> {
         let sql = "SELECT n FROM tasks WHERE id = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
-        let n =
-            statement.query_row([task.to_string()], |row| row.get(0)).optional().or_store_error(&self.place)?;
+        let n = statement
+            .query_row([task.to_string()], |row| row.get(0))
+            .optional()
+            .or_store_error(&self.place)?;
         n.map_or(Ok(Vec::new()), |n| rows::read_journal(&self.connection, &self.place, task, n, after, limit))
     }
 
@@ -260,8 +264,7 @@ impl ReadConnection {
         let sql = "SELECT id FROM tasks WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3";
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         // '~' comes after every letter of an id.
-        let range =
-            params![format!("t-{begins}"), format!("t-{begins}~"), rows::number(MAX_MATCHES as u64)];
+        let range = params![format!("t-{begins}"), format!("t-{begins}~"), rows::number(MAX_MATCHES as u64)];
         let ids = statement.query_map(range, |row| row.get::<_, String>(0)).or_store_error(&self.place)?;
         let ids: Vec<String> = ids.collect::<Result<_, _>>().or_store_error(&self.place)?;
         single_match(typed, ids.iter().filter_map(|id| id.parse().ok()).collect())
@@ -318,7 +321,8 @@ impl ReadConnection {
     pub(super) fn stored_value(&self, name: &str) -> Result<StoredValue, StoreError> {
         let sql = "SELECT name, written, bytes, sum FROM slips WHERE name = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
-        let slip = |row: &rusqlite::Row<'_>| Ok(rows::read_stored_value(row).filter(|(found, _)| found == name));
+        let slip =
+            |row: &rusqlite::Row<'_>| Ok(rows::read_stored_value(row).filter(|(found, _)| found == name));
         match statement.query_row([name], slip).optional().or_store_error(&self.place)? {
             None => Ok(StoredValue::default()),
             Some(Some((_, slip))) => Ok(slip),

@@ -4,12 +4,12 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params};
 
 use super::checksum::RowChecksum;
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::saved_state;
-use crate::entry::{EntryCodecError, Entry, Record, Submission, TeamRef};
+use crate::entry::{Entry, EntryCodecError, Record, Submission, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey};
 use crate::store::validate::WriteDraft;
-use crate::store::{TaskFilter, StoredValue, StoreError};
+use crate::store::{StoreError, StoredValue, TaskFilter};
 use crate::task::TaskState;
 
 /// The entries of each draft as they are stored.
@@ -74,7 +74,8 @@ pub(super) fn read_record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreEr
     let fields = (number(0), number(1), number(2), number(4), number(5));
     let (Some(place), Some(at), Some(format), Some(n), Some(kind)) = fields else { return Err(wrong()) };
     match row.get_ref(7) {
-        Ok(ValueRef::Integer(sum)) if sum == RowChecksum::for_entry(n, place, at, kind, format, letter, bytes) => {}
+        Ok(ValueRef::Integer(sum))
+            if sum == RowChecksum::for_entry(n, place, at, kind, format, letter, bytes) => {}
         // From before there were checksums.
         Ok(ValueRef::Null) if number(8) != Some(1) => {}
         _ => return Err(wrong()),
@@ -148,11 +149,16 @@ pub(super) fn task_id(row: &Row<'_>) -> Option<TaskId> {
 }
 
 /// Makes a head from the journal of the task in this row, of which nothing but its number is believed.
-pub(super) fn rebuild_state(connection: &Connection, place: &DatabasePath, row: &Row<'_>) -> Result<TaskState, StoreError> {
+pub(super) fn rebuild_state(
+    connection: &Connection,
+    place: &DatabasePath,
+    row: &Row<'_>,
+) -> Result<TaskState, StoreError> {
     let n = row.get(0).or_store_error(place)?;
     let stored = row.get_ref(1).ok().and_then(|id| id.as_str().ok()).unwrap_or_default();
     let named = stored.parse::<TaskId>().ok();
-    let no_name = || place.damaged_error(format_args!("the row of task number {n}, with its id ('{stored}'),"));
+    let no_name =
+        || place.damaged_error(format_args!("the row of task number {n}, with its id ('{stored}'),"));
     let journal = match named {
         Some(id) => read_journal(connection, place, id, n, Seq(0), usize::MAX)?,
         None => {
@@ -187,7 +193,12 @@ fn true_id(submitted: &Submission, stored: &str, named: Option<TaskId>) -> Optio
 
 /// Takes the end of a journal into a head. An entry there that cannot be read counts for its place only: one damaged
 /// journal must not hide its task from lists, nor keep it from being ended.
-fn apply_journal_tail(connection: &Connection, place: &DatabasePath, n: i64, head: &mut TaskState) -> Result<(), StoreError> {
+fn apply_journal_tail(
+    connection: &Connection,
+    place: &DatabasePath,
+    n: i64,
+    head: &mut TaskState,
+) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(JOURNAL).or_store_error(place)?;
     let mut rows = statement.query(params![n, number(head.seq.0), i64::MAX]).or_store_error(place)?;
     while let Some(row) = rows.next().or_store_error(place)? {

@@ -15,7 +15,7 @@ use crate::entry::{Budget, StopRequest, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
 use crate::permission::Consent;
-use crate::task::{TaskState, OpenQuestion, Status, WaitState, milliseconds};
+use crate::task::{OpenQuestion, Status, TaskState, WaitState, milliseconds};
 
 /// Writes a head.
 pub(super) fn write(head: &TaskState, to: &mut Vec<u8>) -> serde_json::Result<()> {
@@ -31,7 +31,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<TaskState> {
 
 /// The fields of a [`Head`], times in milliseconds since 1970. One that is forgotten here does not compile.
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Head")]
+#[serde(remote = "TaskState")]
 struct SavedTaskState {
     id: TaskId,
     team: TeamRef,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use crate::store::StoreError;
 
 /// Says, in the header of the file, that it is ours: "LHUL".
@@ -160,7 +160,9 @@ pub(super) fn open_reader(place: &DatabasePath, patience: Duration) -> Result<Co
     connection.busy_timeout(patience).or_store_error(place)?;
     keep_plans(&connection).or_store_error(place)?;
     // Little: what is in it is thrown away whenever anybody has written, and the kernel has the pages anyway.
-    connection.execute_batch("PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY;").or_store_error(place)?;
+    connection
+        .execute_batch("PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY;")
+        .or_store_error(place)?;
     Ok(connection)
 }
 

@@ -50,7 +50,8 @@ impl StateCache {
 
     /// Remembers a head that the database has, up to `saved` in so many words and beyond that in the journal.
     pub(super) fn insert_saved(&mut self, n: i64, head: TaskState, saved: Seq) {
-        self.young.insert(head.id, Box::new(CachedState { n, state: head, unsaved: UnsavedPart::Nothing, saved }));
+        self.young
+            .insert(head.id, Box::new(CachedState { n, state: head, unsaved: UnsavedPart::Nothing, saved }));
     }
 
     /// Changes a head that is remembered.

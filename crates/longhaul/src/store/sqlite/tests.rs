@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::entry::{Entry, Order, Outcome, CallResult, Submission, TeamRef, LiveTextKind};
+use crate::entry::{CallResult, Entry, LiveTextKind, Order, Outcome, Submission, TeamRef};
 use crate::id::{Attempt, CallId, TaskKey};
 use crate::message::Reply;
 use crate::store::Fence;
@@ -137,7 +137,8 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(store.list(TaskFilter::default()).await.unwrap(), heads);
     assert_eq!(SqliteStore::examine(&path).unwrap().unwrap().problems, Vec::<String>::new());
-    let quiet = TaskFilter { quiet_before: Some(store.now() + Duration::from_secs(9)), ..TaskFilter::default() };
+    let quiet =
+        TaskFilter { quiet_before: Some(store.now() + Duration::from_secs(9)), ..TaskFilter::default() };
     assert_eq!(store.ids(quiet).await.unwrap(), [id(1)]);
     let again = TaskFilter { retries: Some(id(0)), ..TaskFilter::default() };
     assert_eq!(store.ids(again).await.unwrap(), [id(1)]);

@@ -12,18 +12,18 @@ use rusqlite::{Connection, ErrorCode, params, params_from_iter};
 use super::SqliteOptions;
 use super::checksum::RowChecksum;
 use super::deletion;
-use super::errors::{OrStoreError as _, DatabasePath};
-use super::state_cache::{StateCache, UnsavedPart};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::rows;
 use super::saved_state;
+use super::state_cache::{StateCache, UnsavedPart};
 use super::watch::HintSender;
 use super::worker_locks::{self, WorkerLocks};
 use super::writer::{WriterReply, WriterRequest};
 use crate::entry::{Entry, FORMAT, Record};
 use crate::id::{LetterId, Seq, TaskId, WorkerId};
-use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
 use crate::store::leases::LeaseWatch;
-use crate::store::{CountCondition, Clock, Fence, Hint, StoreError};
+use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
+use crate::store::{Clock, CountCondition, Fence, Hint, StoreError};
 use crate::task::TaskState;
 
 /// The writer's connection, and what it knows.
@@ -96,7 +96,8 @@ impl WriteConnection {
             self.version = version;
         }
         let begun = Some(Instant::now());
-        self.transaction = OpenTransaction { first_row: self.last_row + 1, begun, ..OpenTransaction::default() };
+        self.transaction =
+            OpenTransaction { first_row: self.last_row + 1, begun, ..OpenTransaction::default() };
         Ok(())
     }
 
@@ -168,7 +169,9 @@ impl WriteConnection {
                 self.execute(sql, params![digest.as_str(), at])?;
                 Ok(WriterReply::Done)
             }
-            WriterRequest::PutStoredValue { name, after, bytes } => self.put_stored_value(name, *after, bytes).map(WriterReply::Flag),
+            WriterRequest::PutStoredValue { name, after, bytes } => {
+                self.put_stored_value(name, *after, bytes).map(WriterReply::Flag)
+            }
             WriterRequest::Delete(tasks) => self.delete(tasks).map(WriterReply::Flag),
             WriterRequest::DeleteLeftovers => self.delete_leftovers().map(WriterReply::Flag),
             WriterRequest::RebuildRows(tasks) => self.rebuild_rows(tasks).map(|()| WriterReply::Done),
@@ -253,7 +256,10 @@ impl WriteConnection {
             head.retries.map(|old| old.to_string()),
             rows::quiet_column(&head),
         ];
-        self.connection.prepare_cached(sql).and_then(|mut s| s.execute(columns)).or_store_error(&self.place)?;
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut s| s.execute(columns))
+            .or_store_error(&self.place)?;
         let saved = head.seq;
         self.states.insert_saved(n, head, saved);
         Ok(())
@@ -269,7 +275,15 @@ impl WriteConnection {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let (kind, seq) = (record.entry.kind() as u8, rows::number(record.seq.0));
         let at = record.at.as_millisecond();
-        let sum = RowChecksum::for_entry(task, seq, at, kind.into(), FORMAT.into(), letter.map(str::as_bytes), bytes);
+        let sum = RowChecksum::for_entry(
+            task,
+            seq,
+            at,
+            kind.into(),
+            FORMAT.into(),
+            letter.map(str::as_bytes),
+            bytes,
+        );
         self.execute(sql, params![self.last_row, task, seq, at, kind, FORMAT, letter, bytes, sum])?;
         if let Entry::Returned(returned) = &record.entry
             && let Some(whole) = &returned.whole
@@ -329,7 +343,12 @@ impl WriteConnection {
             )?,
             after => self.changed(
                 "UPDATE slips SET written = ?2 + 1, bytes = ?3, sum = ?4 WHERE name = ?1 AND written = ?2",
-                params![name, after, bytes, RowChecksum::for_stored_value(name, after.saturating_add(1), bytes)],
+                params![
+                    name,
+                    after,
+                    bytes,
+                    RowChecksum::for_stored_value(name, after.saturating_add(1), bytes)
+                ],
             )?,
         };
         Ok(changed == 1)
@@ -356,7 +375,8 @@ impl StoreLookup for WriteConnection {
         let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_store_error(&self.place)?;
         let mut found = statement.query([task.to_string()]).or_store_error(&self.place)?;
         let Some(row) = found.next().or_store_error(&self.place)? else { return Ok(None) };
-        let rows::LoadedState { n, state: head, saved, .. } = rows::load_state(&self.connection, &self.place, row, Some(task))?;
+        let rows::LoadedState { n, state: head, saved, .. } =
+            rows::load_state(&self.connection, &self.place, row, Some(task))?;
         self.states.insert_saved(n, head.clone(), saved);
         Ok(Some(head))
     }

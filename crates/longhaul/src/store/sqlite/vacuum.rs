@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::worker_locks::WorkerLocks;
-use super::{SqliteStore, with_suffix, health, schema};
+use super::{SqliteStore, health, schema, with_suffix};
 use crate::store::StoreError;
 
 /// How long to wait for others to let go of the file.
@@ -54,7 +54,9 @@ impl SqliteStore {
         schema::check(&connection, &place)?;
         let others = match schema::version(&connection).or_store_error(&place)? {
             0 => 0,
-            _ => health::alive(&connection, &WorkerLocks::for_database(place.path())).or_store_error(&place)?,
+            _ => {
+                health::alive(&connection, &WorkerLocks::for_database(place.path())).or_store_error(&place)?
+            }
         };
         let before = size(place.path());
         let made = rewrite(&connection, (others > 0).then_some(LONGEST_BESIDE_OTHERS));

@@ -13,11 +13,11 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 use tokio::sync::broadcast;
 
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::file_identity::DatabaseIdentity;
 use super::schema;
 use crate::id::TaskId;
-use crate::store::{HINT_CAPACITY, Hint, HintStream, EntryKinds, StoreError};
+use crate::store::{EntryKinds, HINT_CAPACITY, Hint, HintStream, StoreError};
 
 /// How often the file is looked at.
 const EVERY: Duration = Duration::from_millis(50);
@@ -128,7 +128,11 @@ pub(super) struct FileWatcher {
 }
 
 impl FileWatcher {
-    pub(super) fn start(place: &DatabasePath, bell: Arc<HintSender>, identity: DatabaseIdentity) -> Result<FileWatcher, StoreError> {
+    pub(super) fn start(
+        place: &DatabasePath,
+        bell: Arc<HintSender>,
+        identity: DatabaseIdentity,
+    ) -> Result<FileWatcher, StoreError> {
         let connection = schema::open_reader(place, Duration::ZERO)?;
         let (end, ended) = channel();
         let look = move || watch(&connection, &bell, identity, &ended);

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::transaction::WriteConnection;
-use super::errors::{OrStoreError as _, DatabasePath};
+use super::errors::{DatabasePath, OrStoreError as _};
 use super::rows::EncodedEntries;
+use super::transaction::WriteConnection;
 use super::watch::HintSender;
 use super::worker_locks::WorkerLocks;
 use super::{Durability, SqliteOptions};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::validate::WriteDraft;
 use crate::store::leases::LeaseWatch;
-use crate::store::{CountCondition, ClaimRequest, ClaimedTask, StoreError};
+use crate::store::validate::WriteDraft;
+use crate::store::{ClaimRequest, ClaimedTask, CountCondition, StoreError};
 
 /// How many errands are run in one transaction, at most.
 const TOGETHER: usize = 512;
@@ -84,7 +84,11 @@ impl WriterRequest {
             }
             // A lease is worth nothing after a power cut, and what is cleared away can be cleared away again.
             WriterRequest::Renew { .. } | WriterRequest::Retire(_) | WriterRequest::DeleteLeftovers => false,
-            WriterRequest::Claim(_) | WriterRequest::PutBlob { .. } | WriterRequest::PutStoredValue { .. } | WriterRequest::Delete(_) | WriterRequest::RebuildRows(_) => true,
+            WriterRequest::Claim(_)
+            | WriterRequest::PutBlob { .. }
+            | WriterRequest::PutStoredValue { .. }
+            | WriterRequest::Delete(_)
+            | WriterRequest::RebuildRows(_) => true,
             #[cfg(test)]
             WriterRequest::Test { durable, .. } => *durable,
         }
@@ -145,7 +149,9 @@ impl WriterHandle {
     pub(super) async fn request(&self, ask: WriterRequest) -> Result<WriterReply, StoreError> {
         let (answer, answered) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or(StoreError::Closed)?;
-        queue.send(QueuedRequest { request: ask, reply: answer }).map_err(|_| self.place.writer_lost_error())?;
+        queue
+            .send(QueuedRequest { request: ask, reply: answer })
+            .map_err(|_| self.place.writer_lost_error())?;
         // A writer that dies drops its queue, and with it the other end of this.
         answered.await.unwrap_or_else(|_| Err(self.place.writer_lost_error()))
     }
@@ -268,7 +274,10 @@ impl WriterThread {
 
     /// Runs errands in one transaction. An errand that is refused has written nothing; one that breaks the
     /// database breaks the whole transaction.
-    fn transact(&mut self, errands: &mut [QueuedRequest]) -> Result<Vec<Result<WriterReply, StoreError>>, StoreError> {
+    fn transact(
+        &mut self,
+        errands: &mut [QueuedRequest],
+    ) -> Result<Vec<Result<WriterReply, StoreError>>, StoreError> {
         self.wait_for_disk(errands.iter().any(|e| e.request.is_durable()))?;
         let transacted = self.connection.begin().and_then(|()| {
             let mut answers = Vec::with_capacity(errands.len());

@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 
-use super::{AssembleError, FileAssembly, TeamFileSource, TeamAssembler};
-use crate::agent::{Agent, SubAgentDialect, Policy, LaunchLimits, Preamble, OutputSchema, TeamError};
+use super::{AssembleError, FileAssembly, TeamAssembler, TeamFileSource};
+use crate::agent::{Agent, LaunchLimits, OutputSchema, Policy, Preamble, SubAgentDialect, TeamError};
 use crate::dispatch::TaskLimits;
 use crate::entry::{Budget, Isolation};
 use crate::model::settings::StructuredOutput;
 use crate::permission::Permissions;
 use crate::teamfile::bundle::parent_dir;
-use crate::teamfile::references::{AgentReference, is_a2a_address, resolve_reference};
 use crate::teamfile::reader::join_path;
+use crate::teamfile::references::{AgentReference, is_a2a_address, resolve_reference};
 use crate::teamfile::{AgentConfig, BudgetConfig, LimitsConfig, PermissionsConfig, TeamFile, ToolsetKind};
 use crate::toolset::{with_call_description, with_redaction};
 
 impl<'a> TeamAssembler<'a> {
     /// Puts an agent together, and those of other files that it knows.
-    pub(super) fn assemble_agent(&mut self, job: &mut FileAssembly<'a>, name: &str) -> Result<(), AssembleError> {
+    pub(super) fn assemble_agent(
+        &mut self,
+        job: &mut FileAssembly<'a>,
+        name: &str,
+    ) -> Result<(), AssembleError> {
         let Some(part) = job.team.agents.get(name).cloned() else { return Ok(()) };
         let path = join_path("agents", name);
         let Some(model) = self.agent_model(job, name, &part) else { return Ok(()) };
@@ -37,7 +41,8 @@ impl<'a> TeamAssembler<'a> {
         let of_file = job.prefix.is_some().then_some(&job.team.permissions);
         if of_file.is_some() || part.permissions != PermissionsConfig::default() {
             let usual = PermissionsConfig::default();
-            builder = builder.permissions(permissions(&of_file.unwrap_or(&usual).merged_with(&part.permissions))?);
+            builder =
+                builder.permissions(permissions(&of_file.unwrap_or(&usual).merged_with(&part.permissions))?);
         }
         for (index, other) in part.sub_agents.iter().enumerate() {
             let path = format!("{path}.sub_agents[{index}]");
@@ -77,7 +82,12 @@ impl<'a> TeamAssembler<'a> {
     }
 
     /// The name in the whole team of an agent that another one names. One of another file brings its file along.
-    fn resolve_agent(&mut self, job: &mut FileAssembly<'a>, text: &str, path: &str) -> Result<Option<String>, AssembleError> {
+    fn resolve_agent(
+        &mut self,
+        job: &mut FileAssembly<'a>,
+        text: &str,
+        path: &str,
+    ) -> Result<Option<String>, AssembleError> {
         let (name, file) = match resolve_reference(&job.team, text) {
             AgentReference::Agent(name) => return Ok(Some(job.full_name(name))),
             AgentReference::Remote { name, address } if is_a2a_address(address) => {

@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 
 use super::VariableLookup;
 use crate::model::http::{HttpClient, HttpModel};
-use crate::model::{Model, ModelError, ModelErrorKind, ReplyStream, ModelRequest};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyStream};
 
 /// `auto` where no key is set: a server on this machine, looked for when it is first asked.
 pub(super) struct AutoModel {

@@ -4,15 +4,20 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use super::{FileAssembly, TeamAssembler};
-use crate::hook::{Hook, Hooks, ToolMatcher, OnHookError};
-use crate::teamfile::{HookConfig, HooksConfig, HookMatcherConfig};
+use crate::hook::{Hook, Hooks, OnHookError, ToolMatcher};
+use crate::teamfile::{HookConfig, HookMatcherConfig, HooksConfig};
 
 /// Where hooks find what lies beside their team file.
 const TEAM_DIR: &str = "LONGHAUL_TEAM_DIR";
 
 impl TeamAssembler<'_> {
     /// The hooks of an agent.
-    pub(super) fn hooks(&mut self, job: &mut FileAssembly<'_>, part: &HooksConfig, path: &str) -> Option<Hooks> {
+    pub(super) fn hooks(
+        &mut self,
+        job: &mut FileAssembly<'_>,
+        part: &HooksConfig,
+        path: &str,
+    ) -> Option<Hooks> {
         if *part == HooksConfig::default() {
             return None;
         }

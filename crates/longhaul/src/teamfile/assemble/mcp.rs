@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{FileAssembly, VariableLookup, TeamAssembler};
+use super::{FileAssembly, TeamAssembler, VariableLookup};
 use crate::process::ProcessGuardian;
 use crate::teamfile::bundle::parent_dir;
 use crate::teamfile::reader::join_path;
-use crate::teamfile::{McpConfig, ToolsetKind, ToolsetConfig};
-use crate::toolset::{FileTokenStore, McpOptions, McpServer, McpTransport, Toolset, SecretEnv};
+use crate::teamfile::{McpConfig, ToolsetConfig, ToolsetKind};
+use crate::toolset::{FileTokenStore, McpOptions, McpServer, McpTransport, SecretEnv, Toolset};
 
 use super::toolsets::apply_common_options;
 

@@ -12,7 +12,7 @@ mod toolsets;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::bundle::{TeamBundle, FileProblem};
+use super::bundle::{FileProblem, TeamBundle};
 use super::problem::{MAX_PROBLEMS, Problem};
 use super::{TeamFile, parse};
 use crate::agent::{Agent, Team, TeamError};
@@ -130,7 +130,8 @@ pub fn assemble(bundle: &TeamBundle, outfit: &Environment) -> Result<AssembledTe
     let mut agents = workshop.agents;
     let at = agents.iter().position(|agent| agent.name.as_str() == root_name).unwrap_or(0);
     let root = agents.remove(at);
-    let mut whole = Team::with_agents(root, agents)?.with_permissions(agents::permissions(&team.permissions)?);
+    let mut whole =
+        Team::with_agents(root, agents)?.with_permissions(agents::permissions(&team.permissions)?);
     for (name, model) in workshop.models.named() {
         whole = whole.with_model(name, model);
     }
@@ -197,11 +198,19 @@ impl FileAssembly<'_> {
 
 impl<'a> TeamAssembler<'a> {
     /// Puts the agents of a file together.
-    fn assemble_file(&mut self, source: TeamFileSource<'a>, prefix: Option<String>) -> Result<TeamFile, AssembleError> {
+    fn assemble_file(
+        &mut self,
+        source: TeamFileSource<'a>,
+        prefix: Option<String>,
+    ) -> Result<TeamFile, AssembleError> {
         let reading = parse(source.text);
         let Some(team) = reading.file else {
             let problems = reading.problems.into_iter().filter(Problem::is_error).collect();
-            return Err(AssembleError::InvalidFile { file: source.name, text: source.text.to_owned(), problems });
+            return Err(AssembleError::InvalidFile {
+                file: source.name,
+                text: source.text.to_owned(),
+                problems,
+            });
         };
         for problem in reading.problems {
             self.warnings.push(FileProblem { file: source.name.clone(), problem });
@@ -250,7 +259,8 @@ impl BundleLoader {
 impl TeamLoader for BundleLoader {
     fn load(&self, file: &[u8]) -> Result<Team, TeamError> {
         let bundle = TeamBundle::decode(file).map_err(TeamError::File)?;
-        let assembly = assemble(&bundle, &self.environment).map_err(|error| TeamError::File(error.to_string()))?;
+        let assembly =
+            assemble(&bundle, &self.environment).map_err(|error| TeamError::File(error.to_string()))?;
         for notice in &assembly.warnings {
             tracing::info!(%notice, "the team is not quite as it is written");
         }

@@ -9,14 +9,14 @@ use secrecy::SecretString;
 
 use super::composite_models::{AutoModel, RotatingModel};
 use super::toolsets::describe_variable_error;
-use super::{FileAssembly, VariableLookup, TeamAssembler};
+use super::{FileAssembly, TeamAssembler, VariableLookup};
 use crate::model::Model;
 use crate::model::http::{CustomProvider, FallbackModel, ModelSpec};
 use crate::model::scripted::{ModelScript, ScriptedModel};
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::teamfile::bundle::parent_dir;
-use crate::teamfile::variables::fill_variables;
 use crate::teamfile::reader::join_path;
+use crate::teamfile::variables::fill_variables;
 use crate::teamfile::{AgentConfig, ModelConfig, ThinkingConfig};
 
 /// How often a model is asked again before another one is, where the file does not say.
@@ -40,7 +40,9 @@ impl ModelRegistry {
 }
 
 /// Variables as keys.
-pub(super) fn key_source(variables: &VariableLookup) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + use<> {
+pub(super) fn key_source(
+    variables: &VariableLookup,
+) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + use<> {
     let variables = variables.clone();
     move |name| variables(name).map(SecretString::from)
 }
@@ -56,7 +58,8 @@ impl TeamAssembler<'_> {
         let path = join_path("agents", name);
         let full = job.full_name(name);
         let fits = |other: &&super::ModelOverride| other.agent.as_ref().is_none_or(|agent| *agent == full);
-        let names = match self.bundle.models.iter().chain(&self.environment.model_overrides).rev().find(fits) {
+        let names = match self.bundle.models.iter().chain(&self.environment.model_overrides).rev().find(fits)
+        {
             Some(other) => other.model.split(',').map(|name| name.trim().to_owned()).collect(),
             None if agent.model.is_empty() => vec!["auto".to_owned()],
             None => agent.model.clone(),
@@ -116,7 +119,8 @@ impl TeamAssembler<'_> {
         let Some(meant) = self.environment.http.meant(provider, model) else { return };
         let message = format!("{provider} has no model '{model}' that Longhaul knows of");
         let help = format!("did you mean {meant}? If it is new, all is well");
-        let path = if part.is_some() { format!("{}.model", join_path("models", name)) } else { path.to_owned() };
+        let path =
+            if part.is_some() { format!("{}.model", join_path("models", name)) } else { path.to_owned() };
         job.doubtful(&path, message, help);
     }
 
@@ -157,7 +161,10 @@ impl TeamAssembler<'_> {
         let keys = key_source(&self.environment.variables);
         match self.environment.http.auto_model_by_key(&keys) {
             Some(found) => found.map(|model| model as Arc<dyn Model>).map_err(|error| error.to_string()),
-            None => Ok(Arc::new(AutoModel::new(self.environment.http.clone(), self.environment.variables.clone()))),
+            None => Ok(Arc::new(AutoModel::new(
+                self.environment.http.clone(),
+                self.environment.variables.clone(),
+            ))),
         }
     }
 
@@ -173,7 +180,12 @@ impl TeamAssembler<'_> {
         Ok(model)
     }
 
-    fn part(&mut self, job: &FileAssembly<'_>, name: &str, part: &ModelConfig) -> Result<Arc<dyn Model>, String> {
+    fn part(
+        &mut self,
+        job: &FileAssembly<'_>,
+        name: &str,
+        part: &ModelConfig,
+    ) -> Result<Arc<dyn Model>, String> {
         let (provider, model) = match (part.provider.as_deref(), part.model.as_deref()) {
             (Some("scripted"), Some(file)) => return self.script(job, file),
             (Some("scripted"), None) => return scripted(name, part.script.as_deref().unwrap_or_default()),

@@ -12,7 +12,7 @@ use super::{AssembleError, FileAssembly, TeamAssembler};
 use crate::agent::{Agent, Policy};
 use crate::message::prompt_tags::escape;
 use crate::message::{Block, Call, Message, Reply, StopReason};
-use crate::model::{ReplyChunk, Model, ModelError, ModelErrorKind, ReplyStream, ModelRequest};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream};
 use crate::toolset::{A2a, SecretHeaders};
 
 /// How much of what the remote agent says is its answer; it is not a model's to cut.
@@ -39,7 +39,10 @@ impl TeamAssembler<'_> {
         let had = self.agents.iter().find(|agent| agent.name.as_str() == full);
         let taken = had.is_some_and(|had| had.model.name() != relay.name);
         if taken || job.team.agents.contains_key(name) {
-            job.add_error(path, format!("another agent is called '{name}' already: write other-name:{shown}"));
+            job.add_error(
+                path,
+                format!("another agent is called '{name}' already: write other-name:{shown}"),
+            );
             return Ok(None);
         }
         if had.is_none() {

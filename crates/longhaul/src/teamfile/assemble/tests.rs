@@ -130,7 +130,8 @@ fn another_model_than_the_file_says() {
         agent: agent.map(str::to_owned),
         model: model.to_owned(),
     };
-    outfit.model_overrides = vec![other(None, "google/gemini-2.5-flash"), other(Some("helper"), "xai/grok-4")];
+    outfit.model_overrides =
+        vec![other(None, "google/gemini-2.5-flash"), other(Some("helper"), "xai/grok-4")];
     let assembly = assemble(&TeamBundle::from_text("t", text), &outfit).unwrap();
     let name = |agent: &str| assembly.team.agent(&agent.into()).unwrap().model.name().to_owned();
     assert_eq!(
@@ -220,8 +221,9 @@ async fn a_kept_team_is_enough_to_run_its_tasks() {
         .model(Arc::new(FnModel::new(|_| reply().text("no"))))
         .build()
         .unwrap();
-    let other =
-        Longhaul::builder(Team::new(nobody).unwrap()).shared_store(store).loader(BundleLoader::new(outfit(&[])));
+    let other = Longhaul::builder(Team::new(nobody).unwrap())
+        .shared_store(store)
+        .loader(BundleLoader::new(outfit(&[])));
     let longhaul = other.start().await.unwrap();
     assert_eq!(answer(&longhaul, id).await, (Status::Completed, "Carried on: the task".to_owned()));
     longhaul.shutdown().await;

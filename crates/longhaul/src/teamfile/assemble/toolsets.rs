@@ -6,16 +6,17 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::agents::is_sub_agent_toolset;
-use super::{FileAssembly, Environment, TeamAssembler};
+use super::{Environment, FileAssembly, TeamAssembler};
 use crate::teamfile::reader::join_path;
 use crate::teamfile::{
-    AgentConfig, ApiConfig, FetchConfig, FilesystemConfig, SkillsConfig, ToolsetKind, ToolsetConfig, VariableError,
+    AgentConfig, ApiConfig, FetchConfig, FilesystemConfig, SkillsConfig, ToolsetConfig, ToolsetKind,
+    VariableError,
 };
 #[cfg(unix)]
 use crate::teamfile::{SandboxConfig, ScriptConfig};
 use crate::toolset::{
-    A2a, Api, ApiSettings, Fetch, Filesystem, SecretHeaders, ModelPicker, OpenApi, PostEdit, Skills, ProjectTasks, Think,
-    Todo, Toolset, UserPrompt, with_instruction, only_tools,
+    A2a, Api, ApiSettings, Fetch, Filesystem, ModelPicker, OpenApi, PostEdit, ProjectTasks, SecretHeaders,
+    Skills, Think, Todo, Toolset, UserPrompt, only_tools, with_instruction,
 };
 
 /// Where skills usually are, beside a team file.
@@ -72,7 +73,8 @@ impl TeamAssembler<'_> {
             ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files, self.environment))),
             #[cfg(unix)]
             ToolsetKind::Shell(shell) => {
-                let mut builder = crate::toolset::Shell::builder().guardian(self.environment.watchman.clone());
+                let mut builder =
+                    crate::toolset::Shell::builder().guardian(self.environment.watchman.clone());
                 for (name, value) in self.fill_all(job, &shell.env, &format!("{path}.env")) {
                     builder = builder.env(name, value);
                 }
@@ -88,14 +90,18 @@ impl TeamAssembler<'_> {
             ToolsetKind::Script(script) => self.script_tools(job, script, path),
             ToolsetKind::Think => Some(Arc::new(Think::new())),
             ToolsetKind::Todo { shared } => Some(Arc::new(Todo::new().shared(*shared))),
-            ToolsetKind::Tasks { path } => Some(Arc::new(ProjectTasks::new(path.as_deref().unwrap_or(TASKS)))),
+            ToolsetKind::Tasks { path } => {
+                Some(Arc::new(ProjectTasks::new(path.as_deref().unwrap_or(TASKS))))
+            }
             #[cfg(feature = "sqlite")]
             ToolsetKind::Memory { path } => {
                 let kept = match path {
                     Some(path) => self.path_beside_team_file(path),
-                    None => {
-                        self.environment.data_dir.join("memory").join(format!("{}.db", plain(&job.full_name(agent))))
-                    }
+                    None => self
+                        .environment
+                        .data_dir
+                        .join("memory")
+                        .join(format!("{}.db", plain(&job.full_name(agent)))),
                 };
                 Some(Arc::new(crate::toolset::AgentMemory::new(kept)))
             }
@@ -139,7 +145,12 @@ impl TeamAssembler<'_> {
     }
 
     #[cfg(unix)]
-    fn script_tools(&mut self, job: &mut FileAssembly<'_>, part: &ScriptConfig, path: &str) -> Option<Arc<dyn Toolset>> {
+    fn script_tools(
+        &mut self,
+        job: &mut FileAssembly<'_>,
+        part: &ScriptConfig,
+        path: &str,
+    ) -> Option<Arc<dyn Toolset>> {
         let mut builder = crate::toolset::ScriptTools::builder().guardian(self.environment.watchman.clone());
         for (name, value) in self.fill_all(job, &part.env, &format!("{path}.env")) {
             builder = builder.env(name, value);
@@ -173,7 +184,11 @@ impl TeamAssembler<'_> {
 
     /// The sandbox of commands, if they are to have one.
     #[cfg(unix)]
-    fn sandbox(&self, part: Option<&SandboxConfig>, network: Option<bool>) -> Option<crate::toolset::Sandbox> {
+    fn sandbox(
+        &self,
+        part: Option<&SandboxConfig>,
+        network: Option<bool>,
+    ) -> Option<crate::toolset::Sandbox> {
         let mut sandbox = crate::toolset::Sandbox::new().network(network.unwrap_or(false));
         match part? {
             SandboxConfig::Switch(on) => on.then_some(())?,
@@ -227,11 +242,15 @@ impl TeamAssembler<'_> {
         for skills in agent.skills.iter().chain(named) {
             match skills {
                 SkillsConfig::Switch(false) => {}
-                SkillsConfig::Switch(true) => folders.extend(USUAL_SKILLS.map(|folder| self.path_beside_team_file(folder))),
+                SkillsConfig::Switch(true) => {
+                    folders.extend(USUAL_SKILLS.map(|folder| self.path_beside_team_file(folder)))
+                }
                 SkillsConfig::Sources(sources) => {
                     for source in sources {
                         match source.as_str() {
-                            "local" => folders.extend(USUAL_SKILLS.map(|folder| self.path_beside_team_file(folder))),
+                            "local" => {
+                                folders.extend(USUAL_SKILLS.map(|folder| self.path_beside_team_file(folder)))
+                            }
                             source => folders.push(self.path_beside_team_file(source)),
                         }
                     }
@@ -253,8 +272,9 @@ impl TeamAssembler<'_> {
         texts: &IndexMap<String, String>,
         path: &str,
     ) -> Vec<(String, String)> {
-        let fill =
-            |(name, text): (&String, &String)| (name.clone(), self.fill_one(job, text, &join_path(path, name)));
+        let fill = |(name, text): (&String, &String)| {
+            (name.clone(), self.fill_one(job, text, &join_path(path, name)))
+        };
         texts.iter().map(fill).collect()
     }
 

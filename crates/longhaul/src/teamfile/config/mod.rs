@@ -10,12 +10,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 pub use agent::{
-    AgentConfig, BackgroundConfig, CommandConfig, FallbackConfig, HookConfig, HooksConfig, LimitsConfig, HookMatcherConfig,
-    SkillsConfig, StructuredOutputConfig,
+    AgentConfig, BackgroundConfig, CommandConfig, FallbackConfig, HookConfig, HookMatcherConfig, HooksConfig,
+    LimitsConfig, SkillsConfig, StructuredOutputConfig,
 };
 pub use toolset::{
-    A2aConfig, ApiCallConfig, ApiConfig, DeferConfig, FetchConfig, FilesystemConfig, McpConfig, OpenApiConfig, PostEditConfig,
-    McpRemoteConfig, SandboxConfig, ScriptConfig, ScriptToolConfig, ShellConfig, ToolsetKind, ToolsetConfig,
+    A2aConfig, ApiCallConfig, ApiConfig, DeferConfig, FetchConfig, FilesystemConfig, McpConfig,
+    McpRemoteConfig, OpenApiConfig, PostEditConfig, SandboxConfig, ScriptConfig, ScriptToolConfig,
+    ShellConfig, ToolsetConfig, ToolsetKind,
 };
 
 use super::reader::SpanIndex;

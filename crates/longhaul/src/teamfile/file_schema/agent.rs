@@ -1,7 +1,7 @@
 //! The keys of an agent.
 
 use super::team::PERMISSIONS;
-use super::{KeySchema, ObjectSchema, KeyRule, KeyStatus, ValueType, ignored_key, key};
+use super::{KeyRule, KeySchema, KeyStatus, ObjectSchema, ValueType, ignored_key, key};
 
 pub(super) static AGENT: ObjectSchema = ObjectSchema {
     name: "an agent",
@@ -28,7 +28,11 @@ pub(super) static AGENT: ObjectSchema = ObjectSchema {
         key("use_commands", ValueType::Names, "Names under `commands`."),
         key("welcome_message", ValueType::Text, "What a person is shown first."),
         key("add_date", ValueType::Bool, "Tell it today's date."),
-        key("add_environment_info", ValueType::Bool, "Tell it the working directory and the operating system."),
+        key(
+            "add_environment_info",
+            ValueType::Bool,
+            "Tell it the working directory and the operating system.",
+        ),
         key(
             "add_prompt_files",
             ValueType::Names,
@@ -49,7 +53,11 @@ pub(super) static AGENT: ObjectSchema = ObjectSchema {
         key("use_skills", ValueType::Names, "Names under `skills`."),
         key("structured_output", ValueType::Object(&STRUCTURED), "The shape of its final answer."),
         key("max_iterations", ValueType::Integer(0), "At most this many replies; 0 is no bound."),
-        key("num_history_items", ValueType::Integer(0), "How much of the conversation the model sees; 0 is all."),
+        key(
+            "num_history_items",
+            ValueType::Integer(0),
+            "How much of the conversation the model sees; 0 is all.",
+        ),
         key(
             "max_consecutive_tool_calls",
             ValueType::Integer(0),
@@ -67,7 +75,11 @@ pub(super) static AGENT: ObjectSchema = ObjectSchema {
             "Where its tasks work: worktree gives each its own git worktree.",
         ),
         key("readonly", ValueType::Bool, "Only tools that change nothing."),
-        key("redact_secrets", ValueType::Bool, "Blots out what looks like a secret in what its tools return."),
+        key(
+            "redact_secrets",
+            ValueType::Bool,
+            "Blots out what looks like a secret in what its tools return.",
+        ),
         key("add_description_parameter", ValueType::Bool, "Has the model say with each call what it is for."),
         ignored_key("safety", ValueType::Any, "How careful another runtime is."),
         ignored_key("harness", ValueType::Any, "Another runtime for this agent."),
@@ -118,7 +130,11 @@ static FALLBACK: ObjectSchema = ObjectSchema {
     doc: "Models that stand in when the agent's own fails.",
     keys: &[
         key("models", ValueType::Names, "They are asked in this order."),
-        key("retries", ValueType::Integer(-1), "How often one is asked again first; -1 is never. Default: 2."),
+        key(
+            "retries",
+            ValueType::Integer(-1),
+            "How often one is asked again first; -1 is never. Default: 2.",
+        ),
         key("cooldown", ValueType::Duration, "How long a model that failed is left alone. Default: 1m."),
     ],
     rules: &[KeyRule::Required(&["models"])],
@@ -212,7 +228,11 @@ static HOOKS: ObjectSchema = ObjectSchema {
         key("on_user_input", ValueType::List(&ValueType::Object(&HOOK)), "When a person is asked."),
         key("task_start", ValueType::List(&ValueType::Object(&HOOK)), "When a task begins."),
         key("task_end", ValueType::List(&ValueType::Object(&HOOK)), "When a task ends."),
-        key("env", ValueType::Map(&ValueType::TextWithVariables), "Variables for the commands. Nothing is inherited."),
+        key(
+            "env",
+            ValueType::Map(&ValueType::TextWithVariables),
+            "Variables for the commands. Nothing is inherited.",
+        ),
     ],
     rules: &[],
 };

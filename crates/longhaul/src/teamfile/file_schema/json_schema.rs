@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ObjectSchema, KeyRule, KeyStatus, TEAM, TOOLSETS, ValueType};
+use super::{KeyRule, KeyStatus, ObjectSchema, TEAM, TOOLSETS, ValueType};
 
 /// The JSON schema of team files, for editors.
 pub fn json_schema() -> Value {
@@ -65,7 +65,9 @@ fn value_schema(kind: &'static ValueType, defs: &mut Map<String, Value>) -> Valu
     match kind {
         ValueType::Text | ValueType::TextWithVariables => json!({"type": ["string", "number", "boolean"]}),
         ValueType::Bool => json!({"type": "boolean"}),
-        ValueType::Integer(least) => json!({"type": "integer", "minimum": least, "maximum": file_schema::MAX_INTEGER}),
+        ValueType::Integer(least) => {
+            json!({"type": "integer", "minimum": least, "maximum": super::MAX_INTEGER})
+        }
         ValueType::Number(least, most) if most.is_finite() => {
             json!({"type": "number", "minimum": least, "maximum": most})
         }

@@ -127,7 +127,9 @@ impl ValueType {
                 let some: Vec<_> = object.keys.iter().take(3).map(|key| key.name).collect();
                 format!("a map with keys such as {}", some.join(", "))
             }
-            ValueType::AnyOf(types) => types.iter().map(ValueType::expected).collect::<Vec<_>>().join(", or "),
+            ValueType::AnyOf(types) => {
+                types.iter().map(ValueType::expected).collect::<Vec<_>>().join(", or ")
+            }
             ValueType::Toolset => "a map with a type".to_owned(),
             ValueType::Commands => "a map of commands".to_owned(),
             ValueType::Any => "anything".to_owned(),

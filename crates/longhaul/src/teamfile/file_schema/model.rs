@@ -1,13 +1,15 @@
 //! The keys of models and providers.
 
-use super::{ObjectSchema, ValueType, ignored_key, key, alias_key};
+use super::{ObjectSchema, ValueType, alias_key, ignored_key, key};
 
 /// How much a model thinks, in words.
-const EFFORTS: ValueType =
-    ValueType::Keyword(&["none", "off", "minimal", "low", "medium", "high", "xhigh", "max", "adaptive", "dynamic"]);
+const EFFORTS: ValueType = ValueType::Keyword(&[
+    "none", "off", "minimal", "low", "medium", "high", "xhigh", "max", "adaptive", "dynamic",
+]);
 
 /// What providers speak.
-const API_TYPES: ValueType = ValueType::Keyword(&["openai_chatcompletions", "openai_responses", "anthropic", "gemini"]);
+const API_TYPES: ValueType =
+    ValueType::Keyword(&["openai_chatcompletions", "openai_responses", "anthropic", "gemini"]);
 
 pub(super) static MODEL: ObjectSchema = ObjectSchema {
     name: "a model",

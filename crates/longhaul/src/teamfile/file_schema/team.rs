@@ -3,14 +3,18 @@
 use super::agent::{AGENT, BUDGET};
 use super::model::{MODEL, PROVIDER};
 use super::toolset::MCP;
-use super::{KeySchema, ObjectSchema, KeyRule, ValueType, ignored_key, key};
+use super::{KeyRule, KeySchema, ObjectSchema, ValueType, ignored_key, key};
 
 pub(in crate::teamfile) static TEAM: ObjectSchema = ObjectSchema {
     name: "a team file",
     id: "Team",
     doc: "A team of agents.",
     keys: &[
-        key("version", ValueType::Text, "The version of the format; files of every version from 0 on are read."),
+        key(
+            "version",
+            ValueType::Text,
+            "The version of the format; files of every version from 0 on are read.",
+        ),
         key(
             "agents",
             ValueType::Map(&ValueType::Object(&AGENT)),
@@ -34,7 +38,11 @@ pub(in crate::teamfile) static TEAM: ObjectSchema = ObjectSchema {
             "Which tools run, which are asked about, and which never run.",
         ),
         key("budget", ValueType::Object(&BUDGET), "What a whole run may use."),
-        key("budgets", ValueType::Map(&ValueType::Object(&BUDGET)), "Budgets by name, for `budgets` of an agent."),
+        key(
+            "budgets",
+            ValueType::Map(&ValueType::Object(&BUDGET)),
+            "Budgets by name, for `budgets` of an agent.",
+        ),
         key(
             "toolsets",
             ValueType::Map(&ValueType::AnyOf(&[ValueType::List(&ValueType::Toolset), ValueType::Toolset])),

@@ -1,7 +1,7 @@
 //! The keys of toolsets: some are on all, the others depend on the type.
 
 use super::agent::{BUDGET, LIMITS};
-use super::{KeySchema, ObjectSchema, KeyRule, ValueType, ignored_key, key};
+use super::{KeyRule, KeySchema, ObjectSchema, ValueType, ignored_key, key};
 
 /// Every type of toolset.
 pub(in crate::teamfile) static TOOLSETS: &[(&str, &ObjectSchema)] = &[
@@ -34,11 +34,16 @@ const INSTRUCTION: KeySchema = key(
 );
 const TOON: KeySchema = ignored_key("toon", ValueType::Names, "Which results are written in a shorter form.");
 const MODEL: KeySchema = ignored_key("model", ValueType::Text, "The model that reads its results.");
-const DEFER: KeySchema =
-    ignored_key("defer", ValueType::AnyOf(&[ValueType::Bool, ValueType::Names]), "Whether its tools are loaded later.");
-const ENV: KeySchema = key("env", ValueType::Map(&ValueType::TextWithVariables), "Variables for its processes.");
+const DEFER: KeySchema = ignored_key(
+    "defer",
+    ValueType::AnyOf(&[ValueType::Bool, ValueType::Names]),
+    "Whether its tools are loaded later.",
+);
+const ENV: KeySchema =
+    key("env", ValueType::Map(&ValueType::TextWithVariables), "Variables for its processes.");
 const ENV_FILE: KeySchema = ignored_key("env_file", ValueType::Texts, "Files with variables, in old files.");
-const HEADERS: KeySchema = key("headers", ValueType::Map(&ValueType::TextWithVariables), "Headers of its requests.");
+const HEADERS: KeySchema =
+    key("headers", ValueType::Map(&ValueType::TextWithVariables), "Headers of its requests.");
 const URL: KeySchema = key("url", ValueType::TextWithVariables, "Where it is.");
 
 /// A toolset with nothing of its own.
@@ -90,7 +95,8 @@ const SANDBOX: KeySchema = key(
 );
 const NETWORK: KeySchema = key("network", ValueType::Bool, "Whether sandboxed commands may use the network.");
 
-const TIMEOUT: KeySchema = key("timeout", ValueType::Duration, "How long a command may take where the model does not say.");
+const TIMEOUT: KeySchema =
+    key("timeout", ValueType::Duration, "How long a command may take where the model does not say.");
 
 static SHELL: ObjectSchema = ObjectSchema {
     name: "a shell toolset",
@@ -156,7 +162,15 @@ static TASKS: ObjectSchema = ObjectSchema {
     name: "a tasks toolset",
     id: "TasksToolset",
     doc: "Tasks with dependencies, kept in a file.",
-    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, key("path", ValueType::Text, "Where they are kept.")],
+    keys: &[
+        TYPE,
+        TOOLS,
+        INSTRUCTION,
+        TOON,
+        MODEL,
+        DEFER,
+        key("path", ValueType::Text, "Where they are kept."),
+    ],
     rules: &[],
 };
 
@@ -180,7 +194,11 @@ static FETCH: ObjectSchema = ObjectSchema {
         MODEL,
         DEFER,
         key("timeout", ValueType::Duration, "How long a page may take."),
-        key("allow_private", ValueType::Bool, "Whether addresses of this machine and its network may be asked."),
+        key(
+            "allow_private",
+            ValueType::Bool,
+            "Whether addresses of this machine and its network may be asked.",
+        ),
         key("max_bytes", ValueType::Integer(1), "How much of a page is read."),
     ],
     rules: &[],

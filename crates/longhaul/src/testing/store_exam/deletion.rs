@@ -6,9 +6,9 @@ use super::StoreFactory;
 use super::setup::{
     ExamSetup, cancelled, claim, completed, edit, hinted, ids, letter, owner, replied, stop, submission,
 };
-use crate::entry::{Entry, EntryKind, CallResult, TeamRef};
+use crate::entry::{CallResult, Entry, EntryKind, TeamRef};
 use crate::id::{CallId, Digest, Seq, TaskId};
-use crate::store::{Batch, Fence, TaskFilter, Hint, BLOB_GRACE, EntryKinds, StoredValue, StoreError};
+use crate::store::{BLOB_GRACE, Batch, EntryKinds, Fence, Hint, StoreError, StoredValue, TaskFilter};
 
 impl ExamSetup {
     /// Ends a task that nobody has claimed.
@@ -98,7 +98,10 @@ pub async fn only_what_has_ended_is_deleted(make: StoreFactory<'_>) {
         assert!(matches!(refused, Err(StoreError::NotEnded(task)) if task == open), "{refused:?}");
     }
     let refused = s.store.delete(vec![(ended, Seq(2))]).await;
-    assert!(matches!(refused, Err(StoreError::JournalMoved { task, seq: Seq(3) }) if task == ended), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::JournalMoved { task, seq: Seq(3) }) if task == ended),
+        "{refused:?}"
+    );
     let nobody = s.fresh_id();
     assert!(matches!(s.delete(&[ended, nobody]).await, Err(StoreError::NoTask(task)) if task == nobody));
     assert_eq!(s.journal(ended).await.len(), 3);

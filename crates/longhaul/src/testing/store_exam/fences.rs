@@ -6,9 +6,9 @@ use super::StoreFactory;
 use super::setup::{
     ExamSetup, cancelled, claim, completed, edit, letter, owner, released, replied, said, stop, submission,
 };
-use crate::entry::{QuestionAnswer, Entry, EntryKind, Question, WaitReason, ExpectedAnswer};
+use crate::entry::{Entry, EntryKind, ExpectedAnswer, Question, QuestionAnswer, WaitReason};
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, WorkerId};
-use crate::store::{CountCondition, Batch, Fence, TaskFilter, StoreError, JournalWrite};
+use crate::store::{Batch, CountCondition, Fence, JournalWrite, StoreError, TaskFilter};
 use crate::task::{IllegalTransition, Status};
 
 fn superseded<T: std::fmt::Debug>(answer: Result<T, StoreError>) {

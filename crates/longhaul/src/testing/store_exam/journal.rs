@@ -10,8 +10,8 @@ use super::setup::{
 };
 use crate::entry::{Entry, EntryKind, Letter, WaitReason};
 use crate::id::{Digest, Seq, TaskId, TaskKey, WorkerId};
-use crate::store::{Batch, Fence, EntryKinds, StoredValue, StoreError};
-use crate::task::{TaskState, IllegalTransition, Status};
+use crate::store::{Batch, EntryKinds, Fence, StoreError, StoredValue};
+use crate::task::{IllegalTransition, Status, TaskState};
 
 fn seqs(records: &[crate::entry::Record]) -> Vec<u64> {
     records.iter().map(|r| r.seq.0).collect()

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 
 use super::StoreFactory;
 use crate::entry::{
-    Delivery, Entry, Letter, Order, Outcome, Record, ReleaseReason, Sender, StopRequest, StopCause, Submission, TeamRef,
-    LiveTextKind,
+    Delivery, Entry, Letter, LiveTextKind, Order, Outcome, Record, ReleaseReason, Sender, StopCause,
+    StopRequest, Submission, TeamRef,
 };
 use crate::id::{Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
 use crate::message::Reply;
-use crate::store::{Batch, ClaimRequest, Clock, Fence, Hint, HintStream, EntryKinds, Store, StoreError};
+use crate::store::{Batch, ClaimRequest, Clock, EntryKinds, Fence, Hint, HintStream, Store, StoreError};
 use crate::task::TaskState;
 
 /// A clock that stands still until it is told to go on.
@@ -128,7 +128,10 @@ impl ExamSetup {
     /// A new task that `w` runs, as its first attempt.
     pub async fn running(&self) -> TaskId {
         let id = self.task().await;
-        self.store.renew_lease(WorkerId::from("w"), Duration::from_secs(30)).await.expect("a lease is renewed");
+        self.store
+            .renew_lease(WorkerId::from("w"), Duration::from_secs(30))
+            .await
+            .expect("a lease is renewed");
         let claim = ClaimRequest { roots: Some(vec![id]), ..claim("w", 1) };
         assert_eq!(ids(&self.claim(claim).await.expect("a claim is heard")), [id]);
         id

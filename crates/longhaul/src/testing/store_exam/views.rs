@@ -6,7 +6,7 @@ use super::StoreFactory;
 use super::setup::{ExamSetup, cancelled, claim, completed, edit, ids, owner, stop, submission};
 use crate::entry::Entry;
 use crate::id::{AgentName, TaskId, TaskKey};
-use crate::store::{Fence, TaskFilter, StoreError};
+use crate::store::{Fence, StoreError, TaskFilter};
 use crate::task::Status;
 
 /// In the order of submission, whatever happened to the tasks since; a limit leaves the newest.

@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
 use super::A2a;
-use crate::toolset::loopback::{LoopbackAction, RecordedRequest, LoopbackServer, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
 use crate::toolset::http_client::SecretHeaders;
-use crate::toolset::{ToolsetContext, Toolset as _};
+use crate::toolset::loopback::{LoopbackAction, LoopbackServer, RecordedRequest, http_response};
+use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::{Toolset as _, ToolsetContext};
 
 fn headers() -> SecretHeaders {
     [("Authorization", "Bearer tok-0123456789")].into_iter().collect()
@@ -32,7 +32,10 @@ fn card(streaming: bool) -> Value {
 }
 
 /// An agent with a card, which answers requests as the test says.
-async fn agent(card: Value, act: impl Fn(&str, &RecordedRequest, usize) -> LoopbackAction + Send + Sync + 'static) -> LoopbackServer {
+async fn agent(
+    card: Value,
+    act: impl Fn(&str, &RecordedRequest, usize) -> LoopbackAction + Send + Sync + 'static,
+) -> LoopbackServer {
     let asked_before = std::sync::atomic::AtomicUsize::new(0);
     LoopbackServer::start(move |asked| match asked.line.as_str() {
         "GET /agent/.well-known/agent-card.json" => http_response(200, &[], card.to_string()),
@@ -128,7 +131,10 @@ async fn a_stream_is_heard_out_and_one_that_breaks_is_looked_after() {
     .await;
     let mut alone = meet(&server).await;
     assert_eq!(alone.call_text("helper_to_german", json!({"message": "whole"})).await, "Guten Tag");
-    assert!(!server.requests().iter().any(|asked| asked.body.contains("tasks/get")), "nothing was left to ask");
+    assert!(
+        !server.requests().iter().any(|asked| asked.body.contains("tasks/get")),
+        "nothing was left to ask"
+    );
     assert_eq!(alone.call_text("helper_to_german", json!({"message": "broken"})).await, "Gute Nacht");
     let error = alone.call_error("helper_to_german", json!({"message": "silent"})).await;
     assert!(error.contains("Translator: it answered with neither a message nor a task"), "{error}");

@@ -51,7 +51,9 @@ impl A2aVersion {
         let mut message = match self {
             A2aVersion::V0 => json!({"kind": "message", "role": "user", "messageId": said.id,
                 "parts": [{"kind": "text", "text": said.text}]}),
-            A2aVersion::V1 => json!({"role": "ROLE_USER", "messageId": said.id, "parts": [{"text": said.text}]}),
+            A2aVersion::V1 => {
+                json!({"role": "ROLE_USER", "messageId": said.id, "parts": [{"text": said.text}]})
+            }
         };
         if let Some(task) = &said.task {
             message["taskId"] = json!(task);

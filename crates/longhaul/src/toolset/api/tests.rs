@@ -4,7 +4,7 @@ use super::{Api, ApiSettings};
 use crate::tool::ToolEffects;
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
 use crate::toolset::no_dispatcher::ToolFixture;
-use crate::toolset::{ToolsetContext, Toolset as _};
+use crate::toolset::{Toolset as _, ToolsetContext};
 
 fn args(names: &[&str]) -> Map<String, Value> {
     names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect()
@@ -84,7 +84,9 @@ async fn an_argument_of_the_host_is_a_word_and_nothing_else() {
 #[tokio::test]
 async fn no_secret_is_in_an_error_or_an_answer() {
     let server = LoopbackServer::start(|asked| match asked.line.as_str() {
-        "GET /echo" => http_response(200, &[], format!("you sent {}", asked.header("authorization").unwrap())),
+        "GET /echo" => {
+            http_response(200, &[], format!("you sent {}", asked.header("authorization").unwrap()))
+        }
         line if line.starts_with("GET /refuse") => http_response(401, &[], "bad token tok-0123456789"),
         "GET /away" => http_response(302, &[("location", "http://localhost:1/?key=tok-0123456789")], ""),
         "GET /near" => http_response(302, &[("location", "/echo")], ""),
@@ -94,7 +96,10 @@ async fn no_secret_is_in_an_error_or_an_answer() {
     .await;
     let tool = |path: &str| Api::new(settings("GET", server.url(path), &[]));
     for path in ["/echo", "/near"] {
-        assert_eq!(ToolFixture::new(&tool(path)).await.call_text("lookup", json!({})).await, "you sent [secret]");
+        assert_eq!(
+            ToolFixture::new(&tool(path)).await.call_text("lookup", json!({})).await,
+            "you sent [secret]"
+        );
     }
     for (path, says) in [
         ("/refuse", "status 401: bad token [secret]"),

@@ -52,7 +52,14 @@ impl CommandSpec {
     /// A shell that runs a command line.
     pub(super) fn shell(cmd: impl Into<OsString>, dir: PathBuf, env: CommandEnv) -> Self {
         let args = vec!["-c".into(), cmd.into()];
-        CommandSpec { program: "/bin/sh".into(), args, dir, env, contained: false, remove_afterwards: Vec::new() }
+        CommandSpec {
+            program: "/bin/sh".into(),
+            args,
+            dir,
+            env,
+            contained: false,
+            remove_afterwards: Vec::new(),
+        }
     }
 }
 
@@ -104,7 +111,8 @@ pub(super) async fn run_command(
     watchman: &ProcessGuardian,
 ) -> Result<CommandResult, ToolError> {
     let _slot = context.process_slot().await?;
-    let (mut group, mut pipe) = RunningCommand::spawn(launch, watchman).map_err(|error| spawn_error(&error))?;
+    let (mut group, mut pipe) =
+        RunningCommand::spawn(launch, watchman).map_err(|error| spawn_error(&error))?;
     let mut capture = OutputCapture::new(OUTPUT_CAP);
     let end = tokio::select! {
         biased;
@@ -124,7 +132,13 @@ pub(super) async fn run_command(
     running_command::read_rest(&mut pipe, &mut capture).await;
     remove_paths(&launch.remove_afterwards).await;
     let left = group.leftover();
-    Ok(CommandResult { end, output: capture.into_text(), had_leftovers: left_behind, leftover: left, timeout })
+    Ok(CommandResult {
+        end,
+        output: capture.into_text(),
+        had_leftovers: left_behind,
+        leftover: left,
+        timeout,
+    })
 }
 
 pub(super) fn spawn_error(error: &io::Error) -> ToolError {
@@ -219,7 +233,10 @@ mod tests {
             (LeftoverProcesses::None, "was ended with everything it had started]"),
             (LeftoverProcesses::Some(1), "[1 process that the command started could not be ended]\n"),
             (LeftoverProcesses::Some(2), "[2 processes that the command started could not be ended]\n"),
-            (LeftoverProcesses::Unknown, "was ended with its process group; whether a process that left the group"),
+            (
+                LeftoverProcesses::Unknown,
+                "was ended with its process group; whether a process that left the group",
+            ),
         ] {
             for end in [CommandEnd::TimedOut, CommandEnd::Stopped] {
                 let ran = CommandResult {
@@ -231,7 +248,11 @@ mod tests {
                 };
                 let text = ran.into_tool_output("").unwrap_err().to_string();
                 assert!(text.contains(told), "{text}");
-                assert_eq!(text.contains("everything it had started"), left == LeftoverProcesses::None, "{text}");
+                assert_eq!(
+                    text.contains("everything it had started"),
+                    left == LeftoverProcesses::None,
+                    "{text}"
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::entry::{Outcome, StopRequest, StopCause};
+use crate::entry::{Outcome, StopCause, StopRequest};
 
 async fn bench() -> DispatcherFixture {
     DispatcherFixture::new(Arc::new(Delegation), &test_context()).await
@@ -16,7 +16,11 @@ async fn transfer_task_gives_the_answer_and_collects_it() {
     assert_eq!(bench.desk.snapshot(id).order.expected_output.as_deref(), Some("a number"));
     assert_eq!(bench.gave_seat_back(), Some(vec![id]));
     assert_eq!(bench.desk.waits()[0].timeout, None);
-    assert_eq!(bench.repeat_call("transfer_task", arguments).await.unwrap(), output, "and again after a crash");
+    assert_eq!(
+        bench.repeat_call("transfer_task", arguments).await.unwrap(),
+        output,
+        "and again after a crash"
+    );
 }
 
 #[tokio::test]
@@ -42,7 +46,9 @@ async fn a_long_answer_is_left_whole_for_the_runner_and_one_that_came_early_says
     let mut bench = bench().await;
     let long = format!("begin{}end", "→".repeat(20_000));
     let cut_short = Some("8 turns".into());
-    bench.desk.finish_when_waited_for("researcher", Outcome::Completed { output: long.as_str().into(), cut_short });
+    bench
+        .desk
+        .finish_when_waited_for("researcher", Outcome::Completed { output: long.as_str().into(), cut_short });
     let output = bench.call("transfer_task", json!({"agent": "researcher", "task": "x"})).await.unwrap();
     assert!(output.text.starts_with(&format!("{long}\n\n[it was cut short (8 turns)")));
 }

@@ -59,9 +59,10 @@ async fn wait_agent_gives_the_result_or_says_that_it_will_come() {
     assert_eq!((output.collected.len(), bench.gave_seat_back()), (0, Some(vec![id])));
     assert_eq!(bench.desk.waits()[0].timeout, Some(Duration::from_secs(3600)));
 
-    bench
-        .desk
-        .finish_when_waited_for("writer", Outcome::Completed { output: "42".into(), cut_short: Some("8 turns".into()) });
+    bench.desk.finish_when_waited_for(
+        "writer",
+        Outcome::Completed { output: "42".into(), cut_short: Some("8 turns".into()) },
+    );
     let output = bench.call("wait_agent", json!({"agent_id": id})).await.unwrap();
     let said = value(&output);
     assert_eq!(said["status"], "completed");

@@ -31,7 +31,8 @@ fn told(addresses: &[&str]) -> (DnsLookup, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn no_form_of_a_private_address_is_fetched() {
-    let server = LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "secret")).await;
+    let server =
+        LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "secret")).await;
     let port = server.at.port();
     let mut alone = ToolFixture::new(&Fetch::new()).await;
     for (host, why) in [
@@ -101,7 +102,8 @@ fn but_for_the_server(address: IpAddr) -> Option<&'static str> {
 
 #[tokio::test]
 async fn a_name_is_checked_each_time_it_is_connected_to() {
-    let server = LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "public")).await;
+    let server =
+        LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "public")).await;
     // Public at first, private ever after: for who looks twice, the second time would be the one that counts.
     let (lookup, times) = told(&["127.0.0.1", "127.0.0.2"]);
     let mut alone = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
@@ -229,7 +231,8 @@ async fn a_page_is_read_in_the_form_that_is_wanted() {
         let error = alone.call_error("fetch", json!({"urls": [url(path)]})).await;
         assert!(error.contains(why), "{path}: {error}");
     }
-    let several = alone.call_text("fetch", json!({"urls": [url("/json"), url("/png"), url("/untyped")]})).await;
+    let several =
+        alone.call_text("fetch", json!({"urls": [url("/json"), url("/png"), url("/untyped")]})).await;
     let parts: Vec<&str> = several.split("\n\n---\n\n").collect();
     assert!(
         parts.len() == 3 && parts[1].contains("was not read") && parts[2].contains("just words"),
@@ -250,8 +253,12 @@ async fn size_and_time_are_bounded_whatever_the_server_does() {
         "GET /stall" => LoopbackAction::Stall([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
         "GET /silent" => LoopbackAction::Stall(Vec::new()),
         "GET /short" => LoopbackAction::Bytes([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
-        "GET /headers" => LoopbackAction::Endless(b"HTTP/1.1 200 X\r\n".to_vec(), b"x-more: and more\r\n".to_vec()),
-        "GET /bomb" => http_response(200, &[("content-type", "text/html"), ("content-encoding", "gzip")], gzip),
+        "GET /headers" => {
+            LoopbackAction::Endless(b"HTTP/1.1 200 X\r\n".to_vec(), b"x-more: and more\r\n".to_vec())
+        }
+        "GET /bomb" => {
+            http_response(200, &[("content-type", "text/html"), ("content-encoding", "gzip")], gzip)
+        }
         "GET /garbage" => LoopbackAction::Bytes(b"hello, I am no web server\r\n\r\n".to_vec()),
         _ => LoopbackAction::Bytes(Vec::new()),
     })

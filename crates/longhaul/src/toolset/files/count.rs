@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::file_roots::FileRoots;
 use super::lines::LineReader;
-use super::walk::{FileKind, WalkOptions};
 use super::path_resolver::RootedPath;
+use super::walk::{FileKind, WalkOptions};
 use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
-use crate::toolset::text::{pluralize, group_digits};
+use crate::toolset::text::{group_digits, pluralize};
 
 /// How many kinds of files have a row of their own.
 const MAX_ROWS: usize = 100;
@@ -116,7 +116,8 @@ fn table(tallies: BTreeMap<String, LineCount>) -> String {
     let wide = kinds.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max("extension".len());
     let mut text = format!("{:wide$}  {:>7}  {:>11}", "extension", "files", "lines");
     for (name, tally) in kinds {
-        text += &format!("\n{name:wide$}  {:>7}  {:>11}", group_digits(tally.files), group_digits(tally.lines));
+        text +=
+            &format!("\n{name:wide$}  {:>7}  {:>11}", group_digits(tally.files), group_digits(tally.lines));
     }
     text
 }

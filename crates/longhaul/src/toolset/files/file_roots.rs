@@ -113,7 +113,9 @@ impl FileRoots {
                     self.describe()
                 ))
             }
-            PathResolveError::Invalid(why) => ToolError::Retry(format!("'{}' cannot be used: {why}", shortened(typed))),
+            PathResolveError::Invalid(why) => {
+                ToolError::Retry(format!("'{}' cannot be used: {why}", shortened(typed)))
+            }
             PathResolveError::Io(error) => cannot_read_error(typed, &error),
         })
     }

@@ -9,7 +9,7 @@ use super::file_roots::{FileAccess, SkipRule};
 use super::post_edit::{PostEdit, PostEditCommands};
 use super::{FileToolParts, list, read, search, tree, write};
 use crate::tool::DynTool;
-use crate::toolset::{ToolsetContext, Toolset, ToolsetError};
+use crate::toolset::{Toolset, ToolsetContext, ToolsetError};
 
 /// The toolset `filesystem`: reads, searches, writes and edits what is below the task's working directory and the
 /// directories that are allowed besides.
@@ -98,7 +98,10 @@ impl Toolset for Filesystem {
         "filesystem"
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let kit = &self.parts;
             Ok(vec![

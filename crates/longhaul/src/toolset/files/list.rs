@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file_roots::FileRoots;
-use super::walk::FileKind;
 use super::path_resolver::RootedPath;
+use super::walk::FileKind;
 use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
-use crate::toolset::text::{pluralize, group_digits};
+use crate::toolset::text::{group_digits, pluralize};
 
 /// How many entries are shown, and how many are looked at to know how many there are.
 const MAX_SHOWN: usize = 1_000;

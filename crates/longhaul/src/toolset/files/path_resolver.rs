@@ -83,7 +83,9 @@ pub(super) fn resolve_path(
         if let Some(target) = target {
             links += 1;
             if links > MAX_LINKS {
-                return Err(PathResolveError::Invalid("it has too many symbolic links on its way".to_owned()));
+                return Err(PathResolveError::Invalid(
+                    "it has too many symbolic links on its way".to_owned(),
+                ));
             }
             by_link = true;
             at.pop();
@@ -271,7 +273,10 @@ mod tests {
         let long = "n".repeat(256);
         let deep = "d/".repeat(3000);
         for typed in ["~", "~/x", "$HOME/x", "${HOME}", "%USERPROFILE%/x", "a\0b", &long, &deep] {
-            assert!(matches!(resolve_path(typed, &roots(), |_| Ok(None)), Err(PathResolveError::Invalid(_))), "{typed}");
+            assert!(
+                matches!(resolve_path(typed, &roots(), |_| Ok(None)), Err(PathResolveError::Invalid(_))),
+                "{typed}"
+            );
         }
     }
 

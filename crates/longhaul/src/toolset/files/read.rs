@@ -8,8 +8,8 @@ use super::file_roots::{FileRoots, cannot_read_error};
 use super::lines::LineReader;
 use super::{FileOp, FileOpOutput, paths};
 use crate::tool::{ArgumentAliases, ToolError};
-use crate::toolset::text::{pluralize, group_digits};
 use crate::toolset::fn_tool::flag;
+use crate::toolset::text::{group_digits, pluralize};
 
 /// How many lines are given when the model does not say, and how many bytes at most.
 const DEFAULT_LIMIT: u64 = 1_000;
@@ -45,7 +45,13 @@ impl FileOp for ReadFile {
 }
 
 /// The lines from `first` to `last` of a file, or as many as fit into `room`.
-fn read_lines(ground: &FileRoots, typed: &str, first: u64, last: u64, room: usize) -> Result<String, ToolError> {
+fn read_lines(
+    ground: &FileRoots,
+    typed: &str,
+    first: u64,
+    last: u64,
+    room: usize,
+) -> Result<String, ToolError> {
     let opened = ground.resolve_and_open(typed)?;
     let failed = |error| cannot_read_error(typed, &error);
     let size = opened.meta.len();

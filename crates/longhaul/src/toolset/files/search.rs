@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::file_roots::FileRoots;
 use super::lines::LineReader;
-use super::walk::{FileKind, WalkOptions, exclude_patterns};
 use super::path_resolver::RootedPath;
+use super::walk::{FileKind, WalkOptions, exclude_patterns};
 use super::{FileOp, FileOpOutput, paths};
 use crate::tool::{ArgumentAliases, ToolError};
-use crate::toolset::text::{truncate, pluralize};
 use crate::toolset::fn_tool::flag;
+use crate::toolset::text::{pluralize, truncate};
 
 /// How many matches are shown, and how much of a line.
 const MAX_MATCHES: usize = 200;
@@ -50,7 +50,10 @@ impl FileOp for SearchFilesContent {
     fn run(&self, args: SearchFilesContentArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let query = SearchQuery::new(args.query, args.is_regex)?;
         let start = ground.resolve(args.path.as_deref().unwrap_or("."))?;
-        let how = WalkOptions { exclude: exclude_patterns(ground, &start, &args.exclude_patterns)?, ..WalkOptions::default() };
+        let how = WalkOptions {
+            exclude: exclude_patterns(ground, &start, &args.exclude_patterns)?,
+            ..WalkOptions::default()
+        };
         let mut found = SearchResults::default();
         let walked = ground.walk(start, &how, |seen| {
             if seen.kind == FileKind::File && found.search(&seen.place, &query, ground)?.is_err() {
@@ -115,7 +118,12 @@ struct SearchResults {
 
 impl SearchResults {
     /// The outer error ends the search, the inner one is this file's alone.
-    fn search(&mut self, place: &RootedPath, query: &SearchQuery, ground: &FileRoots) -> Result<io::Result<()>, ToolError> {
+    fn search(
+        &mut self,
+        place: &RootedPath,
+        query: &SearchQuery,
+        ground: &FileRoots,
+    ) -> Result<io::Result<()>, ToolError> {
         let opened = match ground.open_file(place) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Ok(())),
@@ -140,7 +148,11 @@ impl SearchResults {
                 self.more = true;
                 break;
             }
-            self.matches.push(format!("{}:{number}: {}", ground.display_path(place), excerpt_around(&line.text, at)));
+            self.matches.push(format!(
+                "{}:{number}: {}",
+                ground.display_path(place),
+                excerpt_around(&line.text, at)
+            ));
         }
         Ok(Ok(()))
     }

@@ -9,8 +9,8 @@ use super::file_roots::FileRoots;
 use super::walk::{FileKind, WalkOptions};
 use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
-use crate::toolset::text::group_digits;
 use crate::toolset::fn_tool::number;
+use crate::toolset::text::group_digits;
 
 /// How many entries are shown.
 const MAX_SHOWN: usize = 1_000;

@@ -11,7 +11,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::file_roots::{FileRoots, SkipRule};
 use super::path_resolver::RootedPath;
 use crate::tool::ToolError;
-use crate::toolset::text::{pluralize, group_digits};
+use crate::toolset::text::{group_digits, pluralize};
 
 /// How many files one walk looks at, and how many entries of directories in all.
 const MAX_FILES: u64 = 20_000;
@@ -122,7 +122,14 @@ impl FileRoots {
         Ok(walked)
     }
 
-    fn passes(&self, how: &WalkOptions, above: &WalkEntry, place: &RootedPath, name: &OsStr, kind: FileKind) -> bool {
+    fn passes(
+        &self,
+        how: &WalkOptions,
+        above: &WalkEntry,
+        place: &RootedPath,
+        name: &OsStr,
+        kind: FileKind,
+    ) -> bool {
         if how.skip_hidden && name.as_encoded_bytes().starts_with(b".") {
             return false;
         }
@@ -241,7 +248,8 @@ impl WalkSummary {
     pub(super) fn markers(&self, unread: u64) -> String {
         let mut text = String::new();
         if self.truncated {
-            text += &format!("\n[… more than {} files: the rest was not looked at …]", group_digits(MAX_FILES));
+            text +=
+                &format!("\n[… more than {} files: the rest was not looked at …]", group_digits(MAX_FILES));
         }
         match self.unreadable + unread {
             0 => {}

@@ -127,7 +127,10 @@ impl FileOp for EditFile {
 
 fn changed(ground: &FileRoots, place: &RootedPath, what: &str) -> FileOpOutput {
     let shown = ground.display_path(place);
-    FileOpOutput { text: format!("{shown} {what}"), changed: Some(ChangedFile { shown, full_path: ground.full_path(place) }) }
+    FileOpOutput {
+        text: format!("{shown} {what}"),
+        changed: Some(ChangedFile { shown, full_path: ground.full_path(place) }),
+    }
 }
 
 /// Puts a file in its place, whole or not at all: it is written beside it under another name, and renamed. What

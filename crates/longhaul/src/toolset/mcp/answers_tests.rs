@@ -1,8 +1,8 @@
 use super::*;
 use crate::testing::{FnModel, reply};
 use crate::tool::CallSignal;
-use crate::toolset::mcp::running_calls::{McpRunningCalls, McpRunningCallGuard};
 use crate::toolset::mcp::limits;
+use crate::toolset::mcp::running_calls::{McpRunningCallGuard, McpRunningCalls};
 use crate::toolset::no_dispatcher::call_context_in;
 use rmcp::model::{NumberOrString, ProgressToken};
 use serde_json::json;
@@ -88,7 +88,11 @@ async fn a_person_is_asked_once_more_if_the_answer_does_not_fit() {
             ElicitationAction::Accept,
             Some(json!({"age": 7})),
         ),
-        (vec![QuestionAnswer::Given("old".into()), QuestionAnswer::Given("very".into())], ElicitationAction::Cancel, None),
+        (
+            vec![QuestionAnswer::Given("old".into()), QuestionAnswer::Given("very".into())],
+            ElicitationAction::Cancel,
+            None,
+        ),
         (vec![QuestionAnswer::Declined], ElicitationAction::Decline, None),
         (vec![QuestionAnswer::Nobody("they are out".into())], ElicitationAction::Cancel, None),
     ] {
@@ -112,7 +116,7 @@ async fn a_person_is_asked_once_more_if_the_answer_does_not_fit() {
 #[test]
 fn the_root_is_where_the_task_works() {
     let (call, _heard) = running();
-    let roots = serde_json::to_value(roots(Some(&call.running))).unwrap();
+    let roots = serde_json::to_value(super::roots(Some(&call.running))).unwrap();
     assert_eq!(roots["roots"][0]["uri"], "file:///tmp/a%20dir");
-    assert_eq!(serde_json::to_value(server_requests::roots(None)).unwrap()["roots"], json!([]));
+    assert_eq!(serde_json::to_value(super::roots(None)).unwrap()["roots"], json!([]));
 }

@@ -17,8 +17,8 @@ use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::running_calls::{McpRunningCalls, McpRunningCall};
-use super::{server_requests, limits, wire};
+use super::running_calls::{McpRunningCall, McpRunningCalls};
+use super::{limits, server_requests, wire};
 use crate::toolset::text::truncate;
 
 /// What is handed to the protocol.

@@ -5,8 +5,8 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::streamable_http::McpHttpError;
 use super::legacy_sse::LegacySseError;
+use super::streamable_http::McpHttpError;
 use super::wire::is_unreadable;
 use crate::toolset::text::truncate;
 

@@ -146,7 +146,10 @@ impl JsonScan {
 
     /// Keys and the id are kept, as far as they are of a length that they may have.
     fn keep(&mut self, bytes: &[u8]) {
-        if self.depth == 1 && matches!(self.at, ScanPosition::Key | ScanPosition::Id) && self.kept.len() <= KEPT {
+        if self.depth == 1
+            && matches!(self.at, ScanPosition::Key | ScanPosition::Id)
+            && self.kept.len() <= KEPT
+        {
             let room = KEPT + 1 - self.kept.len();
             self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }

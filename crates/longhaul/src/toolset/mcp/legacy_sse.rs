@@ -66,7 +66,11 @@ impl LegacySseEvents {
 
 impl LegacySseTransport {
     /// Opens the stream and waits for the address.
-    pub(super) async fn connect(outward: ToolHttpClient, url: Url, fault: ConnectionFault) -> Result<LegacySseTransport, String> {
+    pub(super) async fn connect(
+        outward: ToolHttpClient,
+        url: Url,
+        fault: ConnectionFault,
+    ) -> Result<LegacySseTransport, String> {
         let request = outward.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
         let response = outward.start(request).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
         let status = response.status();
@@ -80,19 +84,31 @@ impl LegacySseTransport {
         let outward = Arc::new(outward);
         let explains = outward.clone();
         let bytes = response.bytes_stream().map_err(move |error| explains.explain_error(error)).boxed();
-        let mut events = LegacySseEvents { bytes, sse: SseParser::with_max_event(LONGEST_EVENT), waiting: Default::default() };
+        let mut events = LegacySseEvents {
+            bytes,
+            sse: SseParser::with_max_event(LONGEST_EVENT),
+            waiting: Default::default(),
+        };
         let post = loop {
             match events.next().await? {
                 Some((name, data)) if name == "endpoint" => break data,
                 Some(_) => {}
-                None => return Err(format!("{} ended its events before it said where to post", display_url(&url))),
+                None => {
+                    return Err(format!(
+                        "{} ended its events before it said where to post",
+                        display_url(&url)
+                    ));
+                }
             }
         };
         let post =
             url.join(post.trim()).map_err(|_| "the server's address to post to is no URL".to_owned())?;
         // The headers go there too.
         if post.origin() != url.origin() {
-            return Err(format!("the server wants messages posted to another server, {}", display_url(&post)));
+            return Err(format!(
+                "the server wants messages posted to another server, {}",
+                display_url(&post)
+            ));
         }
         Ok(LegacySseTransport { client: outward, post, events, fault })
     }
@@ -117,7 +133,9 @@ impl Transport<RoleClient> for LegacySseTransport {
             let reply = outward.send(request, 4 << 10, POST).await.map_err(LegacySseError)?;
             match reply.status {
                 200..=299 => Ok(()),
-                status => Err(LegacySseError(format!("it answered {status}: {}", truncate(&reply.text, 200)))),
+                status => {
+                    Err(LegacySseError(format!("it answered {status}: {}", truncate(&reply.text, 200))))
+                }
             }
         }
     }

@@ -55,7 +55,10 @@ mod tests {
         let section = text.split_once("## What a server can do at worst").unwrap().1;
         assert_eq!(MESSAGE_WORDS, format!("{} MB", MESSAGE >> 20));
         for words in [
-            format!("| {MESSAGE_WORDS}, {} JSON values, {DEPTH} levels, UTF-8 |", group_digits(VALUES as u64)),
+            format!(
+                "| {MESSAGE_WORDS}, {} JSON values, {DEPTH} levels, UTF-8 |",
+                group_digits(VALUES as u64)
+            ),
             format!("| {} MB; the model sees", RESULT >> 20),
             format!("and {} MB in all", TOOLS_BYTES >> 20),
             format!("| {SAMPLINGS} times a call, over all its round trips, {} KB each", SAMPLING >> 10),

@@ -15,9 +15,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::shared_server::McpSharedServer;
 use super::link_check;
 use super::oauth_client::{OAuthClient, RefusalReason};
+use super::shared_server::McpSharedServer;
 use super::token_store::TokenStore;
 use crate::toolset::http_client::display_url;
 
@@ -165,13 +165,19 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
 }
 
 /// Knows the tokens of a server, and how to renew them.
-pub(super) async fn authorization_manager(host: &McpSharedServer, url: &Url) -> Result<(AuthorizationManager, RefusalReason), String> {
+pub(super) async fn authorization_manager(
+    host: &McpSharedServer,
+    url: &Url,
+) -> Result<(AuthorizationManager, RefusalReason), String> {
     let wrong = |why: String| format!("its login cannot be used: {why}");
     let client = OAuthClient::new(url).await.map_err(wrong)?;
     let refusal = client.refusal.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(client)).await;
     let mut manager = manager.map_err(|error| wrong(refusal.explain(&error)))?;
-    manager.set_credential_store(ServerCredentials { tokens: host.options.token_store.clone(), server: display_url(url) });
+    manager.set_credential_store(ServerCredentials {
+        tokens: host.options.token_store.clone(),
+        server: display_url(url),
+    });
     Ok((manager, refusal))
 }
 
@@ -210,7 +216,10 @@ impl CredentialStore for ServerCredentials {
         })
     }
 
-    fn save<'life0, 'async_trait>(&'life0 self, credentials: StoredCredentials) -> CredentialFuture<'async_trait, ()>
+    fn save<'life0, 'async_trait>(
+        &'life0 self,
+        credentials: StoredCredentials,
+    ) -> CredentialFuture<'async_trait, ()>
     where
         'life0: 'async_trait,
         Self: 'async_trait,

@@ -14,10 +14,10 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::server_requests;
-use super::running_calls::{ServerRequestQuota, McpRunningCall};
-use super::shared_server::McpSharedServer;
 use super::connection::ConnectionGuard;
+use super::running_calls::{McpRunningCall, ServerRequestQuota};
+use super::server_requests;
+use super::shared_server::McpSharedServer;
 use super::tool_result::to_tool_output;
 use super::{error_text, wire};
 use crate::model::ToolSpec;
@@ -159,7 +159,8 @@ impl McpTool {
             () = context.cancel.cancelled() => return Err(stopped()),
             how = link.until_ended() => return Err(self.connection_ended_error(how)),
         };
-        let entered = link.calls.register(handle.id.clone(), handle.progress_token.clone(), context, allowance);
+        let entered =
+            link.calls.register(handle.id.clone(), handle.progress_token.clone(), context, allowance);
         let mut abandoned =
             CancelRequestOnDrop { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.shared.tasks };
         let longest = self.shared.options.inactivity_timeout;
@@ -210,13 +211,18 @@ impl McpTool {
                 said(&error.message, 2000),
                 error.code.0
             )),
-            ServiceError::TransportClosed => match timeout(Duration::from_secs(2), link.until_ended()).await {
-                Ok(how) => self.connection_ended_error(how),
-                Err(_) => self.connection_ended_error("died during the call: it closed the connection"),
-            },
+            ServiceError::TransportClosed => {
+                match timeout(Duration::from_secs(2), link.until_ended()).await {
+                    Ok(how) => self.connection_ended_error(how),
+                    Err(_) => self.connection_ended_error("died during the call: it closed the connection"),
+                }
+            }
             error => {
                 link.retire();
-                self.failed(format!("could not be asked: {}", said(&error_text::service_error_text(&error), 500)))
+                self.failed(format!(
+                    "could not be asked: {}",
+                    said(&error_text::service_error_text(&error), 500)
+                ))
             }
         }
     }
@@ -252,7 +258,9 @@ impl McpTool {
                             .await
                             .map(serde_json::to_value)
                     }
-                    InputRequest::ListRoots(_) => Ok(serde_json::to_value(server_requests::roots(Some(running)))),
+                    InputRequest::ListRoots(_) => {
+                        Ok(serde_json::to_value(server_requests::roots(Some(running))))
+                    }
                     InputRequest::CreateMessage(asked) if self.shared.server.sampling => {
                         server_requests::sample(running, asked.params).await.map(serde_json::to_value)
                     }

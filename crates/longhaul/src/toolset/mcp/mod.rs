@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{ToolsetContext, Toolset, ToolsetError, tool_names};
+use super::{Toolset, ToolsetContext, ToolsetError, tool_names};
 use crate::message::prompt_tags::escape;
 use crate::process::ProcessGuardian;
 use crate::tool::DynTool;
@@ -45,7 +45,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use settings::{McpCommand, McpRemote, McpServer, McpTransport, McpEndpoint, SecretEnv};
+pub use settings::{McpCommand, McpEndpoint, McpRemote, McpServer, McpTransport, SecretEnv};
 pub use token_store::{FileTokenStore, MemoryTokenStore, TokenStore};
 
 /// Shows a person where to log in: the server, and the page to open.
@@ -89,7 +89,14 @@ impl Default for McpOptions {
 
 impl fmt::Debug for McpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let McpOptions { connect_timeout: connect, idle_timeout: idle, inactivity_timeout: silence, env, working_dir, .. } = self;
+        let McpOptions {
+            connect_timeout: connect,
+            idle_timeout: idle,
+            inactivity_timeout: silence,
+            env,
+            working_dir,
+            ..
+        } = self;
         let mut shown = f.debug_struct("McpOptions");
         shown.field("connect", connect).field("idle", idle).field("silence", silence);
         shown.field("env", env).field("working_dir", working_dir).finish_non_exhaustive()
@@ -188,7 +195,8 @@ impl Mcp {
 
     /// All that the server has listed, under the names that a model takes.
     fn tools(&self, listed: &McpToolListing) -> impl Iterator<Item = McpTool> {
-        let names = tool_names::model_tool_names(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
+        let names =
+            tool_names::model_tool_names(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
         let label: Arc<str> = self.label.as_str().into();
         let tool = |(name, tool): (String, &rmcp::model::Tool)| {
             let (host, label) = (self.shared.clone(), label.clone());
@@ -212,7 +220,10 @@ impl Toolset for Mcp {
         &self.label
     }
 
-    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(
+        &'a self,
+        _patron: &'a ToolsetContext,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let listed = self.shared.listing().await.map_err(|why| ToolsetError {
                 toolset: "mcp".to_owned(),

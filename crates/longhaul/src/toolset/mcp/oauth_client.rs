@@ -14,10 +14,10 @@ use rmcp::transport::auth::{OAuthHttpClientError, OAuthHttpClientFuture, OAuthHt
 use rmcp::transport::{AuthError, OAuthHttpClient, OAuthHttpRequest};
 
 use super::link_check::is_loopback;
-use super::{limits, error_text};
+use super::{error_text, limits};
 use crate::toolset::fetch::{system_lookup, why_private};
 use crate::toolset::http_client::{describe_error, follow_same_host};
-use crate::toolset::text::{truncate, group_digits};
+use crate::toolset::text::{group_digits, truncate};
 
 /// How long a request of a login may take.
 const TIME: Duration = Duration::from_secs(30);
@@ -92,7 +92,9 @@ impl OAuthClient {
             answer = answer.header(name, value);
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| OAuthRequestError(describe_error(error)))? {
+        while let Some(chunk) =
+            response.chunk().await.map_err(|error| OAuthRequestError(describe_error(error)))?
+        {
             if body.len() + chunk.len() > limits::LOGIN_BODY {
                 let most = group_digits(limits::LOGIN_BODY as u64);
                 let why = format!("an answer of the login is longer than {most} bytes, which is the limit");

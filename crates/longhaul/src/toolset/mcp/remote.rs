@@ -6,14 +6,14 @@ use rmcp::service::{ClientLifecycleMode, serve_client_with_lifecycle};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{AuthClient, StreamableHttpClientTransport};
 
-use super::connection_fault::ConnectionFault;
-use super::limited_transport::LimitedTransport;
 use super::client_handler::McpClientHandler;
-use super::shared_server::{McpSharedServer, ConnectError, McpService};
-use super::streamable_http::McpHttpClient;
-use super::login;
+use super::connection_fault::ConnectionFault;
 use super::legacy_sse::LegacySseTransport;
+use super::limited_transport::LimitedTransport;
+use super::login;
 use super::settings::{McpRemote, McpTransport};
+use super::shared_server::{ConnectError, McpService, McpSharedServer};
+use super::streamable_http::McpHttpClient;
 use crate::toolset::http_client::{ToolHttpClient, display_url, parse_web_url};
 use crate::toolset::text::truncate;
 
@@ -25,8 +25,9 @@ pub(super) async fn connect(
     mode: ClientLifecycleMode,
     fault: &ConnectionFault,
 ) -> Result<McpService, ConnectError> {
-    let url = parse_web_url(&remote.url)
-        .map_err(|why| format!("'{}' is not the URL of a server: {why}", truncate(&remote.display_url(), 100)))?;
+    let url = parse_web_url(&remote.url).map_err(|why| {
+        format!("'{}' is not the URL of a server: {why}", truncate(&remote.display_url(), 100))
+    })?;
     let named = |error| format!("{}: {}", display_url(&url), host.explain_error(&error, fault));
     let outward = ToolHttpClient::new(&remote.headers)?;
     if remote.transport == McpTransport::Sse {

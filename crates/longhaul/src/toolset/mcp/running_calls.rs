@@ -58,7 +58,14 @@ impl McpRunningCalls {
     ) -> McpRunningCallGuard {
         let life = CallActivity { last_sign: Instant::now(), progress: f64::NEG_INFINITY, asking: 0 };
         let (context, allowance) = (context.clone(), allowance.clone());
-        let running = McpRunningCall { id, token, context, quota: allowance, activity: Mutex::new(life), changed: Notify::new() };
+        let running = McpRunningCall {
+            id,
+            token,
+            context,
+            quota: allowance,
+            activity: Mutex::new(life),
+            changed: Notify::new(),
+        };
         let running = Arc::new(running);
         self.all().push(running.clone());
         McpRunningCallGuard { calls: self.clone(), running }

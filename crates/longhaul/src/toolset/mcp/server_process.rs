@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::McpOptions;
 use super::settings::{McpCommand, McpServer};
 use crate::process::ProcessGroup;
-use crate::toolset::text::{truncate, group_digits};
+use crate::toolset::text::{group_digits, truncate};
 
 /// How many lines of stderr are logged in a second; of more it is only said how many there were.
 const LINES_A_SECOND: u32 = 50;
@@ -120,7 +120,8 @@ impl ServerStderr {
     async fn read(&self, mut pipe: ChildStderr, over: CancellationToken) {
         let mut buffer = vec![0; 16 << 10];
         let mut line = Vec::new();
-        let mut log = RateLimitedLog { label: &self.label, since: Instant::now(), left: LINES_A_SECOND, dropped: 0 };
+        let mut log =
+            RateLimitedLog { label: &self.label, since: Instant::now(), left: LINES_A_SECOND, dropped: 0 };
         loop {
             let read = tokio::select! {
                 read = pipe.read(&mut buffer) => read,

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::running_calls::McpRunningCall;
 use super::{limits, link_check};
-use crate::entry::{QuestionAnswer, Question, ExpectedAnswer};
+use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
 use crate::message::{Message, Reply, StopReason};
 use crate::toolset::text::truncate;
 use crate::toolset::user_prompt::AnswerSchema;
@@ -52,26 +52,33 @@ pub(super) async fn elicit(
             drop(message);
             form(running, &text, schema).await
         }
-        ElicitRequestParams::UrlElicitationParams { message, url, .. } => match link_check::check_link(&url) {
-            Ok(page) => {
-                let text = said(&message);
-                drop((message, url));
-                open_page(running, server, &page, &text).await
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+            match link_check::check_link(&url) {
+                Ok(page) => {
+                    let text = said(&message);
+                    drop((message, url));
+                    open_page(running, server, &page, &text).await
+                }
+                Err(why) => {
+                    let text = format!(
+                        "the MCP server '{server}' asked to have a page opened, which is not shown: {why}"
+                    );
+                    tracing::warn!("{text}");
+                    running.context.progress(text);
+                    ElicitResult::new(ElicitationAction::Decline)
+                }
             }
-            Err(why) => {
-                let text = format!(
-                    "the MCP server '{server}' asked to have a page opened, which is not shown: {why}"
-                );
-                tracing::warn!("{text}");
-                running.context.progress(text);
-                ElicitResult::new(ElicitationAction::Decline)
-            }
-        },
+        }
         _ => ElicitResult::new(ElicitationAction::Decline),
     })
 }
 
-async fn open_page(running: &Arc<McpRunningCall>, server: &str, page: &link_check::CheckedLink, message: &str) -> ElicitResult {
+async fn open_page(
+    running: &Arc<McpRunningCall>,
+    server: &str,
+    page: &link_check::CheckedLink,
+    message: &str,
+) -> ElicitResult {
     let link_check::CheckedLink { url, host } = page;
     let text = format!(
         "The MCP server '{server}' asks you to open a page on {host} in a browser: {message}\n{url}\nAnswer when you \

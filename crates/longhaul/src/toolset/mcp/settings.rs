@@ -73,7 +73,11 @@ impl fmt::Debug for McpRemote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let McpRemote { transport, headers, .. } = self;
         let mut shown = f.debug_struct("McpRemote");
-        shown.field("url", &self.display_url()).field("transport", transport).field("headers", headers).finish()
+        shown
+            .field("url", &self.display_url())
+            .field("transport", transport)
+            .field("headers", headers)
+            .finish()
     }
 }
 
@@ -106,7 +110,9 @@ pub struct SecretEnv(IndexMap<String, SecretString>);
 
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for SecretEnv {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(vars: I) -> Self {
-        SecretEnv(vars.into_iter().map(|(name, value)| (name.into(), SecretString::from(value.into()))).collect())
+        SecretEnv(
+            vars.into_iter().map(|(name, value)| (name.into(), SecretString::from(value.into()))).collect(),
+        )
     }
 }
 
@@ -132,7 +138,11 @@ impl McpServer {
     /// A program that is started.
     pub fn command<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        McpServer::with_endpoint(McpEndpoint::Command(McpCommand { command: command.into(), args, ..McpCommand::default() }))
+        McpServer::with_endpoint(McpEndpoint::Command(McpCommand {
+            command: command.into(),
+            args,
+            ..McpCommand::default()
+        }))
     }
 
     /// A server that is connected to.
@@ -157,7 +167,9 @@ impl McpServer {
 
     /// With one more environment variable, where a program is started.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let McpEndpoint::Command(McpCommand { env, .. }) | McpEndpoint::Docker { env, .. } = &mut self.endpoint {
+        if let McpEndpoint::Command(McpCommand { env, .. }) | McpEndpoint::Docker { env, .. } =
+            &mut self.endpoint
+        {
             env.0.insert(name.into(), SecretString::from(value.into()));
         }
         self

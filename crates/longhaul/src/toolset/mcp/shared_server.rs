@@ -15,17 +15,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::McpOptions;
-use super::running_calls::McpRunningCalls;
+use super::client_handler::{self, McpClientHandler};
+use super::connection::{ConnectionGuard, McpConnection};
 use super::connection_fault::ConnectionFault;
 use super::limited_transport::LimitedTransport;
-use super::client_handler::{self, McpClientHandler};
-use super::restart_backoff::{RestartBackoff, RestartDecision};
-use super::connection::{ConnectionGuard, McpConnection};
 use super::login::PendingLogin;
+use super::restart_backoff::{RestartBackoff, RestartDecision};
+use super::running_calls::McpRunningCalls;
+use super::server_process::{self, ServerStderr, StderrReader};
+use super::settings::{McpEndpoint, McpServer};
 use super::stdio::StdioTransport;
-use super::server_process::{self, StderrReader, ServerStderr};
-use super::settings::{McpServer, McpEndpoint};
-use super::{limits, error_text, remote};
+use super::{error_text, limits, remote};
 use crate::process::ProcessGroup;
 use crate::toolset::text::truncate;
 
@@ -93,7 +93,11 @@ enum ConnectionEnd {
 }
 
 impl McpSharedServer {
-    pub(super) fn new(server: McpServer, options: Arc<McpOptions>, over: CancellationToken) -> Arc<McpSharedServer> {
+    pub(super) fn new(
+        server: McpServer,
+        options: Arc<McpOptions>,
+        over: CancellationToken,
+    ) -> Arc<McpSharedServer> {
         Arc::new(McpSharedServer {
             label: server.label().into(),
             server,
@@ -279,7 +283,8 @@ impl McpSharedServer {
         mode: ClientLifecycleMode,
         stderr: &Arc<ServerStderr>,
     ) -> Result<StartedConnection, ConnectError> {
-        let (calls, changed, fault) = (Arc::<McpRunningCalls>::default(), Arc::<Notify>::default(), ConnectionFault::default());
+        let (calls, changed, fault) =
+            (Arc::<McpRunningCalls>::default(), Arc::<Notify>::default(), ConnectionFault::default());
         let handler = McpClientHandler {
             server: self.label.clone(),
             calls: calls.clone(),
@@ -297,7 +302,8 @@ impl McpSharedServer {
             server_process::spawn_server(&program, &self.options).map_err(refused)?;
         // It ends with the pipe, or with the server's last process.
         self.tasks.spawn(StderrReader::new(stderr).read(pipe, self.cancel.clone()));
-        let transport = LimitedTransport::new(StdioTransport::new(stdout, stdin, fault.clone()), fault.clone());
+        let transport =
+            LimitedTransport::new(StdioTransport::new(stdout, stdin, fault.clone()), fault.clone());
         let serving = rmcp::service::serve_client_with_lifecycle(handler, transport, mode);
         // What it has left behind may hold its output open: that is no server.
         let exited = async {
@@ -322,7 +328,10 @@ impl McpSharedServer {
             )
         );
         // How it ends then is our doing: its pipe is closed.
-        let misread = error.as_ref().and_then(error_text::unreadable_text).or_else(|| fault.reason().map(str::to_owned));
+        let misread = error
+            .as_ref()
+            .and_then(error_text::unreadable_text)
+            .or_else(|| fault.reason().map(str::to_owned));
         let again = misread.is_none() && (ended.is_some() || late);
         if ended.is_some() {
             stderr.wait_for_leftovers().await;
@@ -334,7 +343,10 @@ impl McpSharedServer {
             (None, Some(error)) => self.explain_error(&error, &fault),
             (None, None) => "it ended before it was ready".to_owned(),
         };
-        Err(ConnectError { why: format!("{how}{}", stderr.last_lines_after_exit().await), retry_legacy: again })
+        Err(ConnectError {
+            why: format!("{how}{}", stderr.last_lines_after_exit().await),
+            retry_legacy: again,
+        })
     }
 
     /// Why a connection did not come about: what could not be read, rather than what came of that.
@@ -344,7 +356,12 @@ impl McpSharedServer {
     }
 
     /// Looks after a connection until it ends, and sees to it that nothing of it is left.
-    async fn supervise(self: Arc<Self>, link: Arc<McpConnection>, started: StartedConnection, stderr: Arc<ServerStderr>) {
+    async fn supervise(
+        self: Arc<Self>,
+        link: Arc<McpConnection>,
+        started: StartedConnection,
+        stderr: Arc<ServerStderr>,
+    ) {
         let StartedConnection { service, changed, mut group, fault, .. } = started;
         let peer = service.peer().clone();
         let stop = service.cancellation_token();
@@ -376,9 +393,10 @@ impl McpSharedServer {
             }
         };
         match &end {
-            ConnectionEnd::Exited(how) => {
-                link.mark_ended(format!("died during the call: {how}{}", final_stderr(&mut group, &stderr).await))
-            }
+            ConnectionEnd::Exited(how) => link.mark_ended(format!(
+                "died during the call: {how}{}",
+                final_stderr(&mut group, &stderr).await
+            )),
             ConnectionEnd::Disconnected => {
                 // It closes its output before it exits; how it did says more.
                 link.mark_ended(match exited_just_now(&mut group).await {
@@ -390,12 +408,18 @@ impl McpSharedServer {
                     }
                 });
             }
-            ConnectionEnd::Faulted(why) => link.mark_ended(format!("was disconnected during the call: {why}")),
-            ConnectionEnd::Idle | ConnectionEnd::ShutDown => link.mark_ended("was stopped during the call".to_owned()),
+            ConnectionEnd::Faulted(why) => {
+                link.mark_ended(format!("was disconnected during the call: {why}"))
+            }
+            ConnectionEnd::Idle | ConnectionEnd::ShutDown => {
+                link.mark_ended("was stopped during the call".to_owned())
+            }
         }
         if matches!(end, ConnectionEnd::Exited(_) | ConnectionEnd::Disconnected | ConnectionEnd::Faulted(_)) {
             match &end {
-                ConnectionEnd::Faulted(why) => tracing::warn!(server = %self.label, why, "an MCP server is disconnected"),
+                ConnectionEnd::Faulted(why) => {
+                    tracing::warn!(server = %self.label, why, "an MCP server is disconnected")
+                }
                 _ => tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.last_lines()),
             }
             self.backoff().record_crash(Instant::now(), link.since);

@@ -69,7 +69,8 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
                 None => {
                     let mut scan = JsonScan::from_bytes(&std::mem::take(&mut self.line));
                     scan.feed(part);
-                    self.over = Some(OversizedLine { scan, until: Instant::now() + limits::LINE_TIME, told: false });
+                    self.over =
+                        Some(OversizedLine { scan, until: Instant::now() + limits::LINE_TIME, told: false });
                 }
             }
             self.read.consume(taken);
@@ -109,7 +110,10 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
     }
 
     fn endless(&self) -> Incoming {
-        Incoming::Unattributed(format!("its line does not end (a message may have {})", limits::MESSAGE_WORDS))
+        Incoming::Unattributed(format!(
+            "its line does not end (a message may have {})",
+            limits::MESSAGE_WORDS
+        ))
     }
 }
 

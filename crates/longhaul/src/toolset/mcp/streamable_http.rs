@@ -163,7 +163,12 @@ fn refusal(status: StatusCode, body: &[u8]) -> String {
 }
 
 impl McpHttpClient {
-    fn with(&self, mut request: RequestBuilder, auth: Option<String>, headers: McpHttpHeaders) -> RequestBuilder {
+    fn with(
+        &self,
+        mut request: RequestBuilder,
+        auth: Option<String>,
+        headers: McpHttpHeaders,
+    ) -> RequestBuilder {
         if let Some(token) = auth {
             request = request.bearer_auth(token);
         }

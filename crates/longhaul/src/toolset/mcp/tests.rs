@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::entry::{QuestionAnswer, ExpectedAnswer};
-use crate::tool::{CallContext, ToolEffects, CallSignal, ToolError, ToolOutput};
+use crate::entry::{ExpectedAnswer, QuestionAnswer};
+use crate::tool::{CallContext, CallSignal, ToolEffects, ToolError, ToolOutput};
 use crate::toolset::no_dispatcher::call_context_in;
 
 struct Stage {
@@ -197,7 +197,8 @@ async fn who_dies_at_once_is_quoted_without_secrets() {
 
 #[tokio::test]
 async fn who_never_answers_is_given_up_and_leaves_nothing() {
-    let stage = Stage::with(McpOptions { connect_timeout: Duration::from_millis(1500), ..McpOptions::default() });
+    let stage =
+        Stage::with(McpOptions { connect_timeout: Duration::from_millis(1500), ..McpOptions::default() });
     let toolset = stage.toolset("silent");
     let begun = Instant::now();
     let why = why_not(&toolset).await;
@@ -255,7 +256,8 @@ async fn a_call_that_is_cancelled_or_dropped_returns_at_once_and_the_server_is_t
 
 #[tokio::test]
 async fn a_call_without_a_sign_of_life_is_given_up() {
-    let stage = Stage::with(McpOptions { inactivity_timeout: Duration::from_millis(300), ..McpOptions::default() });
+    let stage =
+        Stage::with(McpOptions { inactivity_timeout: Duration::from_millis(300), ..McpOptions::default() });
     let toolset = stage.toolset("plain");
     let tools = open(&toolset).await;
     let why = call(&tools, "hang", &stage).await.unwrap_err().to_string();
@@ -288,7 +290,8 @@ async fn a_server_that_dies_in_a_call_says_so_and_is_started_again() {
 
 #[tokio::test]
 async fn an_idle_server_is_stopped_and_started_again_by_the_next_call() {
-    let stage = Stage::with(McpOptions { idle_timeout: Some(Duration::from_millis(300)), ..McpOptions::default() });
+    let stage =
+        Stage::with(McpOptions { idle_timeout: Some(Duration::from_millis(300)), ..McpOptions::default() });
     let toolset = stage.toolset("plain");
     let tools = open(&toolset).await;
     let first = stage.started().remove(0);

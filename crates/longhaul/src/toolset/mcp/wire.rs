@@ -4,9 +4,9 @@ use rmcp::ErrorData;
 use rmcp::model::{CustomRequest, ErrorCode, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerRequest};
 use serde_json::{Value, json};
 
-use super::limits;
 use super::json_scan::JsonScan;
-use crate::toolset::text::{truncate, group_digits};
+use super::limits;
+use crate::toolset::text::{group_digits, truncate};
 
 /// What the method of a request is called in place of one that cannot be read.
 pub(super) const UNREADABLE: &str = "longhaul/unreadable";
@@ -45,8 +45,9 @@ fn readable(bytes: &[u8], scan: &JsonScan) -> Result<ServerJsonRpcMessage, Strin
     if scan.values > limits::VALUES {
         return Err(format!("its JSON has more than {} values", group_digits(limits::VALUES as u64)));
     }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| format!("it is not UTF-8 (from byte {} on)", group_digits(error.valid_up_to() as u64)))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        format!("it is not UTF-8 (from byte {} on)", group_digits(error.valid_up_to() as u64))
+    })?;
     serde_json::from_str(text).map_err(|error| match error.is_data() {
         true => "it is not a JSON-RPC message".to_owned(),
         false => format!("it is not JSON ({})", truncate(&error.to_string(), 120)),

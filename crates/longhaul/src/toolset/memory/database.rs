@@ -153,7 +153,12 @@ impl MemoryDatabase {
 
     /// What the index has for a query, and after it what it does not know but has the words in it somewhere: parts of
     /// words, and languages that do not part them.
-    fn matching(&self, query: String, words: &[&str], category: Option<&str>) -> rusqlite::Result<MemoryMatches> {
+    fn matching(
+        &self,
+        query: String,
+        words: &[&str],
+        category: Option<&str>,
+    ) -> rusqlite::Result<MemoryMatches> {
         let parts: Vec<String> =
             (0..words.len()).map(|n| format!("m.memory LIKE ?{} ESCAPE '\\'", n + 3)).collect();
         let somewhere = match parts.is_empty() {

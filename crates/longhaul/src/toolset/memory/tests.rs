@@ -55,7 +55,9 @@ async fn memories_are_added_found_changed_and_forgotten() {
         assert!(alone.call_error(tool, arguments).await.contains("there is no memory"));
     }
     assert!(alone.call_error("add_memory", json!({"memory": "  "})).await.contains("`memory`"));
-    assert!(alone.call_error("add_memory", json!({"memory": "x".repeat(70_000)})).await.contains("70,000 bytes"));
+    assert!(
+        alone.call_error("add_memory", json!({"memory": "x".repeat(70_000)})).await.contains("70,000 bytes")
+    );
 }
 
 #[tokio::test]

@@ -215,7 +215,8 @@ mod tests {
             .to_string(),
         )
         .unwrap();
-        let schema = |name: &str| document.inline_refs(&json!({"$ref": format!("#/components/schemas/{name}")}));
+        let schema =
+            |name: &str| document.inline_refs(&json!({"$ref": format!("#/components/schemas/{name}")}));
         assert_eq!(
             schema("Pet"),
             json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"},

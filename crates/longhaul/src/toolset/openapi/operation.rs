@@ -4,7 +4,9 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
 use super::document::OpenApiDocument;
-use crate::toolset::http_client::{percent_encode, has_dot_segments, value_text, display_url, sanitize_tool_name, unique_name};
+use crate::toolset::http_client::{
+    display_url, has_dot_segments, percent_encode, sanitize_tool_name, unique_name, value_text,
+};
 use crate::toolset::text::truncate;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "patch", "head", "options"];
@@ -66,7 +68,10 @@ pub(super) struct OperationRequest {
 }
 
 /// All operations of a document, in its order, and what was wrong with those that are left out.
-pub(super) fn operations(document: &OpenApiDocument, from: Option<&Url>) -> (Vec<OpenApiOperation>, Vec<String>) {
+pub(super) fn operations(
+    document: &OpenApiDocument,
+    from: Option<&Url>,
+) -> (Vec<OpenApiOperation>, Vec<String>) {
     let (mut found, mut wrong): (Vec<OpenApiOperation>, Vec<String>) = (Vec::new(), Vec::new());
     let paths = document.root()["paths"].as_object();
     for (path, item) in paths.into_iter().flatten() {
@@ -190,7 +195,12 @@ impl InputsBuilder {
         if let (Some(text), Some(schema)) = (parameter["description"].as_str(), schema.as_object_mut()) {
             schema.insert("description".into(), truncate(text, 500).into());
         }
-        self.add_input(name, place, place == ParameterLocation::Path || parameter["required"] == true, schema);
+        self.add_input(
+            name,
+            place,
+            place == ParameterLocation::Path || parameter["required"] == true,
+            schema,
+        );
         Ok(())
     }
 
@@ -202,10 +212,13 @@ impl InputsBuilder {
             content.iter().find(|(key, _)| is(key.split(';').next().unwrap_or_default().trim()))
         };
         let json = of(&|kind| kind == "application/json" || kind.ends_with("+json") || kind == "*/*");
-        let form =
-            || of(&|kind| kind == "application/x-www-form-urlencoded").map(|found| (RequestBodyKind::Form, found));
+        let form = || {
+            of(&|kind| kind == "application/x-www-form-urlencoded")
+                .map(|found| (RequestBodyKind::Form, found))
+        };
         let text = || of(&|kind| kind.starts_with("text/")).map(|found| (RequestBodyKind::Text, found));
-        let Some((kind, (_, media))) = json.map(|found| (RequestBodyKind::Json, found)).or_else(form).or_else(text)
+        let Some((kind, (_, media))) =
+            json.map(|found| (RequestBodyKind::Json, found)).or_else(form).or_else(text)
         else {
             let kinds: Vec<&str> = content.keys().map(String::as_str).take(3).collect();
             return Err(format!("its body is {}, which cannot be made here", kinds.join(" or ")));
@@ -315,9 +328,13 @@ impl OpenApiOperation {
                     }
                     path = path.replace(&format!("{{{}}}", input.name), &percent_encode(&text));
                 }
-                ParameterLocation::Query { explode, deep } => query.extend(pairs(&input.name, value, explode, deep)),
+                ParameterLocation::Query { explode, deep } => {
+                    query.extend(pairs(&input.name, value, explode, deep))
+                }
                 ParameterLocation::Header => headers.push((input.name.clone(), value_text(value))),
-                ParameterLocation::Cookie => cookies.push(format!("{}={}", input.name, percent_encode(&value_text(value)))),
+                ParameterLocation::Cookie => {
+                    cookies.push(format!("{}={}", input.name, percent_encode(&value_text(value))))
+                }
                 ParameterLocation::Property => drop(properties.insert(input.name.clone(), value.clone())),
                 ParameterLocation::Body => whole = Some(value.clone()),
             }
@@ -370,5 +387,8 @@ fn content(
 
 fn pairs_of_form(name: &str, value: &Value) -> Vec<String> {
     let pairs = pairs(name, value, true, true);
-    pairs.into_iter().map(|(key, value)| format!("{}={}", percent_encode(&key), percent_encode(&value))).collect()
+    pairs
+        .into_iter()
+        .map(|(key, value)| format!("{}={}", percent_encode(&key), percent_encode(&value)))
+        .collect()
 }

@@ -2,10 +2,10 @@ use serde_json::{Value, json};
 
 use super::OpenApi;
 use crate::tool::ToolEffects;
-use crate::toolset::loopback::{RecordedRequest, LoopbackServer, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
 use crate::toolset::http_client::SecretHeaders;
-use crate::toolset::{ToolsetContext, Toolset as _};
+use crate::toolset::loopback::{LoopbackServer, RecordedRequest, http_response};
+use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::{Toolset as _, ToolsetContext};
 
 const PETS: &str = r##"
 openapi: 3.0.3
@@ -121,8 +121,9 @@ async fn each_operation_is_a_tool_and_its_arguments_go_where_they_belong() {
     let spec = alone.tool("createPet").spec();
     assert_eq!(spec.parameters["required"], json!(["body_name"]));
     assert_eq!(spec.parameters["properties"]["body_friend"], json!({}), "it comes back to itself");
-    let asked =
-        parsed(&alone.call_text("createPet", json!({"body_name": "Rex", "body_friend": {"name": "Ada"}})).await);
+    let asked = parsed(
+        &alone.call_text("createPet", json!({"body_name": "Rex", "body_friend": {"name": "Ada"}})).await,
+    );
     assert_eq!(asked["line"], "POST /api/v1/pets");
     assert_eq!(parsed(asked["body"].as_str().unwrap()), json!({"name": "Rex", "friend": {"name": "Ada"}}));
     assert_eq!(asked["type"], "application/json");
@@ -137,8 +138,9 @@ async fn each_operation_is_a_tool_and_its_arguments_go_where_they_belong() {
         alone.call_text("createPet_2", json!({"petId": "7"})).await,
         "Done: status 204, and nothing else was said."
     );
-    let asked =
-        parsed(&alone.call_text("rename", json!({"petId": 7, "body_name": "A&B", "body_tags": ["x", "y"]})).await);
+    let asked = parsed(
+        &alone.call_text("rename", json!({"petId": 7, "body_name": "A&B", "body_tags": ["x", "y"]})).await,
+    );
     assert_eq!(asked["body"], "name=A%26B&tags=x&tags=y");
     assert_eq!(parsed(&alone.call_text("note", json!({"body": "words"})).await)["body"], "words");
     assert_eq!(parsed(&alone.call_text("bulk", json!({"body": [1, 2]})).await)["body"], "[1,2]");
@@ -212,7 +214,8 @@ async fn a_document_that_cannot_be_used_is_named() {
     let whole =
         json!({"openapi": "3.0.0", "servers": [{"url": server.url("/base")}], "paths": {"/u": {"get": {}}}});
     std::fs::write(&file, whole.to_string()).unwrap();
-    let mut alone = ToolFixture::new(&OpenApi::new(file.display().to_string(), SecretHeaders::default())).await;
+    let mut alone =
+        ToolFixture::new(&OpenApi::new(file.display().to_string(), SecretHeaders::default())).await;
     assert!(alone.call_error("get_u", json!({})).await.contains("get_u (GET /u): status 500"));
     assert_eq!(server.requests().last().unwrap().line, "GET /base/u");
 }

@@ -114,7 +114,8 @@ impl ProjectTaskList {
 
     /// Blocked, while something that it depends on is not done.
     fn effective(&self, task: &ProjectTask) -> ProjectTaskStatus {
-        let open = |id: &String| self.tasks.get(id).is_some_and(|other| other.status != ProjectTaskStatus::Done);
+        let open =
+            |id: &String| self.tasks.get(id).is_some_and(|other| other.status != ProjectTaskStatus::Done);
         match task.status {
             ProjectTaskStatus::Done => ProjectTaskStatus::Done,
             _ if task.dependencies.iter().any(open) => ProjectTaskStatus::Blocked,
@@ -144,7 +145,12 @@ impl ProjectTaskList {
         Err("no free id was found for the task: make the call again".to_owned())
     }
 
-    pub(super) fn change(&mut self, id: &str, change: ProjectTaskChange, now: &str) -> Result<&ProjectTask, String> {
+    pub(super) fn change(
+        &mut self,
+        id: &str,
+        change: ProjectTaskChange,
+        now: &str,
+    ) -> Result<&ProjectTask, String> {
         self.get(id)?;
         let dependencies = change.dependencies.map(|list| self.checked(Some(id), list)).transpose()?;
         if let Some(task) = self.tasks.get_mut(id) {
@@ -173,13 +179,26 @@ impl ProjectTaskList {
         if !dependencies.iter().any(|other| other == on) {
             dependencies.push(on.to_owned());
         }
-        self.change(id, ProjectTaskChange { dependencies: Some(dependencies), ..ProjectTaskChange::default() }, now)
+        self.change(
+            id,
+            ProjectTaskChange { dependencies: Some(dependencies), ..ProjectTaskChange::default() },
+            now,
+        )
     }
 
-    pub(super) fn remove_dependency(&mut self, id: &str, on: &str, now: &str) -> Result<&ProjectTask, String> {
+    pub(super) fn remove_dependency(
+        &mut self,
+        id: &str,
+        on: &str,
+        now: &str,
+    ) -> Result<&ProjectTask, String> {
         let mut dependencies = self.get(id)?.dependencies.clone();
         dependencies.retain(|other| other != on);
-        self.change(id, ProjectTaskChange { dependencies: Some(dependencies), ..ProjectTaskChange::default() }, now)
+        self.change(
+            id,
+            ProjectTaskChange { dependencies: Some(dependencies), ..ProjectTaskChange::default() },
+            now,
+        )
     }
 
     /// What can be worked on first, blocked tasks last; then by priority; then the oldest.
@@ -193,7 +212,9 @@ impl ProjectTaskList {
 
     /// The first that can be worked on.
     pub(super) fn next(&self) -> Option<&ProjectTask> {
-        let open = |status: &ProjectTaskStatus| matches!(status, ProjectTaskStatus::Pending | ProjectTaskStatus::InProgress);
+        let open = |status: &ProjectTaskStatus| {
+            matches!(status, ProjectTaskStatus::Pending | ProjectTaskStatus::InProgress)
+        };
         self.sorted().into_iter().find(|(_, status)| open(status)).map(|(task, _)| task)
     }
 
@@ -229,7 +250,10 @@ mod tests {
     use super::*;
 
     fn board(tasks: &[(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str])]) -> ProjectTaskList {
-        let task = |(n, (id, priority, status, on)): (usize, &(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str]))| {
+        let task = |(n, (id, priority, status, on)): (
+            usize,
+            &(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str]),
+        )| {
             let task = ProjectTask {
                 id: (*id).to_owned(),
                 title: id.to_uppercase(),
@@ -260,10 +284,25 @@ mod tests {
         assert_eq!(order, ["d", "c", "f", "a", "b", "e"]);
         assert_eq!(board.next().unwrap().id, "c");
         for id in ["c", "f", "a"] {
-            board.change(id, ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() }, "now").unwrap();
+            board
+                .change(
+                    id,
+                    ProjectTaskChange {
+                        status: Some(ProjectTaskStatus::Done),
+                        ..ProjectTaskChange::default()
+                    },
+                    "now",
+                )
+                .unwrap();
         }
         assert_eq!(board.next().unwrap().id, "b", "what it waited for is done");
-        board.change("b", ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() }, "now").unwrap();
+        board
+            .change(
+                "b",
+                ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() },
+                "now",
+            )
+            .unwrap();
         assert_eq!(board.next(), None, "e was blocked by hand");
     }
 

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::toolset::no_dispatcher::call_context_in;
-use crate::toolset::{ToolsetContext, Shell, Toolset as _};
+use crate::toolset::{Shell, Toolset as _, ToolsetContext};
 
 fn words(launch: &CommandSpec) -> String {
     let args: Vec<_> = launch.args.iter().map(|arg| arg.to_string_lossy()).collect();
@@ -17,7 +17,11 @@ fn plain() -> CommandSpec {
 }
 
 fn ground() -> SandboxPaths {
-    SandboxPaths { work: "/work".into(), writable: vec!["/work".into(), "/more".into()], ..SandboxPaths::default() }
+    SandboxPaths {
+        work: "/work".into(),
+        writable: vec!["/work".into(), "/more".into()],
+        ..SandboxPaths::default()
+    }
 }
 
 #[test]

@@ -17,8 +17,8 @@ use crate::process::{LeftoverProcesses, ProcessGuardian};
 use crate::tool::ToolError;
 use crate::toolset::command::output_capture::OutputSink;
 use crate::toolset::command::running_command::{self, RunningCommand};
-use crate::toolset::command::{CommandSpec, leftover_text, exit_text, spawn_error, remove_paths};
-use crate::toolset::text::{truncate, pluralize};
+use crate::toolset::command::{CommandSpec, exit_text, leftover_text, remove_paths, spawn_error};
+use crate::toolset::text::{pluralize, truncate};
 
 /// How many jobs of a task run at a time, and how many are remembered.
 const MAX_RUNNING: usize = 20;
@@ -155,7 +155,12 @@ async fn end_all(jobs: Vec<Arc<BackgroundJob>>) {
 }
 
 /// Reads what a job writes until it has ended, or ends it.
-async fn follow(job: Arc<BackgroundJob>, mut group: RunningCommand, mut pipe: ChildStdout, removed: Vec<PathBuf>) {
+async fn follow(
+    job: Arc<BackgroundJob>,
+    mut group: RunningCommand,
+    mut pipe: ChildStdout,
+    removed: Vec<PathBuf>,
+) {
     // Also if this is dropped in the middle: then the group is killed, and nobody should wait.
     let _over = job.ended.clone().drop_guard();
     let mut sink = &*job;

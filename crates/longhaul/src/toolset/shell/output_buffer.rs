@@ -48,12 +48,14 @@ impl OutputBuffer {
         match (offset, from) {
             (_, 0) => {}
             (Some(asked), from) if asked < from => {
-                text += &format!("[… the first {} bytes are not kept any more …]\n", group_digits(self.dropped));
+                text +=
+                    &format!("[… the first {} bytes are not kept any more …]\n", group_digits(self.dropped));
             }
             (Some(_), _) => {}
             (None, from) => {
                 let before = from - self.dropped;
-                text += &format!("[… {} bytes before this: offset {} …]\n", group_digits(before), self.dropped);
+                text +=
+                    &format!("[… {} bytes before this: offset {} …]\n", group_digits(before), self.dropped);
             }
         }
         text += &String::from_utf8_lossy(whole);

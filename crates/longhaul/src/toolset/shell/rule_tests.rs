@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use super::*;
-use crate::permission::{Permissions, PermissionRequest, Rights, PermissionVerdict, arguments};
+use crate::permission::{PermissionRequest, PermissionVerdict, Permissions, Rights, arguments};
 
 const DENIED: &str = include_str!("data/denied.txt");
 const HARMLESS: &str = include_str!("data/harmless.txt");
@@ -25,7 +25,8 @@ fn rights(argument: &str, approved: bool) -> Rights {
 /// What becomes of a call, in one word.
 fn becomes(rights: &Rights, tool: &dyn DynTool, given: &str) -> &'static str {
     let Ok(seen) = tool.canonical_arguments(given) else { return "malformed" };
-    let request = PermissionRequest::new(&tool.spec().name, arguments(&seen)).with_rule_names(&tool.rule_names());
+    let request =
+        PermissionRequest::new(&tool.spec().name, arguments(&seen)).with_rule_names(&tool.rule_names());
     match rights.decide_request(&request, false) {
         PermissionVerdict::Refuse(_) => "denied",
         PermissionVerdict::Unsure(_) => "asked",

@@ -221,7 +221,8 @@ async fn commands_run_in_the_working_directory_or_below() {
         Err(ToolError::Retry(text)) => assert!(text.contains("'nowhere'"), "{text}"),
         other => panic!("{other:?}"),
     }
-    let homeless = ShellFixture { context: CallContext { working_dir: None, ..bench.context.clone() }, ..bench };
+    let homeless =
+        ShellFixture { context: CallContext { working_dir: None, ..bench.context.clone() }, ..bench };
     assert!(failed(homeless.run("pwd").await).contains("no working directory"));
 }
 

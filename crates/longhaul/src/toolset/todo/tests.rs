@@ -34,7 +34,8 @@ async fn entries_are_made_changed_and_listed() {
     let mut alone = ToolFixture::new(&Todo::new()).await;
     let one = parsed(&alone.call_text("create_todo", json!({"description": "Read the issue"})).await);
     assert_eq!(one["created"], json!({"id": "todo_1", "description": "Read the issue", "status": "pending"}));
-    let many = parsed(&alone.call_text("create_todos", json!({"descriptions": ["Write it", "Test it"]})).await);
+    let many =
+        parsed(&alone.call_text("create_todos", json!({"descriptions": ["Write it", "Test it"]})).await);
     assert_eq!(ids(&many["created"]), ["todo_2", "todo_3"]);
     assert_eq!(ids(&many["all_todos"]), ["todo_1", "todo_2", "todo_3"]);
     let updates = json!({"updates": [{"id": "todo_1", "status": "completed"}, {"id": "todo_2", "status": "in_progress"},
@@ -53,7 +54,9 @@ async fn entries_are_made_changed_and_listed() {
 #[tokio::test]
 async fn what_is_wrong_is_said_and_changes_nothing() {
     let mut alone = ToolFixture::new(&Todo::new()).await;
-    assert!(alone.call_error("create_todos", json!({"descriptions": ["", " "]})).await.contains("nothing to put"));
+    assert!(
+        alone.call_error("create_todos", json!({"descriptions": ["", " "]})).await.contains("nothing to put")
+    );
     alone.call_text("create_todo", json!({"description": "x"})).await;
     let wrong =
         json!({"updates": [{"id": "todo_1", "status": "completed"}, {"id": "todo_1", "status": "maybe"}]});
@@ -65,7 +68,10 @@ async fn what_is_wrong_is_said_and_changes_nothing() {
     assert_eq!(listed["todos"][0]["status"], "pending");
     let many: Vec<String> = (0..600).map(|n| n.to_string()).collect();
     assert!(
-        alone.call_error("create_todos", json!({"descriptions": many})).await.contains("more than 500 entries")
+        alone
+            .call_error("create_todos", json!({"descriptions": many}))
+            .await
+            .contains("more than 500 entries")
     );
 }
 
@@ -86,7 +92,10 @@ async fn a_list_is_there_again_when_the_store_is_opened_again() {
     let me = task("me");
     {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path).unwrap());
-        at(&store, me, me, Todo::new()).await.call_text("create_todo", json!({"description": "survive"})).await;
+        at(&store, me, me, Todo::new())
+            .await
+            .call_text("create_todo", json!({"description": "survive"}))
+            .await;
     }
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path).unwrap());
     let listed = at(&store, me, me, Todo::new()).await.call_text("list_todos", json!({})).await;
@@ -122,8 +131,9 @@ async fn many_agents_write_one_list_at_once_and_lose_nothing() {
         })
     });
     futures::future::join_all(writers).await.into_iter().for_each(|written| written.unwrap());
-    let listed =
-        parsed(&at(&store, root, root, Todo::new().shared(true)).await.call_text("list_todos", json!({})).await);
+    let listed = parsed(
+        &at(&store, root, root, Todo::new().shared(true)).await.call_text("list_todos", json!({})).await,
+    );
     let mut ids = ids(&listed["todos"]);
     ids.sort_unstable();
     ids.dedup();

@@ -2,12 +2,15 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::UserPrompt;
-use crate::entry::{QuestionAnswer, Question, ExpectedAnswer};
+use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
 use crate::tool::{CallSignal, ToolError, ToolOutput};
 use crate::toolset::no_dispatcher::ToolFixture;
 
 /// Asks; whoever listens gives these answers, and tells what was asked.
-async fn ask(arguments: Value, answers: Vec<QuestionAnswer>) -> (Result<ToolOutput, ToolError>, Vec<Question>) {
+async fn ask(
+    arguments: Value,
+    answers: Vec<QuestionAnswer>,
+) -> (Result<ToolOutput, ToolError>, Vec<Question>) {
     let mut alone = ToolFixture::new(&UserPrompt::new()).await;
     let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
     let heard = std::mem::replace(&mut alone.signals, nobody);

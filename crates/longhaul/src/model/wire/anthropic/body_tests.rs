@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::testing::exam::{TestConversation, assistant, call, failed, refused, result, settings, text, user};
+use super::super::testing::exam::{
+    TestConversation, assistant, call, failed, refused, result, settings, text, user,
+};
 use super::*;
 use std::sync::Arc;
 
@@ -172,8 +174,9 @@ fn thinking_goes_back_to_the_model_that_signed_it() {
 fn a_budget_for_thinking_is_left_out_where_the_turn_did_not_begin_with_it() {
     let asked = ModelSettings { thinking: Some(Thinking::Tokens(2048)), ..settings(MODEL) };
     let [own, ..] = thoughts();
-    let thinks =
-        |messages: Vec<Message>| TestConversation::new(messages).body(&Anthropic, &asked).get("thinking").is_some();
+    let thinks = |messages: Vec<Message>| {
+        TestConversation::new(messages).body(&Anthropic, &asked).get("thinking").is_some()
+    };
     assert!(thinks(vec![user("Go")]));
     assert!(thinks(vec![user("Go"), assistant(MODEL, [own.clone(), call("a", "{}")]), result("a", "1")]));
     assert!(!thinks(vec![user("Go"), assistant("gpt-5", [own, call("a", "{}")]), result("a", "1")]));
@@ -229,8 +232,9 @@ fn thinking_settings() {
 
 #[test]
 fn limits_by_the_family() {
-    let limit =
-        |model: &str| TestConversation::new([user("Hi")]).body(&Anthropic, &settings(model))["max_tokens"].clone();
+    let limit = |model: &str| {
+        TestConversation::new([user("Hi")]).body(&Anthropic, &settings(model))["max_tokens"].clone()
+    };
     assert_eq!(limit("claude-3-haiku-20240307"), 4096);
     assert_eq!(limit("claude-3-5-sonnet-20241022"), 8192);
     assert_eq!(limit("claude-opus-5"), 32_000);
@@ -335,7 +339,8 @@ fn options_for_thinking_go_only_where_there_is_some() {
         thinking: Some(Thinking::Tokens(2048)),
         ..settings(MODEL)
     };
-    let mut talk = TestConversation::new([user("Hi"), assistant("another", [call("a", "{}")]), result("a", "1")]);
+    let mut talk =
+        TestConversation::new([user("Hi"), assistant("another", [call("a", "{}")]), result("a", "1")]);
     assert_eq!(talk.body(&Anthropic, &asked).get("thinking"), None);
     talk = TestConversation::new([user("Hi")]);
     let shown = json!({"type": "enabled", "budget_tokens": 2048, "display": "omitted"});
@@ -384,7 +389,8 @@ fn the_marks_move_with_the_conversation() {
 
 #[test]
 fn only_what_is_new_is_serialised() {
-    let mut talk = TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
+    let mut talk =
+        TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
     let before = talk.body(&Anthropic, &settings(MODEL));
     // Were the beginning looked at again, the change would show.
     talk.messages[0] = user("changed behind the back");
@@ -398,8 +404,9 @@ fn only_what_is_new_is_serialised() {
     assert_eq!(TestConversation::new(talk.messages.clone()).body(&Anthropic, &settings(MODEL)), after);
     // Another conversation, a shorter one, another model, and a memo that was forgotten: from the start.
     talk.messages[0] = user("new");
-    let first =
-        |talk: &TestConversation, model: &str| turns(&talk.body(&Anthropic, &settings(model)))[0]["content"][0].clone();
+    let first = |talk: &TestConversation, model: &str| {
+        turns(&talk.body(&Anthropic, &settings(model)))[0]["content"][0].clone()
+    };
     assert_eq!(first(&talk, MODEL), said("first"));
     assert_eq!(first(&talk, "claude-opus-5"), said("new"));
     talk.messages.truncate(1);

@@ -22,7 +22,9 @@ pub(super) struct ClaudeVersion {
 impl ClaudeVersion {
     pub(super) fn from_name(model: &str) -> Self {
         let name = model.to_ascii_lowercase();
-        let Some(at) = name.find("claude") else { return ClaudeVersion { tier: ClaudeTier::Unknown, version: None } };
+        let Some(at) = name.find("claude") else {
+            return ClaudeVersion { tier: ClaudeTier::Unknown, version: None };
+        };
         let mut line = ClaudeTier::Unknown;
         let mut numbers = Vec::new();
         for word in name[at + "claude".len()..].split(|c: char| !c.is_ascii_alphanumeric()) {

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::super::alternating_turns::{
+    JsonPieces, TurnWriter, UnansweredCall, arguments_object, clean_id, write_json,
+};
 use super::super::tool_names::wire_name;
-use super::super::alternating_turns::{UnansweredCall, TurnWriter, JsonPieces, clean_id, write_json, arguments_object};
 use super::claude_version::same_model;
 use crate::message::{Block, Call, Reply};
 
@@ -43,7 +45,12 @@ impl TurnWriter for AnthropicBlockWriter {
         out.push(b'}');
     }
 
-    fn write_reply(pieces: &mut JsonPieces, reply: &Reply, model: &str, used: &mut HashSet<Box<str>>) -> Vec<UnansweredCall> {
+    fn write_reply(
+        pieces: &mut JsonPieces,
+        reply: &Reply,
+        model: &str,
+        used: &mut HashSet<Box<str>>,
+    ) -> Vec<UnansweredCall> {
         let mut asked = Vec::new();
         let mut end = 0;
         for block in &reply.blocks {

@@ -14,13 +14,18 @@ struct AnthropicErrorBody {
 
 /// An answer with an error status.
 pub(super) fn error_from_response(status: u16, body: &[u8]) -> ModelErrorKind {
-    let said = serde_json::from_slice::<AnthropicErrorBody>(body).ok().and_then(|envelope| words(&envelope.error));
-    status_errors::error_from_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
+    let said =
+        serde_json::from_slice::<AnthropicErrorBody>(body).ok().and_then(|envelope| words(&envelope.error));
+    status_errors::error_from_status(
+        status,
+        &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()),
+    )
 }
 
 /// An error in the middle of a stream.
 pub(super) fn error_from_stream(data: &str) -> ModelErrorKind {
-    let error = serde_json::from_str::<AnthropicErrorBody>(data).map(|envelope| envelope.error).unwrap_or_default();
+    let error =
+        serde_json::from_str::<AnthropicErrorBody>(data).map(|envelope| envelope.error).unwrap_or_default();
     let status = match error["type"].as_str().unwrap_or_default() {
         "overloaded_error" => 529,
         "rate_limit_error" => 429,

@@ -7,11 +7,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::alternating_turns::{AlternatingTurns, merge_value, write_json as write};
 use super::schema_dialect::{ANTHROPIC, ANTHROPIC_OUTPUT};
 use super::structured_output::{self, SchemaDelivery};
-use super::tools::{WireTool, ToolBytes};
-use super::alternating_turns::{AlternatingTurns, write_json as write, merge_value};
-use super::{WireCache, ReplyParser, WireProtocol};
+use super::tools::{ToolBytes, WireTool};
+use super::{ReplyParser, WireCache, WireProtocol};
 use crate::message::{Block, Message};
 use crate::model::settings::ModelSettings;
 use crate::model::{ModelErrorKind, ModelRequest};
@@ -52,7 +52,12 @@ impl WireProtocol for Anthropic {
         "/messages".to_owned()
     }
 
-    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
+    fn request_body(
+        &self,
+        request: &ModelRequest<'_>,
+        settings: &ModelSettings,
+        memo: &WireCache,
+    ) -> Result<Vec<u8>, String> {
         let plan = AnthropicParams::from_settings(settings)?;
         memo.with(|kept: &mut AnthropicCache| {
             kept.turns.update(request.messages, &settings.model);
@@ -75,7 +80,12 @@ impl WireProtocol for Anthropic {
     }
 }
 
-fn body(request: &ModelRequest<'_>, settings: &ModelSettings, plan: &AnthropicParams, kept: &AnthropicCache) -> Vec<u8> {
+fn body(
+    request: &ModelRequest<'_>,
+    settings: &ModelSettings,
+    plan: &AnthropicParams,
+    kept: &AnthropicCache,
+) -> Vec<u8> {
     let mark = plan.cache.as_ref().map_or(String::new(), |cache| format!(r#","cache_control":{cache}"#));
     let mut tools = Vec::new();
     let choice = write_tools(&mut tools, request, settings, kept);
@@ -128,7 +138,11 @@ fn body(request: &ModelRequest<'_>, settings: &ModelSettings, plan: &AnthropicPa
     out
 }
 
-fn request_fields(settings: &ModelSettings, plan: &AnthropicParams, told: &SchemaDelivery<'_>) -> Map<String, Value> {
+fn request_fields(
+    settings: &ModelSettings,
+    plan: &AnthropicParams,
+    told: &SchemaDelivery<'_>,
+) -> Map<String, Value> {
     let mut head = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -162,7 +176,9 @@ fn write_tools(
     settings: &ModelSettings,
     kept: &AnthropicCache,
 ) -> Option<Value> {
-    let off = request.tools.is_empty() && kept.turns.has_calls() && ClaudeVersion::from_name(&settings.model).is_claude();
+    let off = request.tools.is_empty()
+        && kept.turns.has_calls()
+        && ClaudeVersion::from_name(&settings.model).is_claude();
     if off || !request.tools.is_empty() {
         out.extend_from_slice(kept.tools.bytes());
     }

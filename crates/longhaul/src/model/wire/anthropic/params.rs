@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::claude_version::{ClaudeVersion, ClaudeTier};
+use super::claude_version::{ClaudeTier, ClaudeVersion};
 use crate::model::settings::{ModelSettings, Thinking};
 
 /// How a model is asked.
@@ -48,7 +48,9 @@ impl AnthropicParams {
                 ));
             }
             (Some(max), _) => max,
-            (None, budget) => family.default_max_tokens().max(budget.map_or(0, |budget| budget + BESIDE_THINKING)),
+            (None, budget) => {
+                family.default_max_tokens().max(budget.map_or(0, |budget| budget + BESIDE_THINKING))
+            }
         };
         let needs_thinking_first = budget.is_some() && family.is_claude();
         Ok(AnthropicParams { max_tokens, thinking, effort, cache: cache(settings)?, needs_thinking_first })
@@ -66,7 +68,10 @@ fn cache(settings: &ModelSettings) -> Result<Option<Value>, String> {
     }
 }
 
-fn thinking(settings: &ModelSettings, family: ClaudeVersion) -> Result<(Option<Value>, Option<String>), String> {
+fn thinking(
+    settings: &ModelSettings,
+    family: ClaudeVersion,
+) -> Result<(Option<Value>, Option<String>), String> {
     let model = &settings.model;
     let adaptive = || match family.is_adaptive_only() {
         // These would else give empty thinking.
@@ -113,7 +118,9 @@ fn thinking(settings: &ModelSettings, family: ClaudeVersion) -> Result<(Option<V
 fn off(family: ClaudeVersion, model: &str) -> Result<(Option<Value>, Option<String>), String> {
     match family.tier {
         ClaudeTier::Deep => Err(format!("thinking: {model} cannot do without; say low")),
-        ClaudeTier::Opus if family.is_at_least(5, 5) => Err(format!("thinking: {model} cannot do without; say low")),
+        ClaudeTier::Opus if family.is_at_least(5, 5) => {
+            Err(format!("thinking: {model} cannot do without; say low"))
+        }
         ClaudeTier::Sonnet if family.is_at_least(5, 5) => Ok((Some(json!({"type": "between_tools"})), None)),
         // From here on they think unless told not to.
         _ if family.is_at_least(5, 0) => Ok((Some(json!({"type": "disabled"})), None)),

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::super::ReplyParser;
 use super::super::parsing::sanitized_line;
-use super::super::reply_chunks::{LenientStr, assign_call_ids, push_text_chunk, push_reasoning_chunk};
-use super::super::sse::{SseParser, SseEvent};
-use super::error;
+use super::super::reply_chunks::{LenientStr, assign_call_ids, push_reasoning_chunk, push_text_chunk};
+use super::super::sse::{SseEvent, SseParser};
 use super::content_blocks::is_server_block;
+use super::error;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
-use crate::model::{ReplyChunk, ModelErrorKind};
+use crate::model::{ModelErrorKind, ReplyChunk};
 
 /// One answer.
 #[derive(Default)]
@@ -194,7 +194,9 @@ impl AnthropicReplyBuilder {
         let kind = block["type"].as_str().unwrap_or_default();
         // Some servers begin a block again with each delta.
         let again = match (kind, self.piece(index)) {
-            ("text", Some(AnthropicBlock::Text(_))) | ("thinking", Some(AnthropicBlock::Thinking { .. })) => true,
+            ("text", Some(AnthropicBlock::Text(_))) | ("thinking", Some(AnthropicBlock::Thinking { .. })) => {
+                true
+            }
             ("tool_use", Some(AnthropicBlock::Call { id, .. })) => block["id"].as_str() == Some(id),
             _ => false,
         };
@@ -209,13 +211,17 @@ impl AnthropicReplyBuilder {
                     whole: block["input"].take(),
                     written: String::new(),
                 },
-                _ if is_server_block(block) => AnthropicBlock::Server { block: block.take(), written: String::new() },
+                _ if is_server_block(block) => {
+                    AnthropicBlock::Server { block: block.take(), written: String::new() }
+                }
                 _ => AnthropicBlock::Unknown,
             };
             self.pieces.push((index, piece));
         }
         match self.piece(index) {
-            Some(AnthropicBlock::Text(text)) => add(text, &string(&mut block["text"]), push_text_chunk, chunks),
+            Some(AnthropicBlock::Text(text)) => {
+                add(text, &string(&mut block["text"]), push_text_chunk, chunks)
+            }
             Some(AnthropicBlock::Thinking { text, signature }) => {
                 add(text, &string(&mut block["thinking"]), push_reasoning_chunk, chunks);
                 signature.push_str(&string(&mut block["signature"]));
@@ -229,20 +235,27 @@ impl AnthropicReplyBuilder {
         if self.piece(index).is_none() {
             let piece = match &*delta.kind.0 {
                 "text_delta" => AnthropicBlock::Text(String::new()),
-                "thinking_delta" => AnthropicBlock::Thinking { text: String::new(), signature: String::new() },
+                "thinking_delta" => {
+                    AnthropicBlock::Thinking { text: String::new(), signature: String::new() }
+                }
                 _ => return,
             };
             self.pieces.push((index, piece));
         }
         match (self.piece(index), &*delta.kind.0) {
-            (Some(AnthropicBlock::Text(text)), "text_delta") => add(text, &delta.text.0, push_text_chunk, chunks),
+            (Some(AnthropicBlock::Text(text)), "text_delta") => {
+                add(text, &delta.text.0, push_text_chunk, chunks)
+            }
             (Some(AnthropicBlock::Thinking { text, .. }), "thinking_delta") => {
                 add(text, &delta.thinking.0, push_reasoning_chunk, chunks);
             }
             (Some(AnthropicBlock::Thinking { signature, .. }), "signature_delta") => {
                 signature.push_str(&delta.signature.0);
             }
-            (Some(AnthropicBlock::Call { written, .. } | AnthropicBlock::Server { written, .. }), "input_json_delta") => {
+            (
+                Some(AnthropicBlock::Call { written, .. } | AnthropicBlock::Server { written, .. }),
+                "input_json_delta",
+            ) => {
                 written.push_str(&delta.partial_json.0);
             }
             _ => {}
@@ -319,7 +332,9 @@ impl AnthropicBlock {
                 text,
                 opaque: Some(json!({"type": "thinking", "signature": signature})),
             }),
-            AnthropicBlock::Redacted(block) => Some(Block::Reasoning { text: String::new(), opaque: Some(block) }),
+            AnthropicBlock::Redacted(block) => {
+                Some(Block::Reasoning { text: String::new(), opaque: Some(block) })
+            }
             AnthropicBlock::Call { id, tool, whole, written } => {
                 let arguments = match written.trim().is_empty() {
                     true if whole.is_null() => "{}".to_owned(),
@@ -340,8 +355,9 @@ impl AnthropicBlock {
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelErrorKind> {
-    serde_json::from_str(data)
-        .map_err(|_| ModelErrorKind::Truncated(format!("an event that makes no sense: {}", sanitized_line(data))))
+    serde_json::from_str(data).map_err(|_| {
+        ModelErrorKind::Truncated(format!("an event that makes no sense: {}", sanitized_line(data)))
+    })
 }
 
 fn string(value: &mut Value) -> String {

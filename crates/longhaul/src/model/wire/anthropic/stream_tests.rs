@@ -309,7 +309,8 @@ fn error_answers() {
         assert_eq!(Anthropic.error_from_response(status, body), expected);
     }
     let long = format!("<html>\n{}\n</html>", "é".repeat(9_000));
-    let ModelErrorKind::Server { status: 502, message } = Anthropic.error_from_response(502, long.as_bytes()) else {
+    let ModelErrorKind::Server { status: 502, message } = Anthropic.error_from_response(502, long.as_bytes())
+    else {
         panic!()
     };
     assert!(message.starts_with("<html>") && message.chars().count() < 700);
@@ -372,7 +373,9 @@ fn recorded_traffic() {
     for case in traffic("anthropic.") {
         if case.status != 200 {
             let error: Value = serde_json::from_str(&case.body).unwrap();
-            let ModelErrorKind::Rejected(words) = Anthropic.error_from_response(case.status, case.body.as_bytes()) else {
+            let ModelErrorKind::Rejected(words) =
+                Anthropic.error_from_response(case.status, case.body.as_bytes())
+            else {
                 panic!("{}", case.case)
             };
             assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.case);
@@ -391,8 +394,10 @@ fn recorded_traffic() {
         );
         let signatures =
             data_lines(&case.body).iter().filter(|d| d["delta"]["type"] == "signature_delta").count();
-        let kept =
-            reply.blocks.iter().filter(|block| super::content_blocks::is_thinking(block, &reply, &reply.model));
+        let kept = reply
+            .blocks
+            .iter()
+            .filter(|block| super::content_blocks::is_thinking(block, &reply, &reply.model));
         assert_eq!(kept.count(), signatures, "{}", case.case);
     }
 }

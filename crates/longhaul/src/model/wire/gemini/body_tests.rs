@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::testing::exam::{TestConversation, assistant, call, failed, refused, result, settings, text, user};
+use super::super::testing::exam::{
+    TestConversation, assistant, call, failed, refused, result, settings, text, user,
+};
 use super::*;
 use crate::message::{Block, Message};
 use crate::model::ToolSpec;
@@ -39,7 +41,10 @@ fn a_plain_body() {
         })
     );
     assert_eq!(Gemini.request_path(&asked), "/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
-    assert_eq!(Gemini.request_path(&settings("tunedModels/x")), "/tunedModels/x:streamGenerateContent?alt=sse");
+    assert_eq!(
+        Gemini.request_path(&settings("tunedModels/x")),
+        "/tunedModels/x:streamGenerateContent?alt=sse"
+    );
 }
 
 #[test]
@@ -188,7 +193,10 @@ fn settings_that_cannot_be_are_refused() {
         let error = refused(&Gemini, &asked);
         assert!(error.starts_with(word), "{error}");
     }
-    assert_eq!(Gemini.check_settings(&ModelSettings { parallel_tool_calls: Some(true), ..settings(MODEL) }), Ok(()));
+    assert_eq!(
+        Gemini.check_settings(&ModelSettings { parallel_tool_calls: Some(true), ..settings(MODEL) }),
+        Ok(())
+    );
     assert!(TestConversation::new([]).try_body(&Gemini, &settings(MODEL)).is_err());
 }
 
@@ -251,7 +259,8 @@ fn tools_of_its_own_beside_functions_are_shown() {
 
 #[test]
 fn only_what_is_new_is_serialised() {
-    let mut talk = TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
+    let mut talk =
+        TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
     let before = talk.body(&Gemini, &settings(MODEL));
     talk.messages[0] = user("changed behind the back");
     assert_eq!(talk.body(&Gemini, &settings(MODEL)), before);

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json as value};
 
-use super::super::tool_names::wire_name;
+use super::super::alternating_turns::{JsonPieces, TurnWriter, UnansweredCall, arguments_object, write_json};
 use super::super::reply_chunks::GENERATED_ID_PREFIX;
-use super::super::alternating_turns::{UnansweredCall, TurnWriter, JsonPieces, write_json, arguments_object};
+use super::super::tool_names::wire_name;
 use super::GeminiVersion;
 use crate::message::{Block, Call, Reply};
 
@@ -27,8 +27,12 @@ pub(super) enum SignatureTarget {
 }
 
 impl SignatureTarget {
-    const ALL: [(SignatureTarget, &str); 4] =
-        [(SignatureTarget::Call, "call"), (SignatureTarget::Text, "text"), (SignatureTarget::Thought, "thought"), (SignatureTarget::Nothing, "nothing")];
+    const ALL: [(SignatureTarget, &str); 4] = [
+        (SignatureTarget::Call, "call"),
+        (SignatureTarget::Text, "text"),
+        (SignatureTarget::Thought, "thought"),
+        (SignatureTarget::Nothing, "nothing"),
+    ];
 
     /// The block that keeps a signature.
     pub(super) fn to_block(self, signature: &str) -> Value {
@@ -66,7 +70,12 @@ impl TurnWriter for GeminiPartWriter {
         out.extend_from_slice(b"}}}");
     }
 
-    fn write_reply(pieces: &mut JsonPieces, reply: &Reply, model: &str, _: &mut HashSet<Box<str>>) -> Vec<UnansweredCall> {
+    fn write_reply(
+        pieces: &mut JsonPieces,
+        reply: &Reply,
+        model: &str,
+        _: &mut HashSet<Box<str>>,
+    ) -> Vec<UnansweredCall> {
         let mut asked: Vec<UnansweredCall> = Vec::new();
         let mut said = false;
         let mut signature = None;
@@ -74,8 +83,12 @@ impl TurnWriter for GeminiPartWriter {
             match block {
                 Block::Reasoning { text, opaque: Some(opaque) } => match SignatureTarget::parse(opaque) {
                     Some((SignatureTarget::Call | SignatureTarget::Text, signed)) => signature = Some(signed),
-                    Some((SignatureTarget::Thought, signed)) => pieces.add(|out| part(out, text, true, Some(signed))),
-                    Some((SignatureTarget::Nothing, signed)) => pieces.add(|out| part(out, "", false, Some(signed))),
+                    Some((SignatureTarget::Thought, signed)) => {
+                        pieces.add(|out| part(out, text, true, Some(signed)))
+                    }
+                    Some((SignatureTarget::Nothing, signed)) => {
+                        pieces.add(|out| part(out, "", false, Some(signed)))
+                    }
                     // What the provider ran itself.
                     None if opaque["part"].is_object() => pieces.add(|out| write_json(out, &opaque["part"])),
                     None => {}

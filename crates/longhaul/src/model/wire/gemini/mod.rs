@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::alternating_turns::{AlternatingTurns, merge_value, write_json as write};
 use super::schema_dialect::GEMINI;
-use super::tools::{WireTool, ToolBytes};
-use super::alternating_turns::{AlternatingTurns, write_json as write, merge_value};
-use super::{WireCache, ReplyParser, WireProtocol, status_errors};
+use super::tools::{ToolBytes, WireTool};
+use super::{ReplyParser, WireCache, WireProtocol, status_errors};
 use crate::model::settings::ModelSettings;
 use crate::model::{ModelErrorKind, ModelRequest};
 
@@ -44,7 +44,12 @@ impl WireProtocol for Gemini {
         format!("/{folder}{model}:streamGenerateContent?alt=sse")
     }
 
-    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
+    fn request_body(
+        &self,
+        request: &ModelRequest<'_>,
+        settings: &ModelSettings,
+        memo: &WireCache,
+    ) -> Result<Vec<u8>, String> {
         params::check_settings(settings)?;
         memo.with(|kept: &mut GeminiCache| {
             kept.turns.update(request.messages, &settings.model);
@@ -62,7 +67,10 @@ impl WireProtocol for Gemini {
 
     fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
         let said = error(body).and_then(|error| error.words());
-        status_errors::error_from_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
+        status_errors::error_from_status(
+            status,
+            &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()),
+        )
     }
 
     fn retry_after(&self, body: &[u8]) -> Option<Duration> {

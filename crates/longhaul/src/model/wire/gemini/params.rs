@@ -78,9 +78,15 @@ pub(super) fn generation_config(settings: &ModelSettings, told: &SchemaDelivery<
 }
 
 /// How a model is told of the shape of its answer. Before the third generation one that has tools is not held to it.
-pub(super) fn schema_delivery<'a>(request: &ModelRequest<'a>, settings: &'a ModelSettings) -> SchemaDelivery<'a> {
+pub(super) fn schema_delivery<'a>(
+    request: &ModelRequest<'a>,
+    settings: &'a ModelSettings,
+) -> SchemaDelivery<'a> {
     let in_words = !request.tools.is_empty() && GeminiVersion::from_name(&settings.model).is_before(3, 0);
-    SchemaDelivery::choose(structured_output::requested_output(request, settings), if in_words { &[] } else { &[&GEMINI] })
+    SchemaDelivery::choose(
+        structured_output::requested_output(request, settings),
+        if in_words { &[] } else { &[&GEMINI] },
+    )
 }
 
 fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {

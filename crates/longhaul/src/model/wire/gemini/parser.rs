@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::super::ReplyParser;
 use super::super::parsing::sanitized_line;
-use super::super::reply_chunks::{LenientStr, assign_call_ids, push_text_chunk, push_reasoning_chunk};
-use super::super::sse::{SseParser, SseEvent};
+use super::super::reply_chunks::{LenientStr, assign_call_ids, push_reasoning_chunk, push_text_chunk};
+use super::super::sse::{SseEvent, SseParser};
 use super::GeminiError;
 use super::content_parts::SignatureTarget;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
-use crate::model::{ReplyChunk, ModelErrorKind};
+use crate::model::{ModelErrorKind, ReplyChunk};
 
 /// One answer.
 #[derive(Default)]
@@ -196,7 +196,8 @@ impl GeminiReplyBuilder {
                 match blocks.last_mut() {
                     Some(Block::Reasoning { text: thought, opaque }) if open => {
                         thought.push_str(&text);
-                        *opaque = (!signature.is_empty()).then(|| SignatureTarget::Thought.to_block(signature));
+                        *opaque =
+                            (!signature.is_empty()).then(|| SignatureTarget::Thought.to_block(signature));
                     }
                     _ => blocks.push(Block::Reasoning {
                         text: text.into_owned(),
@@ -287,6 +288,7 @@ fn own_tool(part: &mut GeminiPart<'_>, signature: &str) -> Option<Value> {
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelErrorKind> {
-    serde_json::from_str(data)
-        .map_err(|_| ModelErrorKind::Truncated(format!("an event that makes no sense: {}", sanitized_line(data))))
+    serde_json::from_str(data).map_err(|_| {
+        ModelErrorKind::Truncated(format!("an event that makes no sense: {}", sanitized_line(data)))
+    })
 }

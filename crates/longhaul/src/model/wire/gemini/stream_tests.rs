@@ -86,7 +86,10 @@ fn a_stream_without_its_end() {
     let unspecified = sse(&[event(said("Hi"), Some("FINISH_REASON_UNSPECIFIED"))]);
     assert!(matches!(failure(&Gemini, &unspecified), ModelErrorKind::Truncated(_)));
     assert!(matches!(failure(&Gemini, ""), ModelErrorKind::Truncated(_)));
-    assert!(matches!(failure(&Gemini, "data: {\"candidates\": [{\"con\r\n\r\n"), ModelErrorKind::Truncated(_)));
+    assert!(matches!(
+        failure(&Gemini, "data: {\"candidates\": [{\"con\r\n\r\n"),
+        ModelErrorKind::Truncated(_)
+    ));
     let whole = sse(&[event(said("Hi"), Some("STOP"))]);
     assert_eq!(reply(&Gemini, whole.trim_end()), reply(&Gemini, &whole));
 }
@@ -229,7 +232,10 @@ fn error_answers() {
     let body = br#"{"error":{"code":429,"message":"Quota.","status":"RESOURCE_EXHAUSTED","details":[
         {"@type":"type.googleapis.com/google.rpc.Help"},
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
-    assert_eq!(Gemini.error_from_response(429, body), ModelErrorKind::RateLimited("RESOURCE_EXHAUSTED: Quota.".into()));
+    assert_eq!(
+        Gemini.error_from_response(429, body),
+        ModelErrorKind::RateLimited("RESOURCE_EXHAUSTED: Quota.".into())
+    );
     assert_eq!(Gemini.retry_after(body), Some(Duration::from_millis(34_500)));
     assert_eq!(Gemini.retry_after(b"{}"), None);
     let array = br#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#;
@@ -237,7 +243,10 @@ fn error_answers() {
         Gemini.error_from_response(400, array),
         ModelErrorKind::Rejected("INVALID_ARGUMENT: API key not valid.".into())
     );
-    assert_eq!(Gemini.error_from_response(500, b""), ModelErrorKind::Server { status: 500, message: String::new() });
+    assert_eq!(
+        Gemini.error_from_response(500, b""),
+        ModelErrorKind::Server { status: 500, message: String::new() }
+    );
 }
 
 #[test]
@@ -297,7 +306,9 @@ fn recorded_traffic() {
     for case in traffic("gemini.") {
         if case.status != 200 {
             let error: Value = serde_json::from_str(&case.body).unwrap();
-            let ModelErrorKind::Rejected(words) = Gemini.error_from_response(case.status, case.body.as_bytes()) else {
+            let ModelErrorKind::Rejected(words) =
+                Gemini.error_from_response(case.status, case.body.as_bytes())
+            else {
                 panic!("{}", case.case)
             };
             assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.case);

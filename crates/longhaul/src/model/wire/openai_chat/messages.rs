@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::quirks::{Quirks, ReasoningReplay};
 use crate::message::{Block, Reply};
+use crate::model::wire::message_list::{MessageWriter, has_content, json_arguments, push_json};
 use crate::model::wire::parsing::raw_string;
-use crate::model::wire::message_list::{MessageWriter, json_arguments, push_json, has_content};
 use crate::model::wire::tool_names::wire_name;
 
 /// How long an id of a call may be.
@@ -119,7 +119,10 @@ impl MessageWriter for ChatMessageWriter {
         let tool_calls = reply.calls().zip(ids).map(|(call, id)| ChatToolCall {
             id,
             r#type: "function",
-            function: ChatFunctionCall { name: wire_name(&call.tool), arguments: json_arguments(&call.arguments) },
+            function: ChatFunctionCall {
+                name: wire_name(&call.tool),
+                arguments: json_arguments(&call.arguments),
+            },
         });
         let demanded = self.quirks.reasoning_replay == ReasoningReplay::Content && !ids.is_empty();
         let answered = ChatAssistantMessage {

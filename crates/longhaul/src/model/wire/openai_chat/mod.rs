@@ -10,16 +10,16 @@ mod usage;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use quirks::{SchemaSupport, Quirks, ReasoningReplay, ThinkingKey};
+pub use quirks::{Quirks, ReasoningReplay, SchemaSupport, ThinkingKey};
 
-use super::schema_dialect::{LOCAL, OPENAI, openai_strict};
 use super::message_list::{self, MessageList};
-use super::tool_names::wire_name;
 use super::openai_responses::is_reasoning_model;
-use super::structured_output::{self, SchemaDelivery};
 use super::schema::SchemaDialect;
+use super::schema_dialect::{LOCAL, OPENAI, openai_strict};
+use super::structured_output::{self, SchemaDelivery};
+use super::tool_names::wire_name;
 use super::tools::WireTool;
-use super::{WireCache, ReplyParser, WireProtocol, parsing};
+use super::{ReplyParser, WireCache, WireProtocol, parsing};
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::{ModelErrorKind, ModelRequest};
 use messages::ChatMessageWriter;
@@ -40,7 +40,12 @@ impl OpenAiChat {
     }
 
     /// Everything in a body but the conversation and the tools.
-    fn request_fields(&self, request: &ModelRequest<'_>, settings: &ModelSettings, told: &SchemaDelivery<'_>) -> Map<String, Value> {
+    fn request_fields(
+        &self,
+        request: &ModelRequest<'_>,
+        settings: &ModelSettings,
+        told: &SchemaDelivery<'_>,
+    ) -> Map<String, Value> {
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -83,7 +88,11 @@ impl OpenAiChat {
     }
 
     /// How it is told of the shape of an answer.
-    fn schema_delivery<'a>(&self, request: &ModelRequest<'a>, settings: &'a ModelSettings) -> SchemaDelivery<'a> {
+    fn schema_delivery<'a>(
+        &self,
+        request: &ModelRequest<'a>,
+        settings: &'a ModelSettings,
+    ) -> SchemaDelivery<'a> {
         let shape = structured_output::requested_output(request, settings);
         let holds = match self.quirks.schema_support {
             SchemaSupport::Always => true,
@@ -130,7 +139,12 @@ impl WireProtocol for OpenAiChat {
         "/chat/completions".to_owned()
     }
 
-    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
+    fn request_body(
+        &self,
+        request: &ModelRequest<'_>,
+        settings: &ModelSettings,
+        memo: &WireCache,
+    ) -> Result<Vec<u8>, String> {
         self.check_settings(settings)?;
         let told = self.schema_delivery(request, settings);
         let frame = self.request_fields(request, settings, &told);
@@ -146,7 +160,14 @@ impl WireProtocol for OpenAiChat {
                 message_list::push_json(&mut system, &json!({"role": "system", "content": told}));
             }
             transcript.update(request.messages, fresh);
-            Ok(transcript.build_body(&frame, "messages", &system, request.tools, (self.dialect(), memo), tool))
+            Ok(transcript.build_body(
+                &frame,
+                "messages",
+                &system,
+                request.tools,
+                (self.dialect(), memo),
+                tool,
+            ))
         })
     }
 

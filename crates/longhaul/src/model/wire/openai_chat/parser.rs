@@ -6,15 +6,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::tool_calls::{ChatCallDelta, ChatCallCollector, ChatFunctionDelta};
+use super::event_template::{ChatDeltaKind, EventTemplate};
 use super::messages::DETAILS;
-use super::event_template::{EventTemplate, ChatDeltaKind};
+use super::tool_calls::{ChatCallCollector, ChatCallDelta, ChatFunctionDelta};
 use super::usage::parse_usage;
 use crate::message::{Reply, StopReason, Usage};
 use crate::model::wire::ReplyParser;
-use crate::model::wire::parsing::{BlockCollector, sanitized_line, raw_number, error_from_stream, raw_string, reported_cost};
-use crate::model::wire::sse::{SseParser, SseEvent};
-use crate::model::{ReplyChunk, ModelErrorKind};
+use crate::model::wire::parsing::{
+    BlockCollector, error_from_stream, raw_number, raw_string, reported_cost, sanitized_line,
+};
+use crate::model::wire::sse::{SseEvent, SseParser};
+use crate::model::{ModelErrorKind, ReplyChunk};
 
 /// Takes a chat completion as it comes.
 pub(super) struct ChatParser {
@@ -94,13 +96,16 @@ impl<'a> ChatEvent<'a> {
         else {
             return None;
         };
-        let ChatDelta { content, refusal: None, reasoning_details: None, function_call: None, .. } = delta else {
+        let ChatDelta { content, refusal: None, reasoning_details: None, function_call: None, .. } = delta
+        else {
             return None;
         };
         let calls = delta.tool_calls.as_deref().unwrap_or_default();
         let (said, literal) = match (content, delta.reasoning_content, delta.reasoning, calls) {
             (Some(text), None, None, []) => (ChatDeltaKind::Text, text.get()),
-            (None, Some(text), None, []) | (None, None, Some(text), []) => (ChatDeltaKind::Reasoning, text.get()),
+            (None, Some(text), None, []) | (None, None, Some(text), []) => {
+                (ChatDeltaKind::Reasoning, text.get())
+            }
             (None, None, None, [call]) => {
                 let (number, arguments) = call.only_arguments()?;
                 (ChatDeltaKind::Arguments(number), arguments)

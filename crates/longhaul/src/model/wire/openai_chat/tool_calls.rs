@@ -60,7 +60,9 @@ impl ChatCallCollector {
         let index = raw_number(piece.index);
         let id = raw_string(piece.id).unwrap_or_default();
         let (name, arguments) = match &piece.function {
-            Some(f) => (raw_string(f.name).unwrap_or_default(), f.arguments.map(arguments_text).unwrap_or_default()),
+            Some(f) => {
+                (raw_string(f.name).unwrap_or_default(), f.arguments.map(arguments_text).unwrap_or_default())
+            }
             None => Default::default(),
         };
         self.add_parts(index, id, name, &arguments, collector);

@@ -20,9 +20,11 @@ pub(super) fn parse_usage(told: &Value) -> Usage {
     let cache_written =
         token_count(told, &["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]);
     let reasoning = token_count(told, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
-    let (input, output) = (token_count(told, &["/prompt_tokens"]), token_count(told, &["/completion_tokens"]));
+    let (input, output) =
+        (token_count(told, &["/prompt_tokens"]), token_count(told, &["/completion_tokens"]));
     // xAI counts thinking beside the output: the total tells.
-    let beside = token_count(told, &["/total_tokens"]).saturating_sub(input.saturating_add(output)).min(reasoning);
+    let beside =
+        token_count(told, &["/total_tokens"]).saturating_sub(input.saturating_add(output)).min(reasoning);
     let output = output.saturating_add(beside);
     Usage {
         input: input.max(cached.saturating_add(cache_written)),

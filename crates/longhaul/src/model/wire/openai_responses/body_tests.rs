@@ -120,7 +120,10 @@ fn a_turn_writes_only_what_is_new() {
         let id = format!("c{n}");
         conversation.extend([said(vec![call(&id, "look", "{}")]), returned(&id, "seen")]);
         let (bytes, _) = body(&OpenAiResponses, &conversation, &tools(), &settings(), &memo);
-        assert_eq!(bytes, body(&OpenAiResponses, &conversation, &tools(), &settings(), &WireCache::default()).0);
+        assert_eq!(
+            bytes,
+            body(&OpenAiResponses, &conversation, &tools(), &settings(), &WireCache::default()).0
+        );
         assert_eq!(memo.with(|ResponsesCache(transcript)| transcript.written()), conversation.len());
     }
     conversation.truncate(3);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::message::{Block, Reply};
-use crate::model::wire::message_list::{MessageWriter, json_arguments, push_json, has_content};
+use crate::model::wire::message_list::{MessageWriter, has_content, json_arguments, push_json};
 use crate::model::wire::tool_names::wire_name;
 
 /// How long an id of a call may be.
@@ -45,7 +45,14 @@ struct ResponsesFunctionOutput<'a> {
 
 impl MessageWriter for ResponsesItemWriter {
     fn write_user(&mut self, out: &mut Vec<u8>, text: &str) {
-        push_json(out, &ResponsesMessage { r#type: "message", role: "user", content: [ResponsesContent { r#type: "input_text", text }] });
+        push_json(
+            out,
+            &ResponsesMessage {
+                r#type: "message",
+                role: "user",
+                content: [ResponsesContent { r#type: "input_text", text }],
+            },
+        );
     }
 
     fn write_reply(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]) {
@@ -71,7 +78,10 @@ impl MessageWriter for ResponsesItemWriter {
                     let Some(call_id) = ids.next() else { continue };
                     let arguments = json_arguments(&call.arguments);
                     let name = wire_name(&call.tool);
-                    push_json(out, &ResponsesFunctionCall { r#type: "function_call", call_id, name, arguments });
+                    push_json(
+                        out,
+                        &ResponsesFunctionCall { r#type: "function_call", call_id, name, arguments },
+                    );
                 }
             }
         }

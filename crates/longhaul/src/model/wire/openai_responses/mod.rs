@@ -6,12 +6,12 @@ mod parser;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::schema_dialect::{OPENAI, openai_strict};
 use super::message_list::{self, MessageList};
-use super::tool_names::wire_name;
+use super::schema_dialect::{OPENAI, openai_strict};
 use super::structured_output::{self, SchemaDelivery};
+use super::tool_names::wire_name;
 use super::tools::WireTool;
-use super::{WireCache, ReplyParser, WireProtocol, parsing};
+use super::{ReplyParser, WireCache, WireProtocol, parsing};
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::{ModelErrorKind, ModelRequest};
 use items::ResponsesItemWriter;
@@ -141,7 +141,12 @@ impl WireProtocol for OpenAiResponses {
         "/responses".to_owned()
     }
 
-    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
+    fn request_body(
+        &self,
+        request: &ModelRequest<'_>,
+        settings: &ModelSettings,
+        memo: &WireCache,
+    ) -> Result<Vec<u8>, String> {
         self.check_settings(settings)?;
         let frame = Self::request_fields(request, settings);
         memo.with(|ResponsesCache(transcript)| {

@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 use super::items::encrypted_reasoning;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
 use crate::model::wire::ReplyParser;
-use crate::model::wire::parsing::{BlockCollector, sanitized_line, token_count, raw_number, error_from_stream, raw_string, reported_cost};
-use crate::model::wire::sse::{SseParser, SseEvent};
-use crate::model::{ReplyChunk, ModelErrorKind};
+use crate::model::wire::parsing::{
+    BlockCollector, error_from_stream, raw_number, raw_string, reported_cost, sanitized_line, token_count,
+};
+use crate::model::wire::sse::{SseEvent, SseParser};
+use crate::model::{ModelErrorKind, ReplyChunk};
 
 /// Takes a response as it comes.
 pub(super) struct ResponsesParser {
@@ -177,7 +179,9 @@ impl ResponsesReplyBuilder {
             None => ids.iter().find_map(|id| self.by_id.get(*id).copied()),
         };
         let kind = std::mem::discriminant(like);
-        at.filter(|at| self.collector.block_mut(*at).is_some_and(|block| std::mem::discriminant(block) == kind))
+        at.filter(|at| {
+            self.collector.block_mut(*at).is_some_and(|block| std::mem::discriminant(block) == kind)
+        })
     }
 
     fn open<const N: usize>(&mut self, index: Option<u64>, ids: [String; N], block: Block) -> usize {

@@ -9,7 +9,7 @@ use super::super::{WireCache, WireProtocol};
 use crate::id::AgentName;
 use crate::message::{Block, Message, Reply, StopReason, ToolResult};
 use crate::model::settings::ModelSettings;
-use crate::model::{ReplyChunk, ModelErrorKind, ModelRequest, ToolSpec};
+use crate::model::{ModelErrorKind, ModelRequest, ReplyChunk, ToolSpec};
 
 /// What came of an answer: the reply or the error, and what was said and thought on the way.
 #[derive(Debug, Clone, PartialEq)]

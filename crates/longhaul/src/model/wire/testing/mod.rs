@@ -12,12 +12,15 @@ use super::{WireCache, WireProtocol};
 use crate::id::{AgentName, TaskKey};
 use crate::message::{Block, Call, Message, Reply, ToolResult};
 use crate::model::settings::ModelSettings;
-use crate::model::{ReplyChunk, ModelErrorKind, ModelRequest, ToolSpec};
+use crate::model::{ModelErrorKind, ModelRequest, ReplyChunk, ToolSpec};
 
 pub(super) type ParsedStream = Result<(Reply, Vec<ReplyChunk>), ModelErrorKind>;
 
 /// What a stream is when it comes in these pieces.
-pub(super) fn pieces<'a>(wire: &dyn WireProtocol, pieces: impl IntoIterator<Item = &'a [u8]>) -> ParsedStream {
+pub(super) fn pieces<'a>(
+    wire: &dyn WireProtocol,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> ParsedStream {
     let mut parser = wire.parser();
     let mut chunks = Vec::new();
     for piece in pieces {

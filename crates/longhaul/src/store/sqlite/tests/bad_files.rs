@@ -93,7 +93,8 @@ async fn a_task_that_cannot_be_read_keeps_no_other_from_being_claimed() {
     written(&path, 3).await;
     from_the_future(&path);
     let store = SqliteStore::open(&path).unwrap();
-    let claimed: Vec<_> = store.claim(claim("w", 9)).await.unwrap().iter().map(|task| task.state.id).collect();
+    let claimed: Vec<_> =
+        store.claim(claim("w", 9)).await.unwrap().iter().map(|task| task.state.id).collect();
     assert_eq!(claimed, [id(0), id(2)]);
     assert_eq!(
         store.task_state(id(1)).await.unwrap().unwrap().status,

@@ -38,7 +38,13 @@ async fn rich(path: &Path) -> TeamRef {
         ids.push(id);
     }
     store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
-    let claim = ClaimRequest { worker: "w".into(), teams: vec![team.clone()], roots: None, fresh_only: false, max: 4 };
+    let claim = ClaimRequest {
+        worker: "w".into(),
+        teams: vec![team.clone()],
+        roots: None,
+        fresh_only: false,
+        max: 4,
+    };
     assert_eq!(store.claim(claim).await.unwrap().len(), 4);
     let mine = Fence::Attempt(Attempt(1));
     let key = TaskKey::for_child(ids[0], CallId { turn: 1, index: 0 });
@@ -247,8 +253,8 @@ async fn a_changed_byte_anywhere_in_the_file_is_noticed_or_does_nothing() {
         bytes[at] ^= 1 << random.below(8);
         let path = directory.path().join(format!("{seed}.db"));
         std::fs::write(&path, &bytes).unwrap();
-        let sound =
-            SqliteStore::examine(&path).is_ok_and(|health| health.is_some_and(|health| health.problems.is_empty()));
+        let sound = SqliteStore::examine(&path)
+            .is_ok_and(|health| health.is_some_and(|health| health.problems.is_empty()));
         let read = match SqliteStore::open(&path) {
             Ok(store) => match store.find_damaged(TaskFilter::default(), true).await {
                 Ok(damaged) if damaged.is_empty() => content(&store, Some(&before), &team).await,

@@ -39,7 +39,10 @@ async fn whatever_is_asked_for_is_found_by_an_index() {
         (TaskFilter { agents: agents.clone(), ..all().live() }, "tasks_by_status"),
         (TaskFilter { agents: agents.clone(), ..status(Status::Completed) }, "tasks_by_agent"),
         (TaskFilter::tree(id(0)), "tasks_by_root"),
-        (TaskFilter { agents: agents.clone(), since: now, ..TaskFilter::tree(id(0)).live() }, "tasks_by_root"),
+        (
+            TaskFilter { agents: agents.clone(), since: now, ..TaskFilter::tree(id(0)).live() },
+            "tasks_by_root",
+        ),
         (TaskFilter::children(id(0)).live(), "tasks_by_parent"),
         (TaskFilter { continues: some, ..all() }, "tasks_by_continues"),
         (TaskFilter { retries: some, ..all().live() }, "tasks_by_retries"),
@@ -70,7 +73,8 @@ async fn whatever_is_asked_for_is_found_by_an_index() {
 async fn a_deletion_looks_at_nothing_but_what_it_deletes() {
     let directory = tempfile::tempdir().unwrap();
     drop(SqliteStore::open(file(&directory)).unwrap());
-    let connection = schema::open(&DatabasePath::prepare(&file(&directory)).unwrap(), Duration::ZERO).unwrap();
+    let connection =
+        schema::open(&DatabasePath::prepare(&file(&directory)).unwrap(), Duration::ZERO).unwrap();
     for sql in deletion::STATEMENTS {
         searches(&connection, sql);
     }
@@ -81,7 +85,8 @@ async fn long(store: &SqliteStore, n: usize, entries: usize) -> (TaskId, Seq) {
     store.append(submission(id(n), "long")).await.unwrap();
     store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
     assert_eq!(store.claim(claim("w", 1)).await.unwrap().len(), 1);
-    let said = |n: usize| Entry::Said { voice: LiveTextKind::Text, text: format!("{n} {}", "word ".repeat(50)) };
+    let said =
+        |n: usize| Entry::Said { voice: LiveTextKind::Text, text: format!("{n} {}", "word ".repeat(50)) };
     let said = (0..entries).map(said).collect();
     store.append(Batch::one(id(n), Fence::Attempt(Attempt(1)), said)).await.unwrap();
     let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
@@ -115,7 +120,11 @@ async fn a_long_journal_is_deleted_in_steps_that_let_others_through() {
     };
     let database = Connection::open(&path).unwrap();
     assert!(rows(&database) > 0);
-    assert_eq!(SqliteStore::examine(&path).unwrap().unwrap().problems, Vec::<String>::new(), "that is no damage");
+    assert_eq!(
+        SqliteStore::examine(&path).unwrap().unwrap().problems,
+        Vec::<String>::new(),
+        "that is no damage"
+    );
     // Whoever deletes next clears it away: this process may have died here.
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
@@ -158,7 +167,10 @@ async fn the_quick_look_finds_harm_to_open_tasks_and_the_full_one_all_of_it() {
     journal(2, 77);
     assert_eq!(quick(), Vec::<String>::new(), "it has ended long ago");
     let full = SqliteStore::examine(&path).unwrap().unwrap();
-    assert!(full.checked_all && full.problems.iter().any(|wrong| wrong.contains(&old.to_string())), "{full:?}");
+    assert!(
+        full.checked_all && full.problems.iter().any(|wrong| wrong.contains(&old.to_string())),
+        "{full:?}"
+    );
     journal(1, 77);
     assert!(quick().iter().any(|wrong| wrong.contains(&id(0).to_string())), "{:?}", quick());
     journal(1, i64::from(crate::entry::FORMAT));

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::*;
 use crate::entry::{EntryKind, ReleaseReason};
 use crate::id::Attempt;
-use crate::store::{Hint, EntryKinds};
+use crate::store::{EntryKinds, Hint};
 use crate::task::Status;
 
 /// Waits for a hint about a task. Five seconds are far more than any hint takes.
@@ -15,7 +15,9 @@ async fn hint_of(hints: &mut HintStream, wanted: TaskId, of: EntryKind) {
     let search = async {
         loop {
             match hints.next().await {
-                Some(Hint::Task { task, kinds, .. }) if task == wanted && kinds.intersects(EntryKinds::from_kinds([of])) => {
+                Some(Hint::Task { task, kinds, .. })
+                    if task == wanted && kinds.intersects(EntryKinds::from_kinds([of])) =>
+                {
                     return;
                 }
                 Some(_) => {}
@@ -249,7 +251,8 @@ async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten()
     let connection = schema::open(&place, Duration::from_secs(5)).unwrap();
     let bell = Arc::new(HintSender::new(&connection, &place).unwrap());
     let others = (WorkerLocks::for_database(&path), Arc::default());
-    let mut desk = transaction::WriteConnection::new(connection, place, SqliteOptions::default(), others, bell).unwrap();
+    let mut desk =
+        transaction::WriteConnection::new(connection, place, SqliteOptions::default(), others, bell).unwrap();
     desk.begin().unwrap();
     desk.forget_dead_workers().unwrap();
     assert!(lock.exists(), "nothing is on disk yet");
