@@ -1,6 +1,6 @@
 //! What an observer sees: a fold.
 //!
-//! [`Snapshot`] is one task at one moment; [`Narrator`] turns a journal, entry by entry, into the [`Event`]s that a
+//! [`Snapshot`] is one task at one moment; [`EventProjector`] turns a journal, entry by entry, into the [`Event`]s that a
 //! person or a program follows.
 
 use std::collections::VecDeque;

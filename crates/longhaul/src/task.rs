@@ -1,6 +1,6 @@
 //! The life of a task as one pure function: entries in, state out; illegal moves refused.
 //!
-//! [`Head::begin`] makes the state of the first entry, [`Head::step`] carries it over the next. Nothing else in
+//! [`TaskState::begin`] makes the state of the first entry, [`TaskState::apply`] carries it over the next. Nothing else in
 //! Longhaul decides what a task's status is. Stores keep the head beside the journal so that lists are fast; it
 //! can always be made again from the journal.
 //!

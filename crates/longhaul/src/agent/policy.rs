@@ -39,7 +39,7 @@ pub struct Policy {
     pub on_finish: OnFinish,
     /// Whether the end of a child wakes it when it is idle.
     pub completion_notice: CompletionNotice,
-    /// When letters are read; with [`Deliver::WhenIdle`] none is read before the agent has nothing more to say.
+    /// When letters are read; with [`Delivery::WhenIdle`] none is read before the agent has nothing more to say.
     pub letter_delivery: Delivery,
     /// How often a reply is asked for when the provider fails.
     pub retry: RetryPolicy,

@@ -3,8 +3,8 @@
 //! A hook gets a JSON object on its standard input. Exit code 0 is fine, and a JSON object on its output may decide; exit code
 //! 2 blocks, and its standard error says why. Everything else is a failure of the hook: it is written down, and a call that
 //! such a hook should have judged is denied, unless its author says [`OnHookError::Allow`].
-//! `docs/hooks.md` has the whole contract. [`Counsel::of`] decides what several hooks together mean, and does no IO;
-//! [`Porter`] runs them.
+//! `docs/hooks.md` has the whole contract. [`HookVerdict::from_results`] decides what several hooks together mean, and does no IO;
+//! [`HookRunner`] runs them.
 
 mod verdict;
 mod hook_runner;

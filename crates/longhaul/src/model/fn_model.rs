@@ -48,7 +48,7 @@ impl FnModel {
         })
     }
 
-    /// A model that streams exactly these pieces; without [`Chunk::Done`] or an error at the end the stream is cut.
+    /// A model that streams exactly these pieces; without [`ReplyChunk::Done`] or an error at the end the stream is cut.
     pub fn streaming(
         answer: impl Fn(&ModelRequest<'_>) -> Vec<Result<ReplyChunk, ModelError>> + Send + Sync + 'static,
     ) -> Self {

@@ -32,7 +32,7 @@ pub trait Model: Send + Sync + 'static {
 
     /// Streams the reply to a conversation.
     ///
-    /// The stream ends with [`Chunk::Done`] or with an error; one that ends otherwise was cut. Nothing is asked
+    /// The stream ends with [`ReplyChunk::Done`] or with an error; one that ends otherwise was cut. Nothing is asked
     /// of the provider before the stream is polled, and dropping it closes whatever it had open.
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a>;
 

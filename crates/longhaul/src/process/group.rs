@@ -1,4 +1,4 @@
-//! A child process and everything it starts: one process group, which never outlives its [`Group`].
+//! A child process and everything it starts: one process group, which never outlives its [`ProcessGroup`].
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,8 +22,8 @@ const DYING: Duration = Duration::from_millis(500);
 /// How often a dying group is looked at; the kernel tells nobody that a group is gone.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A running command in a process group of its own, guarded by a [`Watchman`]. When it is dropped, everything in the
-/// group is killed; with a supervisor ([`Watchman::helper`]), everything that came of the command.
+/// A running command in a process group of its own, guarded by a [`ProcessGuardian`]. When it is dropped, everything in the
+/// group is killed; with a supervisor ([`ProcessGuardian::helper`]), everything that came of the command.
 #[derive(Debug)]
 pub struct ProcessGroup {
     /// The command itself, or its supervisor; the pipes are the command's, and can be taken.
@@ -112,7 +112,7 @@ impl ProcessGroup {
         self.id.as_raw()
     }
 
-    /// What is known of the processes that it had started, once it was ended ([`Group::kill`], [`Group::terminate`]).
+    /// What is known of the processes that it had started, once it was ended ([`ProcessGroup::kill`], [`ProcessGroup::terminate`]).
     pub fn leftover(&self) -> LeftoverProcesses {
         self.leftover
     }
@@ -131,7 +131,7 @@ impl ProcessGroup {
         self.child.wait().await
     }
 
-    /// SIGTERM to all; SIGKILL to whoever is still there after `grace`. [`Group::left`] says whether anybody is left.
+    /// SIGTERM to all; SIGKILL to whoever is still there after `grace`. [`ProcessGroup::leftover`] says whether anybody is left.
     pub async fn terminate(&mut self, grace: Duration) {
         #[cfg(target_os = "linux")]
         if let Some(supervisor) = &mut self.supervisor {

@@ -31,7 +31,7 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 /// where somebody was left who is deaf to SIGTERM.
 const LEAVING: Duration = Duration::from_secs(3);
 
-/// A handle to a guardian for child processes. Clones share it; when the last handle and the last [`Watched`] are
+/// A handle to a guardian for child processes. Clones share it; when the last handle and the last [`GuardedGroup`] are
 /// gone, whoever is left of the marked processes is ended, and the guardian too.
 ///
 /// ```
@@ -59,7 +59,7 @@ impl ProcessGuardian {
     /// The program that can supervise commands, so that none of the processes that a command starts outlives it, in whatever
     /// group or session and with whatever environment: one whose `main` calls [`supervise`](super::supervise) when its first
     /// argument is [`SUPERVISE`](super::SUPERVISE), as the command `longhaul` does. Without it, and elsewhere than on Linux, a
-    /// process that leaves its group may outlive its command: see [`Left`](super::Left).
+    /// process that leaves its group may outlive its command: see [`LeftoverProcesses`](super::LeftoverProcesses).
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.1 = Some(program.into().into());
         self

@@ -49,7 +49,7 @@ pub(super) struct SuperviseArgs {
 /// Runs a command until it and everything that it started has ended:
 /// `--control FD --status FD --limit N --mark NAME=VALUE -- PROGRAM ARG…`.
 ///
-/// For the `main` of a program that is named as a [`Watchman`](super::Watchman)'s helper, called before any thread is
+/// For the `main` of a program that is named as a [`ProcessGuardian`](super::ProcessGuardian)'s helper, called before any thread is
 /// started. It returns only if that did not work, with the reason.
 pub fn run_supervisor(args: impl IntoIterator<Item = OsString>) -> String {
     match parse(args).and_then(run) {

@@ -2,7 +2,7 @@
 //!
 //! The lease is counted from before its renewal was asked for, by a clock that goes on while the machine sleeps, and with a
 //! margin before its end. So it is over here before anybody else can take it to be over. Each thing that a run does to
-//! the world is preceded by a look at that clock ([`Tenure::is_sure`]), because a process that was stopped does not
+//! the world is preceded by a look at that clock ([`RunLease::is_held`]), because a process that was stopped does not
 //! notice: the next thing it does after it was woken up would be to go on.
 //!
 //! A *term* is a time in which the lease was renewed early enough again and again. When a renewal came too late another

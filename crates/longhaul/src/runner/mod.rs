@@ -1,6 +1,6 @@
 //! Drives one agent through one task: the only place where models and tools are called.
 //!
-//! [`Run::drive`] asks the [`Turn`] what is next and does it: `think` asks the model, `act` runs tools, `rest` waits
+//! [`TaskRun::drive`] asks the [`Conversation`] what is next and does it: `think` asks the model, `act` runs tools, `rest` waits
 //! for letters. Everything that came of it is written down before it counts. Whatever interrupts a run is a
 //! [`Halt`], and `settle` turns that into the one entry that ends the attempt.
 

@@ -41,7 +41,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Gives the seat back until [`Seat::sit`].
+    /// Gives the seat back until [`Seat::take`].
     pub(crate) fn park(&mut self) {
         self.permit = None;
     }

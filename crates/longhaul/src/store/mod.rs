@@ -1,6 +1,6 @@
 //! Where journals live: append behind a fence, read, claim, hint. No rules here.
 //!
-//! A store applies [`Head::step`](crate::task::Head::step) to everything that is appended and refuses what that
+//! A store applies [`TaskState::apply`](crate::task::TaskState::apply) to everything that is appended and refuses what that
 //! refuses; it never decides anything about a task itself. What is promised here is examined by the *store exam*
 //! (`longhaul::testing::store_exam`, feature `testing`), which every implementation sits.
 
@@ -215,11 +215,11 @@ pub enum Fence {
     /// The owner: the task is running and this is its attempt.
     Attempt(Attempt),
     /// Whoever finds the owner gone: the task is running, this is its attempt, and its worker is gone, as
-    /// [`Store::abandoned`] says it, at the moment of the write.
+    /// [`Store::abandoned_tasks`] says it, at the moment of the write.
     Abandoned(Attempt),
     /// Anyone: letters, stops, answers, the link to a continuation, and the end of a task that a stop ended
     /// before anybody wrote it down. All else is its owner's to write and is refused, even where
-    /// [`Head::step`](crate::task::Head::step) would take it.
+    /// [`TaskState::apply`](crate::task::TaskState::apply) would take it.
     Anyone,
 }
 

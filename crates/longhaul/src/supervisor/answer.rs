@@ -23,7 +23,7 @@ impl Longhaul {
     /// Answers a question that a task asked; where it asks only one thing, that need not be named.
     ///
     /// Whether a call may be made is answered with `yes`, `no`, `no REASON`, `always`, `always program`, `always tool` or
-    /// `always PATTERN` ([`Leave`]); other questions in words, or with JSON where they have a schema. Any process may answer, also while nobody runs the task.
+    /// `always PATTERN` ([`Approval`]); other questions in words, or with JSON where they have a schema. Any process may answer, also while nobody runs the task.
     pub async fn answer(
         &self,
         id: TaskId,

@@ -15,7 +15,7 @@ const MOST: usize = 200;
 
 /// A team file, and the files that it refers to: instructions, scripts, other team files. Keys are not in it.
 ///
-/// It is kept in the store (`Store::keep`), and found again by its digest. Files of the working directory that an agent is
+/// It is kept in the store (`Store::put_blob`), and found again by its digest. Files of the working directory that an agent is
 /// told of (`add_prompt_files`) are not in it: they are read when a task begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TeamBundle {

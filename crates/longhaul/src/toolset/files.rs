@@ -1,7 +1,7 @@
-//! Files below a task's working directory: looked at by [`Files`], and also changed by [`Filesystem`].
+//! Files below a task's working directory: looked at by [`ReadOnlyFiles`], and also changed by [`Filesystem`].
 //!
 //! Where a path may lead is [`way`]'s business, how it is opened [`ground`]'s, how it is read [`lines`]'; a tool here only
-//! says what it found or does what it was told. Each is a [`Deed`]: plain blocking code, which [`Tooled`] runs where
+//! says what it found or does what it was told. Each is a [`FileOp`]: plain blocking code, which [`FileOpTool`] runs where
 //! it blocks nobody.
 
 use std::path::PathBuf;
@@ -116,7 +116,7 @@ impl FileToolParts {
     }
 }
 
-/// Makes a tool of a [`Deed`].
+/// Makes a tool of a [`FileOp`].
 struct FileOpTool<D> {
     op: D,
     parts: FileToolParts,

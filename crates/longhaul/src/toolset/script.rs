@@ -64,7 +64,7 @@ pub struct ScriptTools {
     tools: Vec<Arc<ScriptRunner>>,
 }
 
-/// The tools of a [`Script`], and what their commands are given.
+/// The tools of a [`ScriptTools`], and what their commands are given.
 #[derive(Debug)]
 pub struct ScriptToolsBuilder {
     setting: CommandSettings,

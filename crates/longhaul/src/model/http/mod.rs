@@ -10,7 +10,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Nothing here tries again: a [`Provider`] asks once, and says what went wrong and when to come back. Whoever asked
+//! Nothing here tries again: a [`HttpModel`] asks once, and says what went wrong and when to come back. Whoever asked
 //! decides; the gate sees to it that nobody asks too early.
 
 use std::collections::HashMap;

@@ -34,7 +34,7 @@ pub use script::ModelScript;
 /// What the model is called, in replies and in errors.
 const NAME: &str = "scripted";
 
-/// A model that plays a [`Script`].
+/// A model that plays a [`ModelScript`].
 #[derive(Debug, Clone)]
 pub struct ScriptedModel {
     script: Arc<ModelScript>,

@@ -1,6 +1,6 @@
 //! The wire: what providers are sent and what they stream back, as pure code. One file a family.
 //!
-//! Nothing here does IO: a [`Wire`] makes the body of a request, and a [`Parser`] takes the bytes of the answer as
+//! Nothing here does IO: a [`WireProtocol`] makes the body of a request, and a [`ReplyParser`] takes the bytes of the answer as
 //! they come, however they are cut.
 
 pub mod anthropic;

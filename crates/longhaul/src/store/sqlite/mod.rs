@@ -61,7 +61,7 @@ pub enum Durability {
     Normal,
 }
 
-/// How a [`Sqlite`] store is opened.
+/// How a [`SqliteStore`] store is opened.
 #[derive(Clone)]
 pub struct SqliteOptions {
     /// What an acknowledged append has survived.

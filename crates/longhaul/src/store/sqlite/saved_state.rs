@@ -29,7 +29,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<TaskState> {
     json.end().is_ok().then_some(head)
 }
 
-/// The fields of a [`Head`], times in milliseconds since 1970. One that is forgotten here does not compile.
+/// The fields of a [`TaskState`], times in milliseconds since 1970. One that is forgotten here does not compile.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "TaskState")]
 struct SavedTaskState {

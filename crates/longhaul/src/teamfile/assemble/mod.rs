@@ -81,7 +81,7 @@ pub struct ModelOverride {
 
 /// A team that has been put together.
 pub struct AssembledTeam {
-    /// The team. It is known by its file only when it was kept: see [`Team::kept_as`].
+    /// The team. It is known by its file only when it was kept: see [`Team::with_reference`].
     pub team: Team,
     /// What it runs without, or otherwise than written.
     pub warnings: Vec<FileProblem>,

@@ -1,4 +1,4 @@
-//! A running command and what it writes. Nothing of it that is known of outlives its [`Group`], nor this process.
+//! A running command and what it writes. Nothing of it that is known of outlives its [`RunningCommand`], nor this process.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::settings::{ModelSettings, Thinking};
 
-/// What is particular about a provider. [`Quirks::of`] knows the usual ones; any other is [`Quirks::PLAIN`].
+/// What is particular about a provider. [`Quirks::for_provider`] knows the usual ones; any other is [`Quirks::PLAIN`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quirks {
     /// What it calls the limit of a reply.

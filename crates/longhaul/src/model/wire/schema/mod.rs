@@ -1,4 +1,4 @@
-//! JSON schemas brought to what a provider takes: one function for all of them, and a [`Dialect`] for each.
+//! JSON schemas brought to what a provider takes: one function for all of them, and a [`SchemaDialect`] for each.
 //!
 //! References are resolved, `allOf` is merged, alternatives beside properties become one object, types are said, and keywords
 //! that the provider does not know are said in the description instead. Only what is left of a schema may be wider than it
