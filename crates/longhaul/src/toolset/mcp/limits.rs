@@ -60,7 +60,7 @@ mod tests {
             format!("and {} MB in all", TOOLS_BYTES >> 20),
             format!("| {SAMPLINGS} times a call, over all its round trips, {} KB each", SAMPLING >> 10),
             format!(
-                "| {QUESTIONS} times a call, {} letters, a form of {} KB |",
+                "| {QUESTIONS} times a call, {} characters, a form of {} KB |",
                 grouped(QUESTION as u64),
                 FORM >> 10
             ),
@@ -69,7 +69,7 @@ mod tests {
                 "| {} requests without an answer that it has read; ids of {ID} bytes |",
                 grouped(REQUESTS as u64)
             ),
-            format!("{} letters a message", grouped(PROGRESS as u64)),
+            format!("{} characters a message", grouped(PROGRESS as u64)),
             format!("answers of {} MB", LOGIN_BODY >> 20),
         ] {
             assert!(section.contains(&words), "docs/mcp.md does not say: {words}");
