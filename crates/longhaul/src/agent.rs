@@ -1,4 +1,4 @@
-//! Who can be asked: agents as data, and the checked [`Team`].
+//! Agents as data, and the checked [`Team`].
 
 mod policy;
 mod preamble;

@@ -1,4 +1,4 @@
-//! The conversation loop as a machine that does no IO.
+//! The conversation of a task as a state machine without IO: what to do next.
 //!
 //! A [`Turn`] is the fold of a task's journal into what its owner needs to carry it on: [`apply`](Turn::apply) takes
 //! an entry in, [`next`](Turn::next) says what is to be done now. The runner does it, writes down what came of it,

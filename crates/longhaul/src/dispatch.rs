@@ -1,4 +1,4 @@
-//! The desk: the only way a running agent reaches other tasks; it knows who may call whom.
+//! The only way a running agent reaches other tasks, and who may call whom.
 //!
 //! Tools get an `Arc<dyn Desk>` with every call, and say with every request who is asking. The supervisor
 //! implements it; that is how tools reach the supervisor without knowing it. Everything here is repeatable: the

@@ -1,4 +1,4 @@
-//! Names of things: newtypes, never bare strings.
+//! Typed ids, never bare strings.
 //!
 //! A [`TaskId`] is short enough for a person to read and a model to copy (`t-7f3k2`). It is not random: it is
 //! the beginning of a hash of the task's [`TaskKey`], as long as is needed to be unique in the store. The same

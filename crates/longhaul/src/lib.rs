@@ -70,3 +70,8 @@ pub use id::{AgentName, TaskId};
 pub use snapshot::{Event, EventKind, Snapshot};
 pub use supervisor::{Longhaul, LonghaulError};
 pub use task::Status;
+
+/// Compiles the code of the README as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeDoctests;

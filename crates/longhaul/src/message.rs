@@ -1,4 +1,4 @@
-//! What is said between a model and its tools.
+//! What models and tools say to each other: messages, replies, tool calls.
 //!
 //! A [`Reply`] keeps its [`Block`]s in the order in which the model gave them, with whatever the provider wants
 //! to see again (signatures, encrypted reasoning), so that a conversation can be sent back as it was.

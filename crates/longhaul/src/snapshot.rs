@@ -1,4 +1,4 @@
-//! What an observer sees: a fold.
+//! What an observer sees of a task: events and a summary, folded from the journal.
 //!
 //! [`Snapshot`] is one task at one moment; [`EventProjector`] turns a journal, entry by entry, into the [`Event`]s that a
 //! person or a program follows.

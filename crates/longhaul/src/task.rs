@@ -1,4 +1,4 @@
-//! The life of a task as one pure function: entries in, state out; illegal moves refused.
+//! The state of a task as one pure fold: entries in, state out; illegal transitions refused.
 //!
 //! [`TaskState::begin`] makes the state of the first entry, [`TaskState::apply`] carries it over the next. Nothing else in
 //! Longhaul decides what a task's status is. Stores keep the head beside the journal so that lists are fast; it

@@ -1,4 +1,4 @@
-//! One callable thing, and whom its errors are for.
+//! The tool traits, the context of a call, and tool errors.
 //!
 //! Authors write a [`Tool`]: typed arguments, an `async fn`. The engine sees its twin, [`DynTool`], which also takes
 //! what a model really sends for arguments.

@@ -1,4 +1,4 @@
-//! Claims ready tasks: seats, leases, stopping, settling.
+//! Claims ready tasks and runs them: seats, leases, recovery.
 //!
 //! Look, then take a seat, then claim; never the other way round, or a waiting parent could starve its own children.
 

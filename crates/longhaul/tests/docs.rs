@@ -244,7 +244,7 @@ fn every_state_of_the_table_is_drawn_and_every_move_too() {
 
 #[test]
 fn every_entry_is_in_the_table_with_its_durability() {
-    let rows = table("architecture.md", "| entry |");
+    let rows = table("journal.md", "| entry |");
     let mut kinds = Vec::new();
     for row in &rows[1..] {
         let entry = entry(row[0].trim_matches('`'), Attempt(1));
@@ -271,7 +271,7 @@ fn room_file(room: &str) -> PathBuf {
 
 #[test]
 fn the_rooms_in_the_document_are_those_of_the_library() {
-    let rows = table("architecture.md", "| room |");
+    let rows = table("architecture.md", "| module |");
     let told: Vec<&str> = rows[1..].iter().map(|row| row[0].trim_matches('`')).collect();
     assert_eq!(told, rooms());
     for row in &rows[1..] {

@@ -113,7 +113,7 @@ fn a_long_journal_is_shown_told_and_followed_whole() {
 }
 
 /// Not a test: makes a database to be measured with a build that is optimised, in the directory that
-/// `LONGHAUL_LONG_JOURNAL` names. `docs/commands.md` says what came of it.
+/// `LONGHAUL_LONG_JOURNAL` names. `docs/performance.md` has the figures.
 #[test]
 #[ignore = "makes what is measured by hand"]
 fn one_to_be_measured() {

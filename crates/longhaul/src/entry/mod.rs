@@ -1,4 +1,4 @@
-//! What can happen to a task: the words of the journal.
+//! The entry types of the journal: everything that can happen to a task.
 //!
 //! A task *is* its journal, so these types are what is kept for ever. Each entry is stored with the number of
 //! the format it was written in ([`FORMAT`]); an entry of a later format is an error that says so, never a guess.

@@ -1,4 +1,4 @@
-//! Commands of a team's author that run at certain moments of a task, and may have a say in what it does.
+//! Commands of the team's author that run at fixed points of a task and can allow, change or deny calls.
 //!
 //! A hook gets a JSON object on its standard input. Exit code 0 is fine, and a JSON object on its output may decide; exit code
 //! 2 blocks, and its standard error says why. Everything else is a failure of the hook: it is written down, and a call that

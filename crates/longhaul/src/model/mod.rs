@@ -1,4 +1,4 @@
-//! The one thing asked of a language model: stream a reply. One wire a family of providers, and [`scripted`].
+//! Language models: a trait that streams a reply, one wire format per provider family, and [`scripted`].
 //!
 //! [`wire`] is what providers are sent and stream back, as pure code; [`http`] takes it there.
 

@@ -1,4 +1,4 @@
-//! Which tool calls are made, which are asked about first, and which never: pure patterns.
+//! Decides which tool calls run, which need approval and which are denied: pure pattern matching.
 //!
 //! A [`Pattern`] names calls: `tool`, `tool*`, `tool:arg=glob`, `tool:arg=glob:arg2=glob`. [`Permissions`] are three
 //! lists of them, read in this order: **deny**, **allow**, **ask**; a call that none of them names is made if the tool is

@@ -1,4 +1,4 @@
-//! Child processes that never outlive Longhaul, however it ends.
+//! Child processes that end with Longhaul, however it ends.
 
 #[cfg(target_os = "linux")]
 mod process_tree;

@@ -1,4 +1,4 @@
-//! Drives one agent through one task: the only place where models and tools are called.
+//! Runs one task: the only place that calls models and tools.
 //!
 //! [`TaskRun::drive`] asks the [`Conversation`] what is next and does it: `think` asks the model, `act` runs tools, `rest` waits
 //! for letters. Everything that came of it is written down before it counts. Whatever interrupts a run is a

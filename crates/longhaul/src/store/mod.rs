@@ -1,4 +1,4 @@
-//! Where journals live: append behind a fence, read, claim, hint. No rules here.
+//! Where journals live: fenced appends, reads, claims, change hints.
 //!
 //! A store applies [`TaskState::apply`](crate::task::TaskState::apply) to everything that is appended and refuses what that
 //! refuses; it never decides anything about a task itself. What is promised here is examined by the *store exam*

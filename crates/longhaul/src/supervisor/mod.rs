@@ -1,4 +1,4 @@
-//! The cloneable handle that every door holds.
+//! The public handle: submit, wait, send, answer, stop, follow.
 
 mod answer;
 mod builder;

@@ -1,4 +1,4 @@
-//! A YAML team becomes a `Team`, or an error with line and column.
+//! Reads a YAML team file into a `Team`, or reports errors with line and column.
 //!
 //! [`read`] makes a [`TeamFile`] of a text and tells everything that is wrong with it at once; it is pure. [`survey`] tells
 //! what is wrong with the surroundings: variables that are not set, files that are not there.

@@ -1,4 +1,4 @@
-//! A group of tools with a life of its own; wrappers that narrow or prefix one.
+//! Groups of tools with a lifecycle: the built-in ones, MCP, and wrappers.
 
 use std::sync::Arc;
 

@@ -63,7 +63,7 @@ mod tests {
             format!("and {} MB in all", TOOLS_BYTES >> 20),
             format!("| {SAMPLINGS} times a call, over all its round trips, {} KB each", SAMPLING >> 10),
             format!(
-                "| {QUESTIONS} times a call, {} letters, a form of {} KB |",
+                "| {QUESTIONS} times a call, {} characters, a form of {} KB |",
                 group_digits(QUESTION as u64),
                 FORM >> 10
             ),
@@ -72,7 +72,7 @@ mod tests {
                 "| {} requests without an answer that it has read; ids of {ID} bytes |",
                 group_digits(REQUESTS as u64)
             ),
-            format!("{} letters a message", group_digits(PROGRESS as u64)),
+            format!("{} characters a message", group_digits(PROGRESS as u64)),
             format!("answers of {} MB", LOGIN_BODY >> 20),
         ] {
             assert!(section.contains(&words), "docs/mcp.md does not say: {words}");
