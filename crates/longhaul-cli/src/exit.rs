@@ -126,7 +126,7 @@ impl CliError {
     }
 
     /// The same, for tasks that were given back because of it: still silent, but not as if they had ended.
-    pub(crate) fn as_interruption(mut self) -> Self {
+    pub(crate) fn into_interruption(mut self) -> Self {
         if self.message.is_none() {
             self.code = CliExitCode::Interrupted;
         }

@@ -160,7 +160,7 @@ impl<'a> RunSession<'a> {
             Err(trouble) => {
                 // Nobody watches any more: what runs is given back, and can be resumed.
                 self.longhaul.shutdown().await;
-                return Err(trouble.as_interruption());
+                return Err(trouble.into_interruption());
             }
         };
         let done = match over {

@@ -329,5 +329,5 @@ fn order_text(order: &Order, from_agent: bool) -> Arc<str> {
 }
 
 #[cfg(test)]
-#[path = "turn_tests.rs"]
+#[path = "conversation_tests.rs"]
 mod tests;

@@ -91,7 +91,7 @@ impl UsageTotals {
         }
     }
 
-    fn to_text(&self) -> String {
+    fn to_text(self) -> String {
         let tokens = format_count(self.usage.total());
         let (input, output) = (format_count(self.usage.input), format_count(self.usage.output));
         let turns = pluralize(usize::try_from(self.turns).unwrap_or(usize::MAX), "turn");

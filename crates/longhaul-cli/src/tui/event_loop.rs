@@ -288,5 +288,5 @@ pub(super) fn inject_fault(at: &str) {
 }
 
 #[cfg(test)]
-#[path = "edge_tests.rs"]
+#[path = "event_loop_tests.rs"]
 mod tests;

@@ -299,5 +299,5 @@ impl TuiModel {
 }
 
 #[cfg(test)]
-#[path = "find_tests.rs"]
+#[path = "text_search_tests.rs"]
 mod tests;

@@ -29,7 +29,7 @@ impl Theme {
     }
 
     /// A style of what is streamed to terminals.
-    pub(crate) fn from_anstyle(self, style: anstyle::Style) -> Style {
+    pub(crate) fn convert_style(self, style: anstyle::Style) -> Style {
         let mut same = Style::new();
         if let Some(anstyle::Color::Ansi(color)) = style.get_fg_color().filter(|_| self.color) {
             same = same.fg(match color {

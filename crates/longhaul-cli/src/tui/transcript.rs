@@ -265,5 +265,5 @@ fn truncate_kept(mut text: String, most: usize) -> String {
 }
 
 #[cfg(test)]
-#[path = "talk_tests.rs"]
+#[path = "transcript_tests.rs"]
 mod tests;

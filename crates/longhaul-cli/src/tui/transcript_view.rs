@@ -48,7 +48,7 @@ impl BlockRenderer<'_> {
         let line = |spans: Vec<markdown::MarkdownSpan>| {
             spans
                 .into_iter()
-                .map(|span| Span::styled(span.text, self.theme.from_anstyle(span.style)))
+                .map(|span| Span::styled(span.text, self.theme.convert_style(span.style)))
                 .collect::<Line<'static>>()
         };
         markdown::render_spans(text, self.columns, self.highlighter).into_iter().map(line).collect()

@@ -255,5 +255,5 @@ fn matching_tasks(heads: &IndexMap<TaskId, TaskState>, words: &[String]) -> Hash
 }
 
 #[cfg(test)]
-#[path = "forest_tests.rs"]
+#[path = "tree_tests.rs"]
 mod tests;

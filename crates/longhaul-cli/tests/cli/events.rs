@@ -169,7 +169,7 @@ fn every_event_is_in_the_schema() {
     let named: Vec<&str> =
         schema["oneOf"].as_array().unwrap().iter().map(|event| event["title"].as_str().unwrap()).collect();
     let source = include_str!("../../../longhaul/src/snapshot.rs");
-    let body = source.split_once("pub enum Happening {").unwrap().1.split_once("\n}\n").unwrap().0;
+    let body = source.split_once("pub enum EventKind {").unwrap().1.split_once("\n}\n").unwrap().0;
     let variants: Vec<String> = body
         .lines()
         .filter_map(|line| line.strip_prefix("    "))

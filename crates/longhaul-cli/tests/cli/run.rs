@@ -159,7 +159,7 @@ fn every_event_is_documented() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
     let (source, page) = (read("../longhaul/src/snapshot.rs"), read("../../docs/running.md"));
-    let body = source.split_once("pub enum Happening {").unwrap().1.split_once("\n}\n").unwrap().0;
+    let body = source.split_once("pub enum EventKind {").unwrap().1.split_once("\n}\n").unwrap().0;
     let variants: Vec<&str> = body
         .lines()
         .filter_map(|line| line.strip_prefix("    "))

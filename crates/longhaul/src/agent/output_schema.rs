@@ -64,7 +64,9 @@ pub(crate) fn compile_schema(schema: &serde_json::Value) -> Result<jsonschema::V
 
 impl std::fmt::Debug for OutputSchema {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shape").field("asked", &self.structured_output).finish_non_exhaustive()
+        f.debug_struct("OutputSchema")
+            .field("structured_output", &self.structured_output)
+            .finish_non_exhaustive()
     }
 }
 

@@ -89,5 +89,5 @@ pub(super) fn submission_in(id: TaskId, journal: &[Record]) -> Result<Submission
 }
 
 #[cfg(test)]
-#[path = "recall_tests.rs"]
+#[path = "load_task_tests.rs"]
 mod tests;

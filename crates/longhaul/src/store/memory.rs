@@ -57,7 +57,7 @@ impl Default for MemoryStore {
 
 impl std::fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("tasks", &self.lock().tasks.len()).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("tasks", &self.lock().tasks.len()).finish_non_exhaustive()
     }
 }
 

@@ -180,7 +180,7 @@ impl ToolHttpClient {
 
 impl fmt::Debug for ToolHttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outward").field("headers", &self.headers).finish_non_exhaustive()
+        f.debug_struct("ToolHttpClient").field("headers", &self.headers).finish_non_exhaustive()
     }
 }
 

@@ -19,7 +19,7 @@ const ROOMS: [&str; 19] = [
     "toolset",
     "hook",
     "agent",
-    "turn",
+    "conversation",
     "runner",
     "worker",
     "supervisor",
@@ -121,7 +121,15 @@ fn sources(dir: &Path, root: &Path, found: &mut Vec<Source>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let below = path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
-        let for_tests = ["testing", "tests", "turn_tests", "fake_desk", "no_desk", "loopback", "exam"];
+        let for_tests = [
+            "testing",
+            "tests",
+            "conversation_tests",
+            "fake_dispatcher",
+            "no_dispatcher",
+            "loopback",
+            "exam",
+        ];
         let is_test = below.split('/').any(|part| {
             let part = part.trim_end_matches(".rs");
             for_tests.contains(&part) || part.ends_with("_tests")
@@ -241,8 +249,8 @@ fn every_test_that_the_demands_name_is_there() {
         let parts: Vec<&str> = name.split("::").collect();
         let (file, test) = match parts.as_slice() {
             ["engine", file, test] if *file != "file" => (format!("tests/engine/{file}.rs"), test),
-            ["lib", "turn", "random", test] => ("src/turn_tests/random.rs".to_owned(), test),
-            ["lib", "turn", test] => ("src/turn_tests.rs".to_owned(), test),
+            ["lib", "conversation", "random", test] => ("src/conversation_tests/random.rs".to_owned(), test),
+            ["lib", "conversation", test] => ("src/conversation_tests.rs".to_owned(), test),
             ["lib", "toolset", "shell", test] => ("src/toolset/shell/tests.rs".to_owned(), test),
             ["lib", "toolset", "dialect_tests", file, test] => {
                 (format!("src/toolset/dialect_tests/{file}.rs"), test)

@@ -233,7 +233,7 @@ impl Model for HttpModel {
 
 impl std::fmt::Debug for HttpModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Provider")
+        f.debug_struct("HttpModel")
             .field("name", &self.name)
             .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()

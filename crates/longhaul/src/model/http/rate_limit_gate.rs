@@ -309,5 +309,5 @@ impl Drop for GateTicket {
 }
 
 #[cfg(test)]
-#[path = "gate_tests.rs"]
+#[path = "rate_limit_gate_tests.rs"]
 mod tests;

@@ -348,5 +348,5 @@ fn is_key(word: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "common_tests.rs"]
+#[path = "parsing_tests.rs"]
 mod tests;

@@ -137,7 +137,7 @@ impl SqliteStore {
 
 impl std::fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sqlite").field("path", &self.path()).finish_non_exhaustive()
+        f.debug_struct("SqliteStore").field("path", &self.path()).finish_non_exhaustive()
     }
 }
 

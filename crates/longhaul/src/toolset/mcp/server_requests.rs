@@ -192,5 +192,5 @@ fn file_url(dir: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "answers_tests.rs"]
+#[path = "server_requests_tests.rs"]
 mod tests;

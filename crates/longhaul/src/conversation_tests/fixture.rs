@@ -1,4 +1,4 @@
-//! A turn on the bench: entries in, steps out, without a runner.
+//! A turn on the fixture: entries in, steps out, without a runner.
 
 use super::*;
 pub(super) use crate::entry::CallResult;
@@ -55,16 +55,16 @@ impl ConversationFixture {
         let (key, team) = (TaskKey::named("bench"), TeamRef::Named("team".into()));
         let submitted = Submission::root(task("bench"), key, order, team);
         let turn = Conversation::begin(&submitted, &"lead".into());
-        let mut bench = ConversationFixture {
+        let mut fixture = ConversationFixture {
             turn,
             habits: Policy::default(),
             journal: Vec::new(),
             submitted,
             attempt: Attempt(0),
         };
-        bench.note(Entry::Submitted(Box::new(bench.submitted.clone())));
-        bench.claim();
-        bench
+        fixture.note(Entry::Submitted(Box::new(fixture.submitted.clone())));
+        fixture.claim();
+        fixture
     }
 
     /// The same journal, folded anew.

@@ -33,29 +33,32 @@ fn chance() -> impl Strategy<Value = Chance> {
 }
 
 /// Plays a life: does what the turn says, with the world's choices. Stops where the task would end.
-fn play(bench: &mut ConversationFixture, chances: &[Chance]) {
+fn play(fixture: &mut ConversationFixture, chances: &[Chance]) {
     let mut letters = 0;
     for chance in chances {
         let mut patience = 20;
-        while matches!(bench.next(), NextStep::ReadLetters { .. } | NextStep::Nudge { .. }) {
-            bench.does();
+        while matches!(fixture.next(), NextStep::ReadLetters { .. } | NextStep::Nudge { .. }) {
+            fixture.does();
             patience -= 1;
             assert!(patience > 0, "the turn talks to itself without end");
         }
-        match (bench.next(), chance) {
+        match (fixture.next(), chance) {
             (_, Chance::Letter { idle }) => {
                 letters += 1;
                 let deliver = if *idle { Delivery::WhenIdle } else { Delivery::Asap };
-                bench.letter(&format!("l{letters}"), deliver, None);
+                fixture.letter(&format!("l{letters}"), deliver, None);
             }
             (_, Chance::Ending(child)) => {
                 let id = format!("e{child}");
-                if !bench.journal.iter().any(|r| matches!(&r.entry, Entry::Letter(l) if l.id.as_str() == id))
+                if !fixture
+                    .journal
+                    .iter()
+                    .any(|r| matches!(&r.entry, Entry::Letter(l) if l.id.as_str() == id))
                 {
-                    bench.letter(&id, Delivery::Asap, Some(task(&child.to_string())));
+                    fixture.letter(&id, Delivery::Asap, Some(task(&child.to_string())));
                 }
             }
-            (_, Chance::Crash) => bench.claim(),
+            (_, Chance::Crash) => fixture.claim(),
             (NextStep::Fail(_), _) => return,
             (NextStep::CallModel { tools }, Chance::Replies { text, calls, stop }) => {
                 let stop = match stop {
@@ -68,26 +71,26 @@ fn play(bench: &mut ConversationFixture, chances: &[Chance]) {
                     answer = answer.call(["a", "b", "look"][usize::from(*tool)], (*argument).into());
                 }
                 let began = calls.len() as u32;
-                bench.replies(match stop {
+                fixture.replies(match stop {
                     Some(stop) => answer.stop(stop),
                     None => answer,
                 });
                 for index in (0..began).filter(|_| tools) {
-                    let call = CallId { turn: bench.turn.replies(), index };
-                    bench.note(Entry::Called { call, tool: "t".into(), arguments: None });
+                    let call = CallId { turn: fixture.turn.replies(), index };
+                    fixture.note(Entry::Called { call, tool: "t".into(), arguments: None });
                 }
             }
             (NextStep::CallModel { .. }, Chance::Said) => {
-                bench.note(Entry::Said { voice: LiveTextKind::Text, text: "live ".into() });
+                fixture.note(Entry::Said { voice: LiveTextKind::Text, text: "live ".into() });
             }
             (NextStep::CallModel { .. }, Chance::ProviderFails) => {
-                bench.note(Entry::Waiting { on: WaitReason::Provider("429".into()), until: None });
+                fixture.note(Entry::Waiting { on: WaitReason::Provider("429".into()), until: None });
             }
             (NextStep::CallModel { .. }, Chance::Compact(replaces)) => {
                 // Only whole exchanges are compacted: here, all or none.
                 let replaces = if *replaces == 0 { 1000 } else { 0 };
                 if replaces > 0 {
-                    bench.note(Entry::Compacted {
+                    fixture.note(Entry::Compacted {
                         summary: "short".into(),
                         replaces,
                         usage: Default::default(),
@@ -100,7 +103,7 @@ fn play(bench: &mut ConversationFixture, chances: &[Chance]) {
                 let mut back = returned(act.id.turn, act.id.index, "result");
                 back.collected = collects.iter().map(|child| task(&child.to_string())).collect();
                 back.handoff = hands_off.then(|| "other".into());
-                bench.note(Entry::Returned(Box::new(back)));
+                fixture.note(Entry::Returned(Box::new(back)));
             }
             _ => {}
         }
@@ -140,16 +143,16 @@ proptest! {
         max_turns in 0..12u32,
         max_wakes in 0..5u32,
     ) {
-        let mut bench = if interactive { ConversationFixture::interactive() } else { ConversationFixture::new() };
-        bench.habits = Policy { max_turns, max_wakes, ..Policy::default() };
-        play(&mut bench, &chances);
-        for cut in 2..=bench.journal.len() {
-            let mut before = bench.refolded(&bench.journal[..cut]);
-            let next = before.next_step(&bench.habits, looks);
+        let mut fixture = if interactive { ConversationFixture::interactive() } else { ConversationFixture::new() };
+        fixture.habits = Policy { max_turns, max_wakes, ..Policy::default() };
+        play(&mut fixture, &chances);
+        for cut in 2..=fixture.journal.len() {
+            let mut before = fixture.refolded(&fixture.journal[..cut]);
+            let next = before.next_step(&fixture.habits, looks);
             let seq = crate::id::Seq(cut as u64 + 1);
             let claimed = Entry::Claimed { attempt: Attempt(1000), worker: "new".into() };
             before.apply(&Record { seq, at: jiff::Timestamp::UNIX_EPOCH, entry: claimed });
-            let after = before.next_step(&bench.habits, looks);
+            let after = before.next_step(&fixture.habits, looks);
             if let NextStep::RunCalls(acts) = &after {
                 prop_assert!(acts.iter().all(|act| !act.started), "nothing was begun by the new owner");
             }
@@ -159,12 +162,12 @@ proptest! {
 
     #[test]
     fn a_turn_is_kept_whole_by_serde(chances in proptest::collection::vec(chance(), 1..40)) {
-        let mut bench = ConversationFixture::new();
-        play(&mut bench, &chances);
-        let text = serde_json::to_string(&bench.turn).unwrap();
+        let mut fixture = ConversationFixture::new();
+        play(&mut fixture, &chances);
+        let text = serde_json::to_string(&fixture.turn).unwrap();
         let back: Conversation = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(as_json(&back), as_json(&bench.turn));
-        prop_assert_eq!(back.next_step(&bench.habits, looks), bench.next());
+        prop_assert_eq!(as_json(&back), as_json(&fixture.turn));
+        prop_assert_eq!(back.next_step(&fixture.habits, looks), fixture.next());
     }
 
     #[test]
@@ -173,20 +176,20 @@ proptest! {
         max_turns in 0..6u32,
         interactive in any::<bool>(),
     ) {
-        let mut bench = if interactive { ConversationFixture::interactive() } else { ConversationFixture::new() };
-        bench.habits.max_turns = max_turns;
-        play(&mut bench, &chances);
-        bench.assert_no_call_is_left_without_result();
+        let mut fixture = if interactive { ConversationFixture::interactive() } else { ConversationFixture::new() };
+        fixture.habits.max_turns = max_turns;
+        play(&mut fixture, &chances);
+        fixture.assert_no_call_is_left_without_result();
         let mut read = std::collections::HashSet::new();
-        for record in &bench.journal {
+        for record in &fixture.journal {
             if let Entry::Read { letters, known, .. } = &record.entry {
                 for id in letters.iter().chain(known) {
                     prop_assert!(read.insert(id.clone()), "{id} was read twice");
                 }
             }
         }
-        bench.turn = bench.continued("more");
-        bench.assert_no_call_is_left_without_result();
-        prop_assert!(matches!(bench.next(), NextStep::CallModel { .. } | NextStep::Nudge { .. }), "{:?}", bench.next());
+        fixture.turn = fixture.continued("more");
+        fixture.assert_no_call_is_left_without_result();
+        prop_assert!(matches!(fixture.next(), NextStep::CallModel { .. } | NextStep::Nudge { .. }), "{:?}", fixture.next());
     }
 }
