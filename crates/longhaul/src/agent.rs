@@ -59,16 +59,16 @@ impl Agent {
     /// ```
     /// # use std::sync::Arc;
     /// # use longhaul::{testing::{FnModel, reply}, model::Model};
-    /// use longhaul::toolset::Files;
-    /// use longhaul::{Agent, Dialect, Habits, Team};
+    /// use longhaul::toolset::ReadOnlyFiles;
+    /// use longhaul::{Agent, Dialect, Policy, Team};
     ///
     /// # let model: Arc<dyn Model> = Arc::new(FnModel::new(|_| reply().text("Fine.")));
     /// let reader = Agent::builder("reader")
     ///     .description("Reads files and says what is in them.")
     ///     .instruction("You are exact.")
     ///     .model(model.clone())
-    ///     .toolset(Files::new())
-    ///     .habits(Habits { max_turns: 20, ..Habits::default() })
+    ///     .toolset(ReadOnlyFiles::new())
+    ///     .policy(Policy { max_turns: 20, ..Policy::default() })
     ///     .build()?;
     /// let lead = Agent::builder("lead").model(model).sub_agent(reader).dialect(Dialect::Background).build()?;
     /// let team = Team::new(lead)?;

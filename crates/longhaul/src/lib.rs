@@ -27,7 +27,7 @@
 //!
 //! let mut events = longhaul.chat("Compare Go and Rust.").await?;
 //! while let Some(event) = events.next().await {
-//!     println!("{:?}", event?.what);
+//!     println!("{:?}", event?.kind);
 //! }
 //!
 //! let id = longhaul.submit(Order::new("researcher", "Go").max_turns(8)).await?;

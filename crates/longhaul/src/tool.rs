@@ -31,7 +31,7 @@ pub use storage::{StorageScope, ToolStorage};
 /// A tool, as its author writes it.
 ///
 /// ```
-/// use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
+/// use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
 ///
 /// struct Sqrt;
 ///
@@ -52,8 +52,8 @@ pub use storage::{StorageScope, ToolStorage};
 ///         "The square root of a number.".to_owned()
 ///     }
 ///
-///     fn manner(&self) -> Manner {
-///         Manner::READ_ONLY
+///     fn effects(&self) -> ToolEffects {
+///         ToolEffects::READ_ONLY
 ///     }
 ///
 ///     async fn call(&self, args: SqrtArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {

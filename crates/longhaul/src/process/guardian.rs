@@ -37,9 +37,9 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// ```
 /// # use std::process::Command;
 /// use std::os::unix::process::CommandExt as _;
-/// use longhaul::process::Watchman;
+/// use longhaul::process::ProcessGuardian;
 ///
-/// let watchman = Watchman::new();
+/// let watchman = ProcessGuardian::new();
 /// let (name, value) = watchman.env()?;
 /// let mut child = Command::new("sleep").arg("0").env(name, value).process_group(0).spawn()?;
 /// let watched = watchman.watch(child.id() as i32)?;

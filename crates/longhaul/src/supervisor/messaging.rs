@@ -27,7 +27,7 @@ impl Longhaul {
     /// let mut events = longhaul.chat("How are you?").await?;
     /// let mut said = String::new();
     /// while let Some(event) = events.next().await {
-    ///     if let Happening::Text { text } = event?.what {
+    ///     if let EventKind::Text { text } = event?.kind {
     ///         said.push_str(&text);
     ///     }
     /// }
@@ -49,11 +49,11 @@ impl Longhaul {
     /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
     /// # let agent = Agent::builder("worker").model(model).build()?;
     /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let (session, events) = longhaul.open("How are you?").await?;
+    /// let (session, events) = longhaul.open_session("How are you?").await?;
     /// let events: Vec<Event> = events.try_collect().await?;
     /// let told = longhaul.snapshot(session).await?;
-    /// assert_eq!((told.head.status, told.output.as_str()), (Status::Running, "Fine."));
-    /// longhaul.close(session).await?;
+    /// assert_eq!((told.state.status, told.output.as_str()), (Status::Running, "Fine."));
+    /// longhaul.close_session(session).await?;
     /// assert_eq!(longhaul.wait([session]).await?.tasks[0].output, "Fine.");
     /// # Ok(()) }
     /// ```
@@ -75,10 +75,10 @@ impl Longhaul {
     /// # let model = Arc::new(FnModel::new(|request| reply().text(format!("{} messages", request.messages.len()))));
     /// # let agent = Agent::builder("worker").model(model).build()?;
     /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let (session, events) = longhaul.open("One.").await?;
+    /// let (session, events) = longhaul.open_session("One.").await?;
     /// events.try_for_each(|_| async { Ok(()) }).await?;
-    /// let events: Vec<Event> = longhaul.say(session, "Two.").await?.try_collect().await?;
-    /// assert!(events.iter().any(|event| event.what == Happening::Text { text: "3 messages".to_owned() }));
+    /// let events: Vec<Event> = longhaul.send_to_session(session, "Two.").await?.try_collect().await?;
+    /// assert!(events.iter().any(|event| event.kind == EventKind::Text { text: "3 messages".to_owned() }));
     /// # Ok(()) }
     /// ```
     pub async fn send_to_session(
@@ -182,11 +182,11 @@ impl Longhaul {
     /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
     /// # let agent = Agent::builder("worker").model(model).build()?;
     /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let (session, _) = longhaul.open("Stay.").await?;
+    /// let (session, _) = longhaul.open_session("Stay.").await?;
     /// longhaul.stop(session).await?;
     /// longhaul.wait([session]).await?;
     /// let again = longhaul.retry(session).await?;
-    /// assert_eq!(longhaul.snapshot(again).await?.head.retries, Some(session));
+    /// assert_eq!(longhaul.snapshot(again).await?.state.retries, Some(session));
     /// # Ok(()) }
     /// ```
     pub async fn retry(&self, id: TaskId) -> Result<TaskId, LonghaulError> {

@@ -85,7 +85,7 @@ impl Longhaul {
     /// # let agent = Agent::builder("worker").model(model).build()?;
     /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
     /// let id = longhaul.submit(Order::new("worker", "Look around.").max_turns(8)).await?;
-    /// assert_eq!(longhaul.wait([id]).await?.tasks[0].head.status, Status::Completed);
+    /// assert_eq!(longhaul.wait([id]).await?.tasks[0].state.status, Status::Completed);
     /// # Ok(()) }
     /// ```
     pub async fn submit(&self, order: Order) -> Result<TaskId, LonghaulError> {
@@ -192,9 +192,9 @@ impl Longhaul {
     /// let one = longhaul.submit(Order::new("worker", "One.")).await?;
     /// let two = longhaul.submit(Order::new("worker", "Two.")).await?;
     /// let first = longhaul.wait([one, two]).any().timeout(Duration::from_secs(30)).await?;
-    /// assert!(!first.timed_out && first.tasks.iter().any(|task| task.head.status.is_final()));
+    /// assert!(!first.timed_out && first.tasks.iter().any(|task| task.state.status.is_final()));
     /// let both = longhaul.wait([one, two]).await?;
-    /// assert_eq!(both.tasks[1].head.id, two); // in the order in which they were asked for
+    /// assert_eq!(both.tasks[1].state.id, two); // in the order in which they were asked for
     /// # Ok(()) }
     /// ```
     pub fn wait(&self, ids: impl IntoIterator<Item = TaskId>) -> TaskWait {
@@ -246,10 +246,10 @@ impl Longhaul {
     /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
     /// # let agent = Agent::builder("worker").model(model).build()?;
     /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let (session, _) = longhaul.open("Stay.").await?;
+    /// let (session, _) = longhaul.open_session("Stay.").await?;
     /// longhaul.stop(session).await?;
     /// let stopped = longhaul.wait([session]).await?;
-    /// assert_eq!(stopped.tasks[0].head.status, Status::Cancelled);
+    /// assert_eq!(stopped.tasks[0].state.status, Status::Cancelled);
     /// # Ok(()) }
     /// ```
     pub async fn stop(&self, id: TaskId) -> Result<(), LonghaulError> {

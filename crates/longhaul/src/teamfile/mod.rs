@@ -7,7 +7,7 @@
 //! use longhaul::teamfile;
 //!
 //! let text = "agents:\n  root:\n    modle: openai/gpt-5\n    toolsets: [{type: shel}]\n";
-//! let reading = teamfile::read(text);
+//! let reading = teamfile::parse(text);
 //! assert!(reading.file.is_none());
 //! let told: Vec<String> = reading.problems.iter().map(|problem| problem.message.clone()).collect();
 //! assert_eq!(told, ["unknown key 'modle' in an agent", "there is no toolset of type 'shel'"]);

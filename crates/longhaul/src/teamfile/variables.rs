@@ -37,12 +37,12 @@ impl std::error::Error for VariableError {}
 /// A text with its variables filled in, at most [`LARGEST`] bytes of it. What a variable is set to is not looked into.
 ///
 /// ```
-/// use longhaul::teamfile::{Unfilled, fill};
+/// use longhaul::teamfile::{VariableError, fill_variables};
 ///
 /// let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
-/// assert_eq!(fill("${env.HOME}/x, $HOME/y, costs $$5", &home), Ok("/home/me/x, /home/me/y, costs $5".to_owned()));
-/// let unset = Unfilled::Unset(vec!["USER".to_owned(), "PASSWORD".to_owned()]);
-/// assert_eq!(fill("${USER}:$PASSWORD", &home), Err(unset));
+/// assert_eq!(fill_variables("${env.HOME}/x, $HOME/y, costs $$5", &home), Ok("/home/me/x, /home/me/y, costs $5".to_owned()));
+/// let unset = VariableError::Unset(vec!["USER".to_owned(), "PASSWORD".to_owned()]);
+/// assert_eq!(fill_variables("${USER}:$PASSWORD", &home), Err(unset));
 /// ```
 pub fn fill_variables(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, VariableError> {
     let mut filled = String::with_capacity(text.len().min(MAX_TEAM_FILE_BYTES));

@@ -4,10 +4,10 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use longhaul::store::Memory;
+//! # use longhaul::store::MemoryStore;
 //! mod exam {
 //!     # use super::*;
-//!     longhaul::store_exam!(|clock| Arc::new(Memory::with_clock(clock)));
+//!     longhaul::store_exam!(|clock| Arc::new(MemoryStore::with_clock(clock)));
 //! }
 //! # fn main() {}
 //! ```
@@ -43,9 +43,9 @@ pub type StoreFactory<'a> = &'a (dyn Fn(Clock) -> Arc<dyn Store> + Send + Sync);
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use longhaul::{store::Memory, testing::store_exam};
+/// # use longhaul::{store::MemoryStore, testing::store_exam};
 /// # #[tokio::main] async fn main() {
-/// store_exam::sit(&|clock| Arc::new(Memory::with_clock(clock))).await;
+/// store_exam::run_all(&|clock| Arc::new(MemoryStore::with_clock(clock))).await;
 /// # }
 /// ```
 pub async fn run_all(make: StoreFactory<'_>) {

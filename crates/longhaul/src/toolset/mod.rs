@@ -108,7 +108,7 @@ use blocking::run_blocking;
 /// # use std::sync::Arc;
 /// use futures::future::BoxFuture;
 /// use longhaul::tool::DynTool;
-/// use longhaul::toolset::{Files, Patron, Toolset, ToolsetError};
+/// use longhaul::toolset::{ReadOnlyFiles, ToolsetContext, Toolset, ToolsetError};
 ///
 /// struct Hinted<T>(T, &'static str);
 ///
@@ -117,11 +117,11 @@ use blocking::run_blocking;
 ///         self.0.name()
 ///     }
 ///
-///     fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+///     fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
 ///         self.0.open(patron)
 ///     }
 ///
-///     fn instruction(&self, _: &Patron) -> Option<String> {
+///     fn instruction(&self, _: &ToolsetContext) -> Option<String> {
 ///         Some(self.1.to_owned())
 ///     }
 ///
@@ -130,8 +130,8 @@ use blocking::run_blocking;
 ///     }
 /// }
 ///
-/// let files = Hinted(Files::new(), "Read a file before you speak of it.");
-/// # let patron = Patron { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
+/// let files = Hinted(ReadOnlyFiles::new(), "Read a file before you speak of it.");
+/// # let patron = ToolsetContext { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
 /// # let tools = futures::executor::block_on(files.open(&patron))?;
 /// # assert_eq!(tools.len(), 4);
 /// # Ok::<(), ToolsetError>(())

@@ -182,7 +182,7 @@ fn a_use_of_a_room_above_is_found_however_it_is_written() {
         "use super::worker::Worker;",
         "use crate::Longhaul;",
     ] {
-        assert_eq!(Source::new("turn.rs", code).wrongs().len(), 1, "{code}");
+        assert_eq!(Source::new("conversation.rs", code).wrongs().len(), 1, "{code}");
     }
     assert_eq!(Source::new("store/memory.rs", "use super::super::runner::Run;").wrongs().len(), 1);
     assert_eq!(Source::new("store/mod.rs", "use super::runner::Run;").wrongs().len(), 1);
@@ -194,7 +194,7 @@ fn a_use_of_a_room_above_is_found_however_it_is_written() {
         "#[cfg(test)]\nmod tests {\n    use crate::worker::Worker;\n}",
         "use self::worker::X; let subcrate::worker = 1;",
     ] {
-        assert_eq!(Source::new("turn.rs", code).wrongs(), [""; 0], "{code}");
+        assert_eq!(Source::new("conversation.rs", code).wrongs(), [""; 0], "{code}");
     }
     assert_eq!(Source::new("store/memory.rs", "use super::runner;").wrongs(), [""; 0], "that is its own");
 }
@@ -230,8 +230,8 @@ fn nothing_is_spawned_without_an_owner() {
 
 #[test]
 fn the_library_touches_no_terminal_no_home_and_no_environment() {
-    // `process::supervise` is the main function of a process of its own.
-    for source in all().iter().filter(|source| source.path.join("/") != "process/supervise") {
+    // `process::supervisor_process` is the main function of a process of its own.
+    for source in all().iter().filter(|source| source.path.join("/") != "process/supervisor_process") {
         for touch in ["env::var", "home_dir(", "println!(", "print!(", "stdout()", "stdin()", "process::exit"]
         {
             assert!(!source.code.contains(touch), "{} has {touch}", source.path.join("/"));

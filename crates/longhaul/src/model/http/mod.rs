@@ -1,11 +1,11 @@
 //! Models behind HTTP: one client for the process, one gate per endpoint and key, and the wire of each provider.
 //!
 //! ```no_run
-//! use longhaul::model::http::{Http, HttpOptions, ModelSpec};
+//! use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = |name: &str| std::env::var(name).ok().map(Into::into);
-//! let http = Http::new(HttpOptions::default())?;
+//! let http = HttpClient::new(HttpOptions::default())?;
 //! let model = http.model(&ModelSpec::parse("anthropic/claude-sonnet-4-5")?, &keys)?;
 //! # Ok(()) }
 //! ```

@@ -5,10 +5,10 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use longhaul::model::scripted::{Script, Scripted};
-//! let script = Script::parse("hello.yaml", "agents: { lead: { turns: [ { text: 'You said: {{ task }}' } ] } }")?;
-//! let model = Scripted::new(Arc::new(script));
-//! # Ok::<(), longhaul::model::scripted::ScriptError>(())
+//! # use longhaul::model::scripted::{ModelScript, ScriptedModel};
+//! let script = ModelScript::parse("hello.yaml", "agents: { lead: { turns: [ { text: 'You said: {{ task }}' } ] } }")?;
+//! let model = ScriptedModel::new(Arc::new(script));
+//! # Ok::<(), longhaul::model::scripted::ModelScriptError>(())
 //! ```
 
 use std::sync::Arc;
