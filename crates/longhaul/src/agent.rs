@@ -60,7 +60,7 @@ impl Agent {
     /// # use std::sync::Arc;
     /// # use longhaul::{testing::{FnModel, reply}, model::Model};
     /// use longhaul::toolset::ReadOnlyFiles;
-    /// use longhaul::{Agent, Dialect, Policy, Team};
+    /// use longhaul::{Agent, SubAgentDialect, Policy, Team};
     ///
     /// # let model: Arc<dyn Model> = Arc::new(FnModel::new(|_| reply().text("Fine.")));
     /// let reader = Agent::builder("reader")
@@ -70,7 +70,7 @@ impl Agent {
     ///     .toolset(ReadOnlyFiles::new())
     ///     .policy(Policy { max_turns: 20, ..Policy::default() })
     ///     .build()?;
-    /// let lead = Agent::builder("lead").model(model).sub_agent(reader).dialect(Dialect::Background).build()?;
+    /// let lead = Agent::builder("lead").model(model).sub_agent(reader).dialect(SubAgentDialect::Background).build()?;
     /// let team = Team::new(lead)?;
     /// assert_eq!(team.agents().count(), 2);
     /// # Ok::<(), longhaul::agent::TeamError>(())

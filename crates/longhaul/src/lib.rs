@@ -8,7 +8,7 @@
 //! # use std::sync::Arc;
 //! # use longhaul::{testing::{FnModel, reply}, model::Model};
 //! use futures::StreamExt as _;
-//! use longhaul::{Agent, Longhaul, Order, Team, store::Sqlite};
+//! use longhaul::{Agent, Longhaul, Order, Team, store::SqliteStore};
 //!
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
@@ -23,7 +23,7 @@
 //!     .instruction("Research each language in the background, then compare.")
 //!     .sub_agent(researcher)
 //!     .build()?;
-//! let longhaul = Longhaul::builder(Team::new(lead)?).store(Sqlite::open(path)?).start().await?;
+//! let longhaul = Longhaul::builder(Team::new(lead)?).store(SqliteStore::open(path)?).start().await?;
 //!
 //! let mut events = longhaul.chat("Compare Go and Rust.").await?;
 //! while let Some(event) = events.next().await {

@@ -122,9 +122,9 @@ impl Approval {
     /// What these words mean. The error says what could have been said.
     ///
     /// ```
-    /// use longhaul::entry::Leave;
-    /// assert_eq!(Leave::parse("no, use a branch"), Ok(Leave::No(Some("use a branch".to_owned()))));
-    /// assert!(Leave::parse("perhaps").is_err());
+    /// use longhaul::entry::Approval;
+    /// assert_eq!(Approval::parse("no, use a branch"), Ok(Approval::No(Some("use a branch".to_owned()))));
+    /// assert!(Approval::parse("perhaps").is_err());
     /// ```
     pub fn parse(words: &str) -> Result<Approval, String> {
         let words = words.trim();

@@ -57,14 +57,14 @@ impl PermissionVerdict {
 /// Three lists of patterns: what an agent may do, what it has to ask for, and what it must not do.
 ///
 /// ```
-/// use longhaul::permission::{Permissions, Verdict, arguments};
+/// use longhaul::permission::{Permissions, PermissionVerdict, arguments};
 ///
 /// let permissions = Permissions::parse(["shell:cmd=git *"], ["read_file:path=*.env"], ["shell:cmd=* --force*"])?;
 /// let shell = |cmd: &str| permissions.decide("shell", &serde_json::json!({ "cmd": cmd }), false);
-/// assert_eq!(shell("git status"), Verdict::Run);
-/// assert_eq!(shell("git status; rm -rf /"), Verdict::Ask); // a wildcard matches no `;`
-/// assert!(matches!(shell("git push --force"), Verdict::Refuse(_)));
-/// assert_eq!(permissions.decide("read_file", &arguments("{\"path\":\".env\"}"), true), Verdict::Ask);
+/// assert_eq!(shell("git status"), PermissionVerdict::Run);
+/// assert_eq!(shell("git status; rm -rf /"), PermissionVerdict::Ask); // a wildcard matches no `;`
+/// assert!(matches!(shell("git push --force"), PermissionVerdict::Refuse(_)));
+/// assert_eq!(permissions.decide("read_file", &arguments("{\"path\":\".env\"}"), true), PermissionVerdict::Ask);
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -39,12 +39,12 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// use std::os::unix::process::CommandExt as _;
 /// use longhaul::process::ProcessGuardian;
 ///
-/// let watchman = ProcessGuardian::new();
-/// let (name, value) = watchman.env()?;
+/// let guardian = ProcessGuardian::new();
+/// let (name, value) = guardian.marker_env()?;
 /// let mut child = Command::new("sleep").arg("0").env(name, value).process_group(0).spawn()?;
-/// let watched = watchman.watch(child.id() as i32)?;
+/// let guarded = guardian.guard(child.id() as i32)?;
 /// child.wait()?;
-/// drop(watched); // when the group is gone
+/// drop(guarded); // when the group is gone
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]

@@ -110,11 +110,11 @@ impl fmt::Display for TrustItem {
 /// use longhaul::teamfile::{TeamBundle, trust_items};
 ///
 /// let text = "agents: {root: {hooks: {task_start: [{type: command, command: ./notify}]}}}";
-/// let items = trust_items(&TeamBundle::of_text("team.yaml", text));
+/// let items = trust_items(&TeamBundle::from_text("team.yaml", text));
 /// assert_eq!(items[0].heading(), "starts programs");
 /// assert_eq!(items[0].to_string(), "hook task_start of root: ./notify");
 ///
-/// assert_eq!(trust_items(&TeamBundle::of_text("team.yaml", "agents: {root: {model: openai/gpt-5}}")), []);
+/// assert_eq!(trust_items(&TeamBundle::from_text("team.yaml", "agents: {root: {model: openai/gpt-5}}")), []);
 /// ```
 pub fn trust_items(bundle: &TeamBundle) -> Vec<TrustItem> {
     let mut list = TrustCollector::default();

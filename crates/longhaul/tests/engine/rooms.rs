@@ -189,7 +189,7 @@ fn a_use_of_a_room_above_is_found_however_it_is_written() {
     assert_eq!(Source::new("cellar.rs", "").wrongs().len(), 1, "a room that is not on the list");
     for code in [
         "use crate::id::TaskId;",
-        "use crate::{id::TaskId, entry::{Entry, Order}, turn};",
+        "use crate::{id::TaskId, entry::{Entry, Order}, conversation};",
         "// crate::worker is not ours",
         "#[cfg(test)]\nmod tests {\n    use crate::worker::Worker;\n}",
         "use self::worker::X; let subcrate::worker = 1;",
@@ -232,7 +232,8 @@ fn nothing_is_spawned_without_an_owner() {
 fn the_library_touches_no_terminal_no_home_and_no_environment() {
     // `process::supervisor_process` is the main function of a process of its own.
     for source in all().iter().filter(|source| source.path.join("/") != "process/supervisor_process") {
-        for touch in ["env::var", "home_dir(", "println!(", "print!(", "stdout()", "stdin()", "process::exit"]
+        for touch in
+            ["env::var", "home_dir(", "println!(", "print!(", "stdout()", "stdin()", "process::exit("]
         {
             assert!(!source.code.contains(touch), "{} has {touch}", source.path.join("/"));
         }
