@@ -4,8 +4,10 @@
 //! an entry in, [`next`](Turn::next) says what is to be done now. The runner does it, writes down what came of it,
 //! and applies that. A crash at any point is therefore no special case: read the journal, ask what is next.
 
+mod circles;
 mod compaction;
 mod fold;
+mod launches;
 mod next_step;
 
 use std::borrow::Cow;
@@ -15,13 +17,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Policy;
+use crate::dispatch::Earlier;
 use crate::entry::{Entry, Failure, Letter, NudgeReason, Order, Question, QuestionAnswer, Submission};
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::prompt_tags::{escape, escape_tags};
 use crate::message::{Call, Message, Reply, StopReason};
+use circles::Circles;
 pub(crate) use compaction::truncate_middle;
 pub use compaction::{CompactionInput, summary_text};
 use fold::letters_text;
+pub(crate) use fold::repeated_calls;
+use launches::Launches;
 
 /// A task's conversation, and where it stands in it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,6 +74,18 @@ pub struct Conversation {
     /// So many messages were so many tokens, the last time that a model counted them.
     #[serde(default)]
     measured: Option<(usize, u64)>,
+    /// What it has launched.
+    #[serde(default)]
+    launches: Launches,
+    /// Whether its last replies have led to anything new.
+    #[serde(default)]
+    circles: Circles,
+    /// Whether it has no tools in its next reply.
+    #[serde(default)]
+    tools_off: bool,
+    /// What it was told when it had none.
+    #[serde(default)]
+    off_text: Option<Arc<str>>,
 }
 
 /// Whose move it is.
@@ -184,6 +202,10 @@ impl Conversation {
             model: None,
             warned: Vec::new(),
             measured: None,
+            launches: Launches::default(),
+            circles: Circles::default(),
+            tools_off: false,
+            off_text: None,
         }
     }
 
@@ -215,6 +237,11 @@ impl Conversation {
             called_last: false,
             warned: Vec::new(),
             said: Arc::from(""),
+            // What it goes on for is new, and calls are numbered anew.
+            launches: Launches::default(),
+            circles: Circles::default(),
+            tools_off: false,
+            off_text: None,
             ..self
         }
     }
@@ -258,6 +285,19 @@ impl Conversation {
     /// Whether nothing has been done about the task yet, and no hook has been heard about its beginning.
     pub fn is_new(&self) -> bool {
         !self.begun && self.replies == 0
+    }
+
+    /// The conversation as a model sees it that goes round in circles: its order, and what it has found, in words. The calls
+    /// that led nowhere would only lead there again. `None` where it sees all of it.
+    pub fn in_short(&self) -> Option<Vec<Message>> {
+        let text = self.off_text.clone().filter(|_| self.tools_off && !self.interactive)?;
+        Some(vec![self.conversation.get(self.order_at)?.clone(), Message::User(text)])
+    }
+
+    /// Which tasks it has launched with the words of this call, or much the same, and has the results of; the last first.
+    /// `me` is the task itself.
+    pub fn earlier(&self, me: TaskId, call: CallId) -> Vec<Earlier> {
+        self.launches.earlier(me, call)
     }
 
     /// How many replies there have been.

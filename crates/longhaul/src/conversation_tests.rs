@@ -2,6 +2,8 @@
 
 #[path = "conversation_tests/fixture.rs"]
 mod fixture;
+#[path = "conversation_tests/circles.rs"]
+mod circles;
 #[path = "conversation_tests/random.rs"]
 mod random;
 
@@ -40,6 +42,7 @@ proptest::proptest! {
             summary: None,
             deliver: Delivery::Asap,
             ending: None,
+            effects: false,
         };
         proptest::prop_assert_eq!(tags_in(&letters_text(&[letter(&said), letter(&more)])), 4);
     }
@@ -58,6 +61,7 @@ fn an_old_letter_about_an_end_stays_as_it_is() {
         summary: None,
         deliver: Delivery::Asap,
         ending: Some(ending),
+        effects: false,
     };
     assert_eq!(&*letters_text(&[letter]), text);
 }
@@ -429,8 +433,18 @@ fn compaction_keeps_the_order_and_what_came_after() {
 fn a_call_that_an_earlier_attempt_began_is_interrupted() {
     let mut fixture = ConversationFixture::new();
     fixture.replies(reply().call("a", 0.into()).call("b", 1.into()).call("c", 2.into()));
-    fixture.note(Entry::Called { call: CallId { turn: 1, index: 0 }, tool: "a".into(), arguments: None });
-    fixture.note(Entry::Called { call: CallId { turn: 1, index: 1 }, tool: "b".into(), arguments: None });
+    fixture.note(Entry::Called {
+        call: CallId { turn: 1, index: 0 },
+        tool: "a".into(),
+        arguments: None,
+        effects: false,
+    });
+    fixture.note(Entry::Called {
+        call: CallId { turn: 1, index: 1 },
+        tool: "b".into(),
+        arguments: None,
+        effects: false,
+    });
     fixture.returns(0, "r0");
     fixture.claim();
     let NextStep::RunCalls(acts) = fixture.next() else { panic!() };

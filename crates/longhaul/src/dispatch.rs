@@ -13,7 +13,7 @@ use crate::entry::Order;
 use crate::id::{AgentName, CallId, TaskId};
 use crate::snapshot::Snapshot;
 use crate::store::StoreError;
-use crate::task::TaskState;
+use crate::task::{Status, TaskState};
 
 /// Who is asking: a task, and the agent that runs it. It travels with every call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,18 @@ pub trait Dispatcher: Send + Sync + 'static {
     /// Launches a task of one of the caller's sub-agents. When the id comes back, the task is on disk.
     fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DispatchFuture<'a, TaskId>;
 
+    /// How the last of these tasks ended, if it has had this very order and nothing has happened since that could lead to
+    /// another result: then there is no need to launch it again.
+    fn answered<'a>(
+        &'a self,
+        caller: &'a Caller,
+        earlier: &'a [Earlier],
+        order: &'a Order,
+    ) -> DispatchFuture<'a, Option<Snapshot>> {
+        let _ = (caller, earlier, order);
+        Box::pin(async { Ok(None) })
+    }
+
     /// The tasks below the caller, in the order of their submission.
     fn list<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>>;
 
@@ -86,6 +98,41 @@ pub trait Dispatcher: Send + Sync + 'static {
         call: CallId,
         note: LetterContent,
     ) -> DispatchFuture<'a, Vec<TaskId>>;
+}
+
+/// A task that a caller has launched before with the words of a call, or with much the same, and whose result it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Earlier {
+    /// The task.
+    pub task: TaskId,
+    /// The call that launched it.
+    pub call: CallId,
+    /// When its result was read.
+    pub read: Timestamp,
+    /// Whether the words were the same, and the caller has done nothing since that may have made the result out of date.
+    pub same: bool,
+}
+
+/// Whether an order need not be carried out: `earlier` has had it, with success, and nothing has happened anywhere in its tree
+/// since its result was read that could lead to another.
+pub fn is_answered_by(
+    order: &Order,
+    earlier: &Earlier,
+    had: &Order,
+    head: &TaskState,
+    tree: &[TaskState],
+) -> bool {
+    let whole = head.status == Status::Completed && head.cut_short.is_none() && head.continued_by.is_none();
+    // What it is called in lists is no part of what is wanted.
+    let wanted = |order: &Order| Order {
+        title: None,
+        task: order.task.split_whitespace().collect::<Vec<_>>().join(" ").into(),
+        ..order.clone()
+    };
+    earlier.same
+        && whole
+        && wanted(order) == wanted(had)
+        && !tree.iter().any(|task| task.has_changed_since(earlier.read))
 }
 
 /// When a wait is over.
@@ -169,7 +216,7 @@ pub enum DispatchError {
         may: Vec<AgentName>,
     },
     /// There is no such task below the caller.
-    #[error("you have no task '{asked}'. {}", offer("Your tasks are", .have))]
+    #[error("you have no task '{asked}'. {}", offer_tasks(.have))]
     UnknownTask {
         /// What was asked for.
         asked: String,
@@ -225,6 +272,13 @@ pub enum DispatchError {
     Store(#[from] StoreError),
 }
 
+fn offer_tasks(have: &[TaskId]) -> String {
+    match have {
+        [] => "You have started none yet: start one first, and use the id that comes back.".to_owned(),
+        some => offer("Your tasks are", some),
+    }
+}
+
 fn offer<T: std::fmt::Display>(lead: &str, what: &[T]) -> String {
     match what {
         [] => "There are none.".to_owned(),
@@ -244,7 +298,8 @@ pub fn check_order(
     order: &Order,
     limits: &TaskLimits,
 ) -> Result<(), DispatchError> {
-    if order.task.trim().is_empty() {
+    // Dots are what an example has in the place of a task.
+    if !order.task.contains(char::is_alphanumeric) {
         return Err(DispatchError::EmptyTask);
     }
     if !order.agent.as_ref().is_some_and(|agent| may.contains(agent)) {
@@ -273,5 +328,89 @@ pub fn find_task(tasks: &[TaskState], typed: &str) -> Result<TaskId, DispatchErr
         [] => Err(unknown()),
         [one] => Ok(*one),
         _ => Err(DispatchError::Ambiguous { asked: typed.to_owned(), matches }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::entry::{Entry, Outcome, Record, Submission, TeamRef};
+    use crate::id::{Attempt, Seq, TaskKey, WorkerId};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// A task that has ended like this, and in which something last happened at this time.
+    fn head(name: &str, outcome: Outcome, changed: Option<i64>) -> TaskState {
+        let key = TaskKey::named(name);
+        let id = key.candidate_ids().next().unwrap();
+        let submitted =
+            Submission::root(id, key, Order::new("reader", "Read it."), TeamRef::Named("team".into()));
+        let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("w") };
+        let entries = [Entry::Submitted(Box::new(submitted)), claimed, Entry::Finished(Box::new(outcome))];
+        let record = |(n, entry): (usize, Entry)| Record { seq: Seq(n as u64 + 1), at: at(1), entry };
+        let journal: Vec<Record> = entries.into_iter().enumerate().map(record).collect();
+        TaskState { changed: changed.map(at), ..TaskState::from_journal(id, &journal).unwrap().unwrap() }
+    }
+
+    fn completed(cut_short: Option<&str>) -> Outcome {
+        Outcome::Completed { output: "BADGER".into(), cut_short: cut_short.map(str::to_owned) }
+    }
+
+    #[test]
+    fn only_a_whole_answer_to_the_very_same_order_answers_it() {
+        let order = || Order::new("reader", "Read it.");
+        let done = head("one", completed(None), None);
+        let earlier = Earlier { task: done.id, call: CallId { turn: 1, index: 0 }, read: at(10), same: true };
+        let answers = |order: &Order, earlier: &Earlier, head: &TaskState| {
+            is_answered_by(
+                order,
+                earlier,
+                &Order::new("reader", "Read it."),
+                head,
+                std::slice::from_ref(head),
+            )
+        };
+        assert!(answers(&order(), &earlier, &done));
+        assert!(answers(&order().title("another title"), &earlier, &done));
+        assert!(answers(&Order::new("reader", " Read  it. "), &earlier, &done));
+        for other in [
+            Order::new("writer", "Read it."),
+            Order::new("reader", "Read it!"),
+            order().expected_output("One word."),
+            order().model("large"),
+            order().max_turns(9),
+        ] {
+            assert!(!answers(&other, &earlier, &done), "{other:?}");
+        }
+        assert!(!answers(&order(), &Earlier { same: false, ..earlier }, &done));
+        let stop = crate::entry::StopRequest { cause: crate::entry::StopCause::Person, note: None };
+        for outcome in
+            [completed(Some("the limit of 9 turns")), Outcome::Cancelled { stop, partial: "".into() }]
+        {
+            assert!(!answers(&order(), &earlier, &head("one", outcome, None)));
+        }
+    }
+
+    proptest! {
+        /// Whatever happened in the tree, and in which task: it counts if it was not before the result was read.
+        #[test]
+        fn nothing_may_have_happened_since(
+            changed in proptest::collection::vec(proptest::option::of(0..20i64), 1..8),
+            read in 0..20i64,
+        ) {
+            let tree: Vec<TaskState> = changed
+                .iter()
+                .enumerate()
+                .map(|(n, changed)| head(&n.to_string(), completed(None), *changed))
+                .collect();
+            let order = Order::new("reader", "Read it.");
+            let earlier = Earlier { task: tree[0].id, call: CallId { turn: 1, index: 0 }, read: at(read), same: true };
+            let since = changed.iter().flatten().any(|changed| *changed >= read);
+            prop_assert_eq!(is_answered_by(&order, &earlier, &order, &tree[0], &tree), !since);
+        }
     }
 }

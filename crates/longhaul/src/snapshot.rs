@@ -421,7 +421,7 @@ impl EventProjector {
                 self.calls = reply.calls().cloned().collect();
                 tell(EventKind::Usage { usage: reply.usage, cost: reply.cost, model: reply.model.clone() });
             }
-            Entry::Called { call, tool, arguments } => {
+            Entry::Called { call, tool, arguments, .. } => {
                 let asked = || self.call(*call).map(|c| c.arguments.clone()).unwrap_or_default();
                 let arguments = arguments.clone().unwrap_or_else(asked);
                 tell(EventKind::Call { call: *call, tool: tool.clone(), arguments });

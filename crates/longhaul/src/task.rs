@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{
-    Budget, Entry, EntryKind, ExpectedAnswer, LiveTextKind, Outcome, Question, Record, ReleaseReason,
+    Budget, Entry, EntryKind, ExpectedAnswer, LiveTextKind, Outcome, Question, Record, ReleaseReason, Sender,
     StopRequest, Submission, TeamRef, WaitReason,
 };
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
@@ -156,6 +156,13 @@ pub struct TaskState {
     /// What it may use with all below it, where that was changed after it was ordered: these bounds count instead.
     #[serde(default, skip_serializing_if = "Budget::is_open")]
     pub budget_set: Budget,
+    /// When something last happened in it that may make earlier results out of date: a call that may have changed something
+    /// (its own, or of a child that has ended), or a word from a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Timestamp>,
+    /// The calls that may change something and are running now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changing: Vec<CallId>,
 }
 
 /// A time as a whole number of milliseconds.
@@ -291,6 +298,8 @@ impl TaskState {
             unpriced: 0,
             denied: 0,
             budget_set: Budget::default(),
+            changed: None,
+            changing: Vec::new(),
         })
     }
 
@@ -341,6 +350,9 @@ impl TaskState {
                     }
                 }
                 self.unread = self.unread.saturating_add(1);
+                if letter.effects || letter.from == Sender::Person {
+                    self.changed = Some(record.at);
+                }
             }
 
             (Entry::StopRequested(stop), Status::Pending) => {
@@ -386,6 +398,7 @@ impl TaskState {
             (Entry::Answered { question, .. }, Status::Pending | Status::Running) => {
                 let at = self.asked.iter().position(|asked| asked.question == *question);
                 self.asked.remove(at.ok_or(IllegalTransition::NotAsked(*question))?);
+                self.changed = Some(record.at);
             }
 
             // What a person allows a tree holds though its root has ended.
@@ -454,12 +467,20 @@ impl TaskState {
             // Where the model made no summary, nothing was used.
             Entry::Compacted { usage, cost: None, .. } if *usage == Usage::default() => {}
             Entry::Compacted { usage, cost, .. } => self.spend(*usage, *cost),
-            Entry::Called { call, tool, .. } => {
+            Entry::Called { call, tool, effects, .. } => {
                 self.calls = self.calls.saturating_add(1);
                 self.calling.push((*call, tool.clone()));
+                if *effects {
+                    self.changed = Some(at);
+                    self.changing.push(*call);
+                }
             }
             Entry::Returned(returned) => {
                 self.calling.retain(|(call, _)| *call != returned.call);
+                if self.changing.contains(&returned.call) {
+                    self.changing.retain(|call| *call != returned.call);
+                    self.changed = Some(at);
+                }
                 self.backgrounded.retain(|call| *call != returned.call);
                 self.asked.retain(|asked| asked.question.call != returned.call);
                 self.progress = None;
@@ -526,6 +547,12 @@ impl TaskState {
         self.waiting = None;
         self.progress = None;
         self.calling.clear();
+        self.changing.clear();
+    }
+
+    /// Whether something has happened in it since then that may make earlier results out of date, or is happening now.
+    pub fn has_changed_since(&self, then: Timestamp) -> bool {
+        !self.changing.is_empty() || self.changed.is_some_and(|changed| changed >= then)
     }
 
     /// The same task, if its worker is gone: nobody runs it, though nobody has written that down yet.

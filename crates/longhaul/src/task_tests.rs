@@ -58,6 +58,7 @@ fn letter(n: u32, ending: bool) -> Entry {
         summary: None,
         deliver: Delivery::Asap,
         ending: ending.then(id),
+        effects: false,
     }))
 }
 
@@ -149,8 +150,12 @@ fn the_strongest_stop_wins_whatever_the_order() {
 
 #[test]
 fn two_tools_at_once_are_two_tools() {
-    let call =
-        |index| Entry::Called { call: CallId { turn: 1, index }, tool: Arc::from("t"), arguments: None };
+    let call = |index| Entry::Called {
+        call: CallId { turn: 1, index },
+        tool: Arc::from("t"),
+        arguments: None,
+        effects: false,
+    };
     let mut head = head([claimed(1), Entry::Replied(Arc::new(Reply::default())), call(0), call(1)]);
     assert_eq!(head.calling.len(), 2);
     head.apply(&record(

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Caller, DispatchError, Dispatcher};
+use crate::dispatch::{Caller, DispatchError, Dispatcher, Earlier};
 use crate::entry::{ModelChoice, Question, QuestionAnswer, SamplingUsage};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
@@ -113,21 +113,31 @@ pub struct ToolEffects {
     pub polls_tasks: bool,
     /// It changes nothing but what is Longhaul's own: tasks, and the lists and notes of an agent. Nobody need be asked.
     pub internal: bool,
+    /// It gives work to other agents.
+    pub launches: bool,
 }
 
 impl ToolEffects {
+    const NOTHING: ToolEffects = ToolEffects {
+        read_only: false,
+        repeatable: false,
+        polls_tasks: false,
+        internal: false,
+        launches: false,
+    };
     /// Changes nothing, and so may be repeated.
     pub const READ_ONLY: ToolEffects =
-        ToolEffects { read_only: true, repeatable: true, polls_tasks: false, internal: false };
+        ToolEffects { read_only: true, repeatable: true, ..ToolEffects::NOTHING };
     /// Changes something, but the same call changes it only once.
-    pub const REPEATABLE: ToolEffects =
-        ToolEffects { read_only: false, repeatable: true, polls_tasks: false, internal: false };
+    pub const REPEATABLE: ToolEffects = ToolEffects { repeatable: true, ..ToolEffects::NOTHING };
     /// Changes only what is Longhaul's own, and the same call only once.
     pub const INTERNAL: ToolEffects =
-        ToolEffects { read_only: false, repeatable: true, polls_tasks: false, internal: true };
+        ToolEffects { repeatable: true, internal: true, ..ToolEffects::NOTHING };
     /// Looks at tasks, or waits for them.
     pub const POLLS_TASKS: ToolEffects =
-        ToolEffects { read_only: true, repeatable: true, polls_tasks: true, internal: true };
+        ToolEffects { read_only: true, repeatable: true, polls_tasks: true, internal: true, launches: false };
+    /// Gives work to other agents, and by the same call only once.
+    pub const LAUNCHES: ToolEffects = ToolEffects { launches: true, ..ToolEffects::INTERNAL };
 
     /// Whether nobody need be asked before it is called, where no pattern says otherwise.
     pub fn is_harmless(self) -> bool {
@@ -196,6 +206,8 @@ pub struct CallContext {
     pub cancel: CancellationToken,
     /// Fires when a person does not want this call to wait for other tasks: return, and say that they go on.
     pub backgrounded: CancellationToken,
+    /// What the caller has launched before with the words of this call, or much the same, and has the results of; the last first.
+    pub earlier: Vec<Earlier>,
     /// Where the task works.
     pub working_dir: Option<PathBuf>,
     /// The model of the agent that calls.

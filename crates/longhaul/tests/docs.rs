@@ -60,7 +60,15 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
     let partial: Arc<str> = "".into();
     let letter = |ending: Option<TaskId>| {
         let (id, from) = (LetterId::random(), Sender::Person);
-        Letter { id, from, text: "hello".into(), summary: None, deliver: Delivery::Asap, ending }
+        Letter {
+            id,
+            from,
+            text: "hello".into(),
+            summary: None,
+            deliver: Delivery::Asap,
+            ending,
+            effects: false,
+        }
     };
     match words {
         "Submitted" => {
@@ -73,7 +81,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "StopRequested" => Entry::StopRequested(stop),
         "Read" => Entry::Read { letters: Vec::new(), known: Vec::new(), all_ended: None },
         "Replied" => Entry::Replied(Arc::new(Reply::text_only("hello"))),
-        "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None },
+        "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None, effects: false },
         "Returned" => {
             let (collected, handoff, whole) = (Vec::new(), None, None);
             let returned = CallResult {

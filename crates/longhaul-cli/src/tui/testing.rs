@@ -127,7 +127,7 @@ impl TestJournal {
 
     pub(super) fn called(self, index: u32, tool: &str) -> TestJournal {
         let call = CallId { turn: self.turn, index };
-        self.and(Entry::Called { call, tool: tool.into(), arguments: None })
+        self.and(Entry::Called { call, tool: tool.into(), arguments: None, effects: false })
     }
 
     pub(super) fn returned(self, index: u32, output: &str) -> TestJournal {
@@ -145,8 +145,15 @@ impl TestJournal {
 
     pub(super) fn letter(self, from: Sender, text: &str) -> TestJournal {
         let (text, summary) = (text.into(), None);
-        let letter =
-            Letter { id: LetterId::random(), from, text, summary, deliver: Default::default(), ending: None };
+        let letter = Letter {
+            id: LetterId::random(),
+            from,
+            text,
+            summary,
+            deliver: Default::default(),
+            ending: None,
+            effects: false,
+        };
         self.and(Entry::Letter(Box::new(letter)))
     }
 

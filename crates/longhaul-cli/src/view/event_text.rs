@@ -198,6 +198,8 @@ impl EventFormatter {
                     NudgeReason::Shape => "its answer has not the form that is asked for".to_owned(),
                     NudgeReason::Begun => "what its hooks say at the beginning".to_owned(),
                     NudgeReason::Repeating => "it repeats itself".to_owned(),
+                    NudgeReason::Launching => "it has results, and starts the same tasks again".to_owned(),
+                    NudgeReason::ToolsOff => "it goes round in circles, and is to answer".to_owned(),
                     NudgeReason::LastWord(limit) => format!("its last word: {}", one_line(limit)),
                 };
                 (Ink::Attention, format!("told    {why}"))

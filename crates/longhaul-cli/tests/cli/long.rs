@@ -64,7 +64,7 @@ async fn long(store: &dyn Store, entries: usize) -> TaskId {
             said(),
             said(),
             Entry::Replied(Arc::new(reply)),
-            Entry::Called { call, tool: "read_file".into(), arguments: None },
+            Entry::Called { call, tool: "read_file".into(), arguments: None, effects: false },
             Entry::Returned(Box::new(returned)),
         ];
         let some = entries.len().min(left);

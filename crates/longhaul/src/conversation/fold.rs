@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::{CallQuestion, Conversation, NextSpeaker, OpenCall, RepeatedCall};
 use crate::entry::{Entry, Letter, LiveTextKind, ModelChoice, NudgeReason, Record, Sender, WaitReason};
 use crate::id::{CallId, LetterId};
@@ -16,6 +18,10 @@ const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still ru
                         way: do not look for them, and do not start them again. If there is nothing else to do, end your \
                         turn with one short sentence.</note>";
 
+/// What a call that was repeated within one reply is answered with.
+const MADE_ONCE: &str =
+    "This call was not made: the same call is already in this reply, which ran into its length limit.";
+
 impl Conversation {
     /// Takes an entry in.
     pub fn apply(&mut self, record: &Record) {
@@ -25,9 +31,13 @@ impl Conversation {
                 self.live.clear();
             }
             Entry::Letter(letter) => self.mailbox.push((**letter).clone()),
-            Entry::Read { letters, known, all_ended } => self.read(letters, known, *all_ended),
+            Entry::Read { letters, known, all_ended } => self.read(letters, known, *all_ended, record.at),
             Entry::Replied(reply) => self.replied(reply),
-            Entry::Called { call, arguments, .. } => {
+            Entry::Called { call, arguments, effects, .. } => {
+                if *effects {
+                    self.launches.something_happened();
+                    self.circles.begin_anew();
+                }
                 let attempt = self.attempt;
                 if let Some(open) = self.open_call(*call) {
                     open.begun = Some(attempt);
@@ -53,6 +63,7 @@ impl Conversation {
                     open.result = Some((returned.output.clone(), returned.is_error));
                 }
                 self.collected.extend(&returned.collected);
+                self.launches.collected(&returned.collected, record.at, &returned.output);
                 let cut = returned.whole.iter().filter(|whole| !self.cut_outputs.contains(whole));
                 self.cut_outputs.extend(cut.cloned().collect::<Vec<_>>());
                 if let Some(agent) = &returned.handoff {
@@ -72,10 +83,24 @@ impl Conversation {
             Entry::Waiting { on: WaitReason::Provider(_), .. } => self.live.clear(),
             Entry::Nudged { why, text } => {
                 match why {
-                    NudgeReason::Empty => self.reminded = true,
+                    NudgeReason::Empty => {
+                        self.reminded = true;
+                        // What had no tools has none while it is asked once more.
+                        if self.called_last && self.last_word.is_none() {
+                            let before = self.off_text.take().unwrap_or_default();
+                            self.off_text = Some(format!("{before}\n\n{text}").into());
+                            self.tools_off = true;
+                        }
+                    }
                     NudgeReason::Shape => self.reshaped = true,
                     NudgeReason::Begun => self.begun = true,
                     NudgeReason::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
+                    NudgeReason::Launching => self.circles.told(),
+                    NudgeReason::ToolsOff => {
+                        self.circles.begin_anew();
+                        self.off_text = Some(text.clone());
+                        self.tools_off = true;
+                    }
                     NudgeReason::LastWord(limit) => self.last_word = Some(limit.clone()),
                 }
                 if !text.is_empty() {
@@ -88,7 +113,7 @@ impl Conversation {
         }
     }
 
-    fn read(&mut self, letters: &[LetterId], known: &[LetterId], all_ended: Option<bool>) {
+    fn read(&mut self, letters: &[LetterId], known: &[LetterId], all_ended: Option<bool>, at: Timestamp) {
         let mut taken = Vec::new();
         self.mailbox.retain(|letter| {
             if letters.contains(&letter.id) {
@@ -99,6 +124,10 @@ impl Conversation {
         taken.sort_by_key(|letter| letters.iter().position(|id| *id == letter.id));
         if taken.is_empty() {
             return;
+        }
+        self.launches.read(&taken, at);
+        if taken.iter().any(|letter| letter.ending.is_none() || letter.effects) {
+            self.circles.begin_anew();
         }
         if taken.iter().all(|l| l.ending.is_some()) {
             if matches!(self.ball, NextSpeaker::Silent(_)) {
@@ -125,6 +154,11 @@ impl Conversation {
         self.live.clear();
         self.replies += 1;
         self.turns += 1;
+        let new = self.launches.replied(self.replies, reply);
+        let had_tools = !std::mem::take(&mut self.tools_off);
+        if had_tools {
+            self.circles.replied(reply, &new);
+        }
         self.push(Message::Assistant(reply.clone()));
         if reply.usage.input > 0 {
             self.measured = Some((self.conversation.len(), reply.usage.total()));
@@ -137,11 +171,17 @@ impl Conversation {
         let open =
             |call: &Call| OpenCall { cut: was_cut(call), call: call.clone(), begun: None, result: None };
         self.open = reply.calls().map(open).collect();
-        if self.last_word.is_some() {
+        for (open, repeated) in self.open.iter_mut().zip(repeated_calls(reply)) {
+            if repeated {
+                open.result = Some((MADE_ONCE.into(), true));
+            }
+        }
+        self.called_last = false;
+        if self.last_word.is_some() || !had_tools {
             // The last word is the last word. But no call may stay without a result: providers refuse that.
             self.close_calls("Tools are off: this call was not made.");
             // A call that is written as text is not an answer either.
-            let written = is_only_calls(&text, &|tool| self.has_called(tool));
+            let written = is_only_calls(&text, &|tool| !had_tools || self.has_called(tool));
             self.called_last = written || (text.trim().is_empty() && reply.calls().next().is_some());
             if written {
                 text = String::new();
@@ -203,6 +243,10 @@ impl Conversation {
     /// Puts the results into the conversation, in the order of the calls.
     fn flush_results(&mut self) {
         self.inquiries.clear();
+        self.circles.returned(self.open.iter().map(|open| {
+            let (output, is_error) = open.result.clone().unwrap_or_default();
+            (&open.call, output, is_error)
+        }));
         for open in std::mem::take(&mut self.open) {
             let (output, is_error) = open.result.unwrap_or_default();
             let result =
@@ -219,6 +263,15 @@ impl Conversation {
     pub(super) fn push(&mut self, message: Message) {
         Arc::make_mut(&mut self.conversation).push(message);
     }
+}
+
+/// Which calls of a reply are the same as one before in it, where the reply ran into its length limit: a model that could not
+/// stop. Elsewhere, the same several times is meant.
+pub(crate) fn repeated_calls(reply: &Reply) -> Vec<bool> {
+    let calls: Vec<&Call> = reply.calls().collect();
+    let same = |one: &Call, two: &Call| one.tool == two.tool && one.arguments == two.arguments;
+    let repeated = |at: usize| calls[..at].iter().any(|before| same(before, calls[at]));
+    (0..calls.len()).map(|at| reply.stop == StopReason::Length && repeated(at)).collect()
 }
 
 /// Letters as the model reads them: those that came together are one message.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use super::circles::Lead;
 use super::{Conversation, NextSpeaker, NextStep, PendingCall};
 use crate::agent::{AtTurnLimit, CompletionNotice, OutputSchema, Policy};
 use crate::entry::{Delivery, Failure, FailureKind, Letter, NudgeReason, Outcome};
 use crate::id::CallId;
 use crate::message::{Message, StopReason};
+use crate::tool::ToolEffects;
 
 /// How much of its order a task is reminded of.
 const REMINDER: usize = 1000;
@@ -47,20 +49,20 @@ impl Conversation {
         }
     }
 
-    /// What is to be done now. `looks` says of a tool whether it only looks at tasks.
-    pub fn next_step(&self, habits: &Policy, looks: impl Fn(&str) -> bool) -> NextStep {
+    /// What is to be done now. `manner` says of a tool how it behaves.
+    pub fn next_step(&self, habits: &Policy, manner: impl Fn(&str) -> ToolEffects) -> NextStep {
         let acts = self.pending_calls();
         if !acts.is_empty() {
             return NextStep::RunCalls(acts);
         }
         match self.ball {
-            NextSpeaker::Model => self.next_reply(habits, looks),
+            NextSpeaker::Model => self.next_reply(habits, manner),
             NextSpeaker::Silent(stop) => self.next_silence(habits, stop),
         }
     }
 
-    fn next_reply(&self, habits: &Policy, looks: impl Fn(&str) -> bool) -> NextStep {
-        if let Some(run) = self.run.as_ref().filter(|run| !looks(&run.tool)) {
+    fn next_reply(&self, habits: &Policy, manner: impl Fn(&str) -> ToolEffects) -> NextStep {
+        if let Some(run) = self.run.as_ref().filter(|run| !manner(&run.tool).polls_tasks) {
             if run.times >= habits.fail_after_repeats {
                 let what =
                     format!("'{}' was called {} times in a row with the same arguments", run.tool, run.times);
@@ -103,7 +105,60 @@ impl Conversation {
         if self.wakes > habits.max_wakes && !self.interactive {
             return over(format!("the limit of {} wake-ups by ending tasks", habits.max_wakes));
         }
-        NextStep::CallModel { tools: true }
+        if self.tools_off {
+            return NextStep::CallModel { tools: false };
+        }
+        // The same call with the same result says more than the same call.
+        let repeats = (habits.warn_after_repeats * 3).div_ceil(5).max(1);
+        match self.circles.lead(repeats, self.launches.has_results(), manner) {
+            Some(lead) => self.lead_on(lead),
+            None => NextStep::CallModel { tools: true },
+        }
+    }
+
+    /// What is said to a model that goes round in circles.
+    fn lead_on(&self, lead: Lead) -> NextStep {
+        let (why, first, last) = match lead {
+            Lead::Tell => (
+                NudgeReason::Launching,
+                "You have started tasks again and again. This is what you have:",
+                "If it is enough, answer now, in words, and start nothing more. If something is missing, say in one \
+                 sentence what it is, and start only that.",
+            ),
+            Lead::Wait => (
+                NudgeReason::Launching,
+                "You have started the same tasks again. They are running, and their results will come to you as messages.",
+                "Start nothing more now: end your turn with one short sentence.",
+            ),
+            Lead::WaitWithoutTools => (
+                NudgeReason::ToolsOff,
+                "You cannot start tasks in this turn. Those that you have started are running, and their results will come \
+                 to you as messages.",
+                "End your turn with one short sentence.",
+            ),
+            Lead::TurnOff => (
+                NudgeReason::ToolsOff,
+                "You are going round in circles. Tools are off in this turn: a call is not made. This is what you have:",
+                "Answer it now in plain words: quote what answers it from what you have. No call, no JSON, no code block. If \
+                 something is missing, say what.",
+            ),
+        };
+        let text = match lead {
+            Lead::Wait | Lead::WaitWithoutTools => format!("{first} {last}"),
+            Lead::Tell | Lead::TurnOff => {
+                format!("{first}\n\n{}{}{last}", self.found(), self.reminder().trim_start())
+            }
+        };
+        NextStep::Nudge { why, text: text.into() }
+    }
+
+    /// What it has found out: the results of its tasks, and what its calls have told it.
+    fn found(&self) -> String {
+        let found = self.circles.shown(&self.conversation) + &self.launches.shown();
+        match found.is_empty() {
+            true => "- nothing: no call has told you anything. Say what you have tried, and that it did not work.\n\n".to_owned(),
+            false => found + "\n",
+        }
     }
 
     /// What the task was, for a model that may have lost sight of it. A session has moved on since.
@@ -135,6 +190,10 @@ impl Conversation {
         }
         if !self.said.trim().is_empty() {
             return NextStep::Idle;
+        }
+        if self.reminded && self.called_last && self.last_word.is_none() {
+            let what = "it went round in circles, and called tools also when it had none";
+            return self.fail(FailureKind::Repeating, what);
         }
         if self.reminded || (self.last_word.is_some() && !self.called_last) {
             return self

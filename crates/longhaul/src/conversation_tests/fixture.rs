@@ -5,6 +5,7 @@ pub(super) use crate::entry::CallResult;
 use crate::entry::TeamRef;
 use crate::id::{Seq, TaskKey, WorkerId};
 use crate::testing::ReplyBuilder;
+use crate::tool::ToolEffects;
 
 #[derive(Clone)]
 pub(super) struct ConversationFixture {
@@ -38,8 +39,13 @@ pub(super) fn read(letters: &[&str]) -> NextStep {
     }
 }
 
-pub(super) fn looks(tool: &str) -> bool {
-    tool == "look"
+pub(super) fn manner(tool: &str) -> ToolEffects {
+    match tool {
+        "look" => ToolEffects::POLLS_TASKS,
+        "launch" => ToolEffects::LAUNCHES,
+        "read" | "status" | "clock" => ToolEffects::READ_ONLY,
+        _ => ToolEffects::default(),
+    }
 }
 
 impl ConversationFixture {
@@ -94,7 +100,30 @@ impl ConversationFixture {
 
     pub(super) fn letter(&mut self, text: &str, deliver: Delivery, ending: Option<TaskId>) {
         let from = ending.map_or(Sender::Person, Sender::Task);
-        let letter = Letter { id: text.into(), from, text: text.into(), summary: None, deliver, ending };
+        let letter = Letter {
+            id: text.into(),
+            from,
+            text: text.into(),
+            summary: None,
+            deliver,
+            ending,
+            effects: false,
+        };
+        self.note(Entry::Letter(Box::new(letter)));
+    }
+
+    /// The end of a task that may have changed something.
+    pub(super) fn letter_of_effects(&mut self, ending: TaskId) {
+        let text = format!("end of {ending}");
+        let letter = Letter {
+            id: text.as_str().into(),
+            from: Sender::Task(ending),
+            text: text.into(),
+            summary: None,
+            deliver: Delivery::Asap,
+            ending: Some(ending),
+            effects: true,
+        };
         self.note(Entry::Letter(Box::new(letter)));
     }
 
@@ -108,7 +137,7 @@ impl ConversationFixture {
     }
 
     pub(super) fn next(&self) -> NextStep {
-        self.turn.next_step(&self.habits, looks)
+        self.turn.next_step(&self.habits, manner)
     }
 
     pub(super) fn failure(&self) -> Option<FailureKind> {

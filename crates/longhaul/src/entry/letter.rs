@@ -24,6 +24,9 @@ pub struct Letter {
     /// The child whose end it tells of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<TaskId>,
+    /// Whether that child, or a task below it, has made calls that may have changed something outside of Longhaul.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub effects: bool,
 }
 
 /// Who wrote a letter, or asked for a stop.

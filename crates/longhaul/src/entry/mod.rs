@@ -75,6 +75,9 @@ pub enum Entry {
         /// The arguments, where they differ from the ones in the reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<String>,
+        /// Whether it may change something outside of Longhaul.
+        #[serde(default, skip_serializing_if = "is_false")]
+        effects: bool,
     },
     /// A tool returned.
     Returned(Box<CallResult>),
@@ -465,6 +468,10 @@ pub enum NudgeReason {
     Shape,
     /// It makes the same call again and again.
     Repeating,
+    /// It only launches tasks, though it has results.
+    Launching,
+    /// It goes round in circles: in its next reply it has no tools.
+    ToolsOff,
     /// It begins its task: the hooks for that have run, and the text, if there is any, is what they told it.
     Begun,
     /// This limit is reached: tools are off, and what it says now is its last word.

@@ -275,9 +275,10 @@ impl PendingQuestions {
         call: CallId,
         tool: Arc<str>,
         arguments: Option<String>,
+        effects: bool,
         go: oneshot::Sender<()>,
     ) {
-        self.beginning.push((call, Entry::Called { call, tool, arguments }, go));
+        self.beginning.push((call, Entry::Called { call, tool, arguments, effects }, go));
     }
 
     /// Nobody waits for anything any more.

@@ -367,8 +367,8 @@ impl TaskRun {
         }
         self.refresh_tools().await?;
         let gear = self.tools.clone();
-        let looks = |tool: &str| gear.tool(tool).is_some_and(|tool| tool.effects.polls_tasks);
-        let step = self.conversation.next_step(&self.policy, looks);
+        let manner = |tool: &str| gear.tool(tool).map(|tool| tool.effects).unwrap_or_default();
+        let step = self.conversation.next_step(&self.policy, manner);
         if let NextStep::RunCalls(acts) = step {
             self.act(acts).await?;
             return Ok(None);

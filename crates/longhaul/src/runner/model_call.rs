@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{Halt, TaskRun, deadline_passed, journal_may_have_changed};
 use crate::agent::{OutputSchema, RetryPolicy};
+use crate::conversation::repeated_calls;
 use crate::entry::{Entry, Failure, FailureKind, LiveTextKind, WaitReason};
 use crate::id::CallId;
 use crate::message::Reply;
@@ -62,15 +63,20 @@ impl TaskRun {
         }
         entries.extend(self.conversation.new_warnings(self.memo.take_warnings()));
         let calls = reply.calls().cloned().collect::<Vec<_>>();
+        let repeated = repeated_calls(&reply);
         entries.push(Entry::Replied(Arc::new(reply)));
         if tools {
             self.previous_tools = None;
             // Those that somebody has to be asked about begin when they are allowed to.
-            let begin = calls.iter().zip(0..).filter(|(call, _)| self.starts_without_approval(call));
-            let begun = begin.map(|(call, index)| Entry::Called {
+            let begin = calls.iter().zip(0..).zip(repeated).filter(|((call, _), repeated)| {
+                // One that the reply makes again, because it did not find its end, is made once.
+                !repeated && self.starts_without_approval(call)
+            });
+            let begun = begin.map(|((call, index), _)| Entry::Called {
                 call: CallId { turn, index },
                 tool: call.tool.as_str().into(),
                 arguments: None,
+                effects: self.has_effects(&call.tool),
             });
             entries.extend(begun);
         }
@@ -105,8 +111,9 @@ impl TaskRun {
             (self.conversation.messages(), self.tools.clone(), self.agent.clone());
         let system = self.system.clone();
         let memo = self.memo.clone();
-        let view =
-            self.conversation.visible_messages(self.policy.history_items, self.policy.old_output_tokens);
+        let view = (self.conversation.in_short()).or_else(|| {
+            self.conversation.visible_messages(self.policy.history_items, self.policy.old_output_tokens)
+        });
         if view.is_some() {
             // Another part of the conversation each time.
             memo.clear();

@@ -245,8 +245,13 @@ mod tests {
         judged.iter().map(|judged| judged.name.as_deref().unwrap_or("-")).collect()
     }
 
-    const PLAIN: ToolEffects =
-        ToolEffects { read_only: false, repeatable: false, polls_tasks: false, internal: false };
+    const PLAIN: ToolEffects = ToolEffects {
+        read_only: false,
+        repeatable: false,
+        polls_tasks: false,
+        internal: false,
+        launches: false,
+    };
 
     #[test]
     fn who_had_a_name_keeps_it_also_when_the_other_comes_first_or_is_gone() {

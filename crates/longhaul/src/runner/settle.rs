@@ -16,6 +16,7 @@ use crate::message::prompt_tags::{escape, escape_attribute};
 use crate::snapshot::Snapshot;
 use crate::store::{Batch, Fence, Store, StoreError, TaskFilter};
 use crate::task::{IllegalTransition, Status, TaskState};
+use crate::tool::ToolEffects;
 
 /// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
 const LETTER_CAP: usize = 32 * 1024;
@@ -82,7 +83,10 @@ impl TaskRun {
     /// Whether the answer was there before the stop was seen: then it stands.
     async fn has_final_answer(&self) -> bool {
         let is_over = !self.state.interactive
-            && matches!(self.conversation.next_step(&self.policy, |_| false), NextStep::Idle);
+            && matches!(
+                self.conversation.next_step(&self.policy, |_| ToolEffects::default()),
+                NextStep::Idle
+            );
         is_over && self.has_no_open_children().await
     }
 
@@ -395,9 +399,10 @@ fn completion_letter(head: &TaskState, outcome: &Outcome) -> Letter {
         (_, false) => "What it had said by then:\n",
     };
     let text = format!(
-        "<task_ended id=\"{}\" agent=\"{}\" status=\"{status}\">\n{note}{lead}{}{rest}\n</task_ended>",
+        "<task_ended id=\"{}\" agent=\"{}\" status=\"{status}\" tools_used=\"{}\">\n{note}{lead}{}{rest}\n</task_ended>",
         head.id,
         escape_attribute(head.agent.as_str()),
+        head.calls,
         escape(shown),
     );
     Letter {
@@ -407,6 +412,7 @@ fn completion_letter(head: &TaskState, outcome: &Outcome) -> Letter {
         summary: Some(format!("{} {status}", head.agent)),
         deliver: Delivery::Asap,
         ending: Some(head.id),
+        effects: head.changed.is_some(),
     }
 }
 
@@ -450,7 +456,7 @@ mod tests {
         head.agent = "worker".into();
         let text = completion_letter(&head, &plain).text;
         let told = format!(
-            "<task_ended id=\"{id}\" agent=\"worker\" status=\"completed\">\n<b>2 < 3</b> <tasks>\n</task_ended>"
+            "<task_ended id=\"{id}\" agent=\"worker\" status=\"completed\" tools_used=\"0\">\n<b>2 < 3</b> <tasks>\n</task_ended>"
         );
         assert_eq!(&*text, told);
     }

@@ -163,12 +163,18 @@ impl TaskRun {
         }
     }
 
+    /// Whether a call of this tool may change something outside of Longhaul.
+    pub(super) fn has_effects(&self, tool: &str) -> bool {
+        self.tools.tool(tool).is_some_and(|tool| !tool.effects.is_harmless())
+    }
+
     /// Says of calls that were not begun with their reply that they begin now.
     async fn record_started<'a>(&mut self, acts: impl Iterator<Item = &'a PendingCall>) -> Result<(), Halt> {
         let fresh = acts.filter(|act| !act.started).map(|act| Entry::Called {
             call: act.id,
             tool: act.call.tool.as_str().into(),
             arguments: None,
+            effects: self.has_effects(&act.call.tool),
         });
         let fresh: Vec<_> = fresh.collect();
         if fresh.is_empty() { Ok(()) } else { self.append_entries(fresh).await }
@@ -189,6 +195,7 @@ impl TaskRun {
             dispatcher: self.context.dispatcher.clone(),
             cancel: door.stop.clone(),
             backgrounded: hurry,
+            earlier: self.conversation.earlier(self.state.id, act.id),
             working_dir: self.order.working_dir.clone(),
             model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
             processes: self.context.processes.clone(),
@@ -339,7 +346,8 @@ impl TaskRun {
                 self.ask_approval(&mut now.asking, call, question, reply).await?;
             }
             ApprovalRequest::Begin { call, tool, arguments, go } => {
-                now.asking.add_ready_call(call, tool, arguments, go)
+                let effects = self.has_effects(&tool);
+                now.asking.add_ready_call(call, tool, arguments, effects, go);
             }
             ApprovalRequest::HooksFailed(failures) => {
                 self.append_entries(call_hooks::hook_failed_entries(failures).collect()).await?

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::task_service::{NewTask, PostResult, TaskService};
 use crate::dispatch::{
-    Caller, DispatchError, DispatchFuture, Dispatcher, LetterContent, SendReceipt, WaitMode, WaitResult,
-    check_order, find_task,
+    Caller, DispatchError, DispatchFuture, Dispatcher, Earlier, LetterContent, SendReceipt, WaitMode,
+    WaitResult, check_order, find_task, is_answered_by,
 };
 use crate::entry::{Delivery, Letter, Order, Sender, StopCause, StopRequest};
 use crate::id::{AgentName, CallId, LetterId, TaskId, TaskKey};
@@ -41,7 +41,12 @@ impl TaskService {
         typed.iter().map(|typed| find_task(&tasks, typed)).collect()
     }
 
-    async fn launch(&self, caller: &Caller, call: CallId, mut order: Order) -> Result<TaskId, DispatchError> {
+    /// The order as it is submitted, the caller's head, and the agents above.
+    async fn prepare(
+        &self,
+        caller: &Caller,
+        mut order: Order,
+    ) -> Result<(Order, TaskState, Vec<AgentName>), DispatchError> {
         let head = self.state(caller.task).await?;
         let team = self.team(&head.team).ok_or(StoreError::NoTask(caller.task))?;
         let agent = team.agent(&caller.agent);
@@ -64,6 +69,11 @@ impl TaskService {
         if !above.contains(&caller.agent) {
             above.push(caller.agent.clone());
         }
+        Ok((order, head, above))
+    }
+
+    async fn launch(&self, caller: &Caller, call: CallId, order: Order) -> Result<TaskId, DispatchError> {
+        let (order, head, above) = self.prepare(caller, order).await?;
         let plan = NewTask {
             key: TaskKey::for_child(caller.task, call),
             order,
@@ -77,6 +87,30 @@ impl TaskService {
         self.submit(plan).await.map(|(id, _)| id).map_err(dispatch_error)
     }
 
+    async fn answered_before(
+        &self,
+        caller: &Caller,
+        earlier: &[Earlier],
+        order: &Order,
+    ) -> Result<Option<Snapshot>, DispatchError> {
+        if !earlier.iter().any(|earlier| earlier.same) {
+            return Ok(None);
+        }
+        let (order, ..) = self.prepare(caller, order.clone()).await?;
+        // Only now, when the same words were given twice: this is read for no other launch.
+        let tree = self.store.list(TaskFilter::tree(caller.root)).await?;
+        for earlier in earlier {
+            let Some(head) = tree.iter().find(|task| task.id == earlier.task) else { continue };
+            let had = self.submissions.get(&*self.store, earlier.task).await?;
+            if had.key == TaskKey::for_child(caller.task, earlier.call)
+                && is_answered_by(&order, earlier, &had.order, head, &tree)
+            {
+                return Ok(Some(self.snapshot(earlier.task).await?));
+            }
+        }
+        Ok(None)
+    }
+
     fn letter(&self, caller: &Caller, call: CallId, note: LetterContent) -> Result<Letter, DispatchError> {
         if note.text.trim().is_empty() {
             return Err(DispatchError::EmptyMessage);
@@ -88,6 +122,7 @@ impl TaskService {
             summary: note.summary,
             deliver: Delivery::Asap,
             ending: None,
+            effects: false,
         })
     }
 }
@@ -107,6 +142,15 @@ impl Dispatcher for TaskService {
 
     fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DispatchFuture<'a, TaskId> {
         Box::pin(self.launch(caller, call, order))
+    }
+
+    fn answered<'a>(
+        &'a self,
+        caller: &'a Caller,
+        earlier: &'a [Earlier],
+        order: &'a Order,
+    ) -> DispatchFuture<'a, Option<Snapshot>> {
+        Box::pin(self.answered_before(caller, earlier, order))
     }
 
     fn list<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {

@@ -209,6 +209,7 @@ impl Longhaul {
             summary: None,
             deliver,
             ending: None,
+            effects: false,
         })
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::fn_tool::{
     self, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank, positive_limit, whole_limit,
 };
-use super::task_ops;
+use super::task_ops::{self, Launch};
 use super::task_text::{self, END_YOUR_TURN, EXAMPLE_TASK, RESULT_IS_SENT, TaskIdField};
 use super::text_paging::{TextRange, bytes_per_output};
 use super::{Toolset, ToolsetContext, ToolsetError};
@@ -57,7 +57,7 @@ fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
     vec![
         fn_tool(
             "run_background_agent",
-            ToolEffects::INTERNAL,
+            ToolEffects::LAUNCHES,
             format!(
                 "Starts a sub-agent on a task in the background and returns the task's id at once. \
                  When the task ends, its result is sent to you as a message.\nAgents:\n{}",
@@ -119,7 +119,7 @@ fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
 struct RunBackgroundAgentArgs {
     /// The name of the sub-agent.
     agent: String,
-    /// What it should do, with all that it needs to know: it does not see this conversation.
+    /// What it should do, in full sentences, with all that it needs to know: it does not see this conversation.
     task: String,
     /// What the result should look like.
     expected_output: Option<String>,
@@ -134,6 +134,9 @@ struct RunBackgroundAgentArgs {
     timeout: Option<f64>,
     /// What the task may use at most.
     budget: Option<BudgetArgs>,
+    /// true: start it although the same task was done before and nothing has changed since. Leave it out otherwise.
+    #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -170,22 +173,27 @@ async fn run(args: RunBackgroundAgentArgs, mine: &[AgentInfo], cx: &CallContext)
         budget: args.budget.map(BudgetArgs::budget).transpose()?.unwrap_or_default(),
         ..Order::new(agent.clone(), args.task)
     };
-    let id = task_ops::launch_task(cx, order).await?;
-    Ok(format!(
-        "{id}\n{agent} has task {id} and works on it in the background. {RESULT_IS_SENT} {END_YOUR_TURN}"
-    )
-    .into())
+    match task_ops::launch_task(cx, order, args.again).await? {
+        Launch::Before(snapshot) => Ok(task_ops::done_before(&snapshot, Some(VIEW))),
+        Launch::New(id, besides) => {
+            let besides = besides.map(|besides| format!(" {besides}")).unwrap_or_default();
+            let text = format!(
+                "{id}\n{agent} has task {id} and works on it in the background. {RESULT_IS_SENT} {END_YOUR_TURN}{besides}"
+            );
+            Ok(text.into())
+        }
+    }
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct StopBackgroundAgentArgs {
-    /// The id of the task, such as t-7f3k2.
+    /// The id of the task, as run_background_agent has returned it.
     task_id: String,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct ViewBackgroundAgentArgs {
-    /// The id of the task, such as t-7f3k2.
+    /// The id of the task, as run_background_agent has returned it.
     task_id: String,
     /// Show the output from this character on.
     #[serde(default, deserialize_with = "fn_tool::number")]
@@ -208,7 +216,7 @@ async fn view(args: ViewBackgroundAgentArgs, cx: &CallContext) -> ToolCallResult
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct SendBackgroundAgentArgs {
-    /// The id of the task, such as t-7f3k2.
+    /// The id of the task, as run_background_agent has returned it.
     task_id: String,
     /// What the agent should know.
     message: String,
@@ -256,6 +264,7 @@ struct WaitedTask {
     output: String,
     error: Option<String>,
     truncated: bool,
+    tools_used: u32,
 }
 
 impl WaitedTask {
@@ -270,6 +279,7 @@ impl WaitedTask {
             output,
             error: task_text::failure_reason(&snapshot.state),
             truncated,
+            tools_used: snapshot.state.calls,
         }
     }
 
@@ -282,6 +292,7 @@ impl WaitedTask {
             output: String::new(),
             error: Some(why),
             truncated: false,
+            tools_used: 0,
         }
     }
 }

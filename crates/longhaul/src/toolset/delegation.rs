@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::fn_tool::{ToolCallResult, fn_tool, non_blank};
-use super::task_ops;
+use super::fn_tool::{self, ToolCallResult, fn_tool, non_blank};
+use super::task_ops::{self, Launch};
 use super::task_text;
 use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::dispatch::{AgentInfo, DispatchError};
@@ -44,7 +44,7 @@ impl Toolset for Delegation {
         let mut text = String::new();
         if !patron.sub_agents.is_empty() {
             text += "With transfer_task you give a task to one of these agents and get its result back. \
-                     The agent sees only what you write in `task`: say all it needs to know.\n";
+                     The agent sees only what you write in `task`: say in full sentences all it needs to know.\n";
             text += &task_text::agent_list(&patron.sub_agents);
         }
         if !patron.handoffs.is_empty() {
@@ -59,17 +59,20 @@ impl Toolset for Delegation {
 struct TransferTaskArgs {
     /// The name of the sub-agent.
     agent: String,
-    /// What it should do, with all that it needs to know: it does not see this conversation.
+    /// What it should do, in full sentences, with all that it needs to know: it does not see this conversation.
     task: String,
     /// What the result should look like.
     expected_output: Option<String>,
+    /// true: start it although the same task was done before and nothing has changed since. Leave it out otherwise.
+    #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
 }
 
 fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
     let mine: Arc<[AgentInfo]> = cards.into();
     fn_tool(
         "transfer_task",
-        ToolEffects::INTERNAL,
+        ToolEffects::LAUNCHES,
         format!(
             "Gives a task to a sub-agent, waits until it is done and returns the result.\nAgents:\n{}",
             task_text::agent_list(cards)
@@ -78,6 +81,7 @@ fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
             let agent = task_ops::match_agent(&mine, &args.agent);
             Box::pin(transfer(
                 Order { expected_output: non_blank(args.expected_output), ..Order::new(agent, args.task) },
+                args.again,
                 cx,
             ))
         },
@@ -86,8 +90,12 @@ fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
     .into_tool()
 }
 
-async fn transfer(order: Order, cx: &CallContext) -> ToolCallResult {
-    let waited = task_ops::launch_and_wait(cx, order).await?;
+async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult {
+    let (id, besides) = match task_ops::launch_task(cx, order, again).await? {
+        Launch::Before(snapshot) => return Ok(task_ops::done_before(&snapshot, None)),
+        Launch::New(id, besides) => (id, besides),
+    };
+    let waited = task_ops::wait_for_launched(cx, id).await?;
     let Some(snapshot) = waited.tasks.first() else {
         return Err(ToolError::Failed("the task was started, but cannot be found any more".to_owned()));
     };
@@ -95,6 +103,7 @@ async fn transfer(order: Order, cx: &CallContext) -> ToolCallResult {
     if !head.status.is_final() {
         return Ok(task_ops::moved_to_background_note(head).into());
     }
+    let besides = besides.map(|besides| format!("\n\n[{besides}]")).unwrap_or_default();
     // Whole: what is too long of it the runner cuts as it does any tool's output, and says how to read the rest.
     let (output, _) = task_text::output_text(snapshot, None, usize::MAX, |_| String::new());
     let is_error = head.status != Status::Completed;
@@ -109,7 +118,7 @@ async fn transfer(order: Order, cx: &CallContext) -> ToolCallResult {
         }
     } else {
         output
-    };
+    } + &besides;
     Ok(ToolOutput { text, is_error, collected: vec![head.id], ..ToolOutput::default() })
 }
 

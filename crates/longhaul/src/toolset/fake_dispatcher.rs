@@ -228,6 +228,7 @@ impl Dispatcher for FakeDispatcher {
                 summary: note.summary,
                 deliver: Default::default(),
                 ending: None,
+                effects: false,
             };
             inner.append(to, Entry::Letter(Box::new(letter)));
             Ok(SendReceipt { to, continued })
@@ -282,6 +283,7 @@ impl DispatcherFixture {
             dispatcher: desk.clone(),
             cancel: CancellationToken::new(),
             backgrounded: CancellationToken::new(),
+            earlier: Vec::new(),
             working_dir: Some("/home/lead".into()),
             model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
             processes: Default::default(),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank};
-use super::task_ops;
+use super::task_ops::{self, Launch};
 use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
 use super::{Toolset, ToolsetContext, ToolsetError};
@@ -42,7 +42,7 @@ impl Toolset for ManagedAgents {
             "spawn_agent",
             "Use wait_agent",
             &format!(
-                r#"spawn_agent {{"subagent_type": "{}", "description": "Go web frameworks", "task": "{EXAMPLE_TASK}"}}"#,
+                r#"spawn_agent {{"subagent_type": "{}", "description": "...", "task": "{EXAMPLE_TASK}"}}"#,
                 first.name
             ),
         ))
@@ -54,7 +54,7 @@ fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
     vec![
         fn_tool(
             "spawn_agent",
-            ToolEffects::INTERNAL,
+            ToolEffects::LAUNCHES,
             format!(
                 "Starts an agent on a task in the background and returns its agent_id at once. \
                  When it ends, its result is sent to you as a message.\nTypes of agents:\n{}",
@@ -118,7 +118,7 @@ fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct SpawnAgentArgs {
-    /// What the agent should do, with all that it needs to know: it does not see this conversation.
+    /// What the agent should do, in full sentences, with all that it needs to know: it does not see this conversation.
     task: String,
     /// The task in a few words, for lists.
     description: String,
@@ -134,6 +134,9 @@ struct SpawnAgentArgs {
     subagent_type: Option<String>,
     /// The directory in which its tools work.
     working_dir: Option<String>,
+    /// true: start it although the same task was done before and nothing has changed since. Leave it out otherwise.
+    #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
 }
 
 async fn spawn(args: SpawnAgentArgs, cards: &[AgentInfo], cx: &CallContext) -> ToolCallResult {
@@ -148,8 +151,12 @@ async fn spawn(args: SpawnAgentArgs, cards: &[AgentInfo], cx: &CallContext) -> T
         working_dir: non_blank(args.working_dir).map(here),
         ..Order::new(agent.clone(), args.task)
     };
-    let id = task_ops::launch_task(cx, order).await?;
-    task_ops::json_output(&task_ops::TaskReceipt::launched(TaskIdField::Agent(id), agent))
+    match task_ops::launch_task(cx, order, args.again).await? {
+        Launch::Before(snapshot) => task_ops::answer_before(*snapshot, TaskIdField::Agent, cx),
+        Launch::New(id, besides) => {
+            task_ops::json_output(&task_ops::TaskReceipt::launched(TaskIdField::Agent(id), agent, besides))
+        }
+    }
 }
 
 /// The agent that is meant. Where there is only one, it need not be named.
@@ -166,7 +173,7 @@ fn choose_agent(cards: &[AgentInfo], typed: Option<String>) -> Result<AgentName,
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct WaitAgentArgs {
-    /// The id of the agent, such as t-7f3k2.
+    /// The id of the agent, as spawn_agent has returned it.
     agent_id: String,
     /// The most seconds to wait: 300 if left out, at most 3600.
     #[serde(default, deserialize_with = "fn_tool::number")]
@@ -188,7 +195,7 @@ struct ListAgentsReply {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct CancelAgentArgs {
-    /// The id of the agent, such as t-7f3k2.
+    /// The id of the agent, as spawn_agent has returned it.
     agent_id: String,
 }
 
@@ -227,7 +234,7 @@ async fn send(args: SendMessageArgs, cx: &CallContext) -> ToolCallResult {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct TaskOutputArgs {
-    /// The id of the agent or task, such as t-7f3k2.
+    /// The id of the agent, as spawn_agent has returned it.
     task_id: String,
     /// Show the output from this character on.
     #[serde(default, deserialize_with = "fn_tool::number")]

@@ -84,6 +84,7 @@ pub(crate) fn call_context_in(dir: &Path) -> (CallContext, UnboundedReceiver<Cal
         dispatcher: Arc::new(NoDispatcher),
         cancel: CancellationToken::new(),
         backgrounded: CancellationToken::new(),
+        earlier: Vec::new(),
         working_dir: Some(dir.to_owned()),
         model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
         processes: Default::default(),

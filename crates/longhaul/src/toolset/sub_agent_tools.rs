@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool};
-use super::task_ops;
+use super::task_ops::{self, Launch};
 use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
 use super::{Toolset, ToolsetContext, ToolsetError};
@@ -57,7 +57,7 @@ impl Toolset for SubAgentTools {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct SubAgentArgs {
-    /// What the agent should do, with all that it needs to know: it does not see this conversation.
+    /// What the agent should do, in full sentences, with all that it needs to know: it does not see this conversation.
     task: String,
     /// true: return a task_id at once; the result is sent to you as a message. false: wait for the result.
     #[serde(default, deserialize_with = "fn_tool::flag")]
@@ -66,6 +66,9 @@ struct SubAgentArgs {
     #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u32>")]
     max_turns: Option<f64>,
+    /// true: start it although the same task was done before and nothing has changed since. Leave it out otherwise.
+    #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
 }
 
 /// Whether an agent's name will do for a tool: one that providers take, and that is not taken.
@@ -91,7 +94,7 @@ fn agent_tool(card: &AgentInfo) -> Arc<dyn DynTool> {
     let agent = card.name.clone();
     fn_tool(
         card.name.as_str(),
-        ToolEffects::INTERNAL,
+        ToolEffects::LAUNCHES,
         format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
         move |args: SubAgentArgs, cx| Box::pin(ask(agent.clone(), args, cx)),
     )
@@ -101,11 +104,18 @@ fn agent_tool(card: &AgentInfo) -> Arc<dyn DynTool> {
 async fn ask(agent: AgentName, args: SubAgentArgs, cx: &CallContext) -> ToolCallResult {
     let order =
         Order { max_turns: fn_tool::turn_limit(args.max_turns)?, ..Order::new(agent.clone(), args.task) };
+    let (id, besides) = match task_ops::launch_task(cx, order, args.again).await? {
+        Launch::Before(snapshot) => return task_ops::answer_before(*snapshot, TaskIdField::Task, cx),
+        Launch::New(id, besides) => (id, besides),
+    };
     if args.background {
-        let id = task_ops::launch_task(cx, order).await?;
-        return task_ops::json_output(&task_ops::TaskReceipt::launched(TaskIdField::Task(id), agent));
+        return task_ops::json_output(&task_ops::TaskReceipt::launched(
+            TaskIdField::Task(id),
+            agent,
+            besides,
+        ));
     }
-    let waited = task_ops::launch_and_wait(cx, order).await?;
+    let waited = task_ops::wait_for_launched(cx, id).await?;
     if let Some(task) = waited.tasks.first().filter(|task| !task.state.status.is_final()) {
         return task_ops::json_output(&task_ops::TaskReceipt::moved_to_background(
             TaskIdField::Task(task.state.id),
@@ -158,13 +168,13 @@ struct ListTasksReply {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct StopTaskArgs {
-    /// The id of the task, such as t-7f3k2.
+    /// The id of the task, as the agent's tool has returned it.
     task_id: String,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct GetTaskResultArgs {
-    /// The id of the task, such as t-7f3k2.
+    /// The id of the task, as the agent's tool has returned it.
     task_id: String,
     /// Whether to wait until the task has ended.
     #[serde(default, deserialize_with = "fn_tool::flag")]

@@ -7,14 +7,15 @@ use serde::Serialize;
 
 use super::files::find_vcs_dir;
 use super::fn_tool::ToolCallResult;
-use super::task_text::{self, END_YOUR_TURN, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable};
-use super::text_paging::TextRange;
+use super::task_text::{self, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable};
+use super::text_paging::{OUTPUT_LIMIT, TextRange};
 use super::{ToolsetContext, ToolsetError};
 use crate::dispatch::{
     AgentInfo, DispatchError, LetterContent, SendReceipt, WaitMode, WaitResult, find_task,
 };
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
+use crate::snapshot::Snapshot;
 use crate::task::{Status, TaskState};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
@@ -36,10 +37,35 @@ pub(super) fn require_sub_agents(toolset: &str, patron: &ToolsetContext) -> Resu
     Err(ToolsetError { toolset: toolset.to_owned(), why })
 }
 
-/// Launches a task.
-pub(super) async fn launch_task(cx: &CallContext, mut order: Order) -> Result<TaskId, ToolError> {
+/// What became of a launch.
+pub(super) enum Launch {
+    /// A task was launched, and this is to be said of it besides.
+    New(TaskId, Option<String>),
+    /// None was: this one has done the same, and nothing has happened since.
+    Before(Box<Snapshot>),
+}
+
+/// Launches a task, unless it was done before; with `again`, also then.
+pub(super) async fn launch_task(
+    cx: &CallContext,
+    mut order: Order,
+    again: bool,
+) -> Result<Launch, ToolError> {
     order.working_dir = child_working_dir(cx, order.working_dir.take()).await?;
-    Ok(cx.dispatcher.submit(&cx.caller, cx.call, order).await?)
+    if !again && let Some(before) = cx.dispatcher.answered(&cx.caller, &cx.earlier, &order).await? {
+        return Ok(Launch::Before(Box::new(before)));
+    }
+    let id = cx.dispatcher.submit(&cx.caller, cx.call, order).await?;
+    let alike = cx.earlier.first().filter(|_| !again).map(|earlier| task_text::much_like(earlier.task));
+    Ok(Launch::New(id, alike))
+}
+
+/// The answer to a launch of what was done before, in the words of the dialects that speak plainly.
+pub(super) fn done_before(snapshot: &Snapshot, tool: Option<&str>) -> ToolOutput {
+    let id = snapshot.state.id;
+    let how = |from| tool.map(|tool| task_text::read_on(tool, id, from)).unwrap_or_default();
+    let (output, _) = task_text::output_text(snapshot, None, OUTPUT_LIMIT, how);
+    task_text::done_before(id, &output).into()
 }
 
 /// Where a task is to work: where its parent does, or below.
@@ -80,9 +106,8 @@ fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Launches a task and waits until it has ended.
-pub(super) async fn launch_and_wait(cx: &CallContext, order: Order) -> Result<WaitResult, ToolError> {
-    let id = launch_task(cx, order).await?;
+/// Waits until a task that was launched just now has ended.
+pub(super) async fn wait_for_launched(cx: &CallContext, id: TaskId) -> Result<WaitResult, ToolError> {
     wait_without_seat(cx, &[id], WaitMode::All, None).await
 }
 
@@ -243,13 +268,10 @@ impl TaskReceipt {
     }
 
     /// The receipt for a task that was launched just now.
-    pub(super) fn launched(id: TaskIdField, agent: AgentName) -> TaskReceipt {
-        TaskReceipt {
-            id,
-            agent: Some(agent),
-            status: Status::Pending,
-            note: format!("{RESULT_IS_SENT} {END_YOUR_TURN}"),
-        }
+    pub(super) fn launched(id: TaskIdField, agent: AgentName, besides: Option<String>) -> TaskReceipt {
+        let besides = besides.map(|besides| format!(" {besides}")).unwrap_or_default();
+        let note = format!("{RESULT_IS_SENT} {END_YOUR_TURN}{besides}");
+        TaskReceipt { id, agent: Some(agent), status: Status::Pending, note }
     }
 }
 
@@ -283,6 +305,17 @@ pub(super) fn task_report(
     let ended = report.status.is_final();
     let collected = if ended && !report.truncated { vec![snapshot.state.id] } else { Vec::new() };
     json_output_with(&report, collected, ended && report.status != Status::Completed)
+}
+
+/// The answer to a launch of what was done before, in the words of the dialects that speak JSON.
+pub(super) fn answer_before(
+    snapshot: Snapshot,
+    named: fn(TaskId) -> TaskIdField,
+    cx: &CallContext,
+) -> ToolCallResult {
+    let note =
+        format!("{} has done this task already, so it was not started again. {LEAD_ON}", snapshot.state.id);
+    task_report(&WaitResult { tasks: vec![snapshot], timed_out: false }, None, named, Some(note), cx)
 }
 
 /// The same, with what leads on from there.

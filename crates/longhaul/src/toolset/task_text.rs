@@ -22,8 +22,26 @@ pub(super) const RESULT_IS_SENT: &str =
 pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
                                 short sentence: you will be called again with the results.";
 
-/// A task to show how tasks are given.
-pub(super) const EXAMPLE_TASK: &str = "Find the three most used Go web frameworks, with sources.";
+/// What is said of a launch much like an earlier one.
+pub(super) fn much_like(earlier: TaskId) -> String {
+    format!(
+        "Note: {earlier} had a task much like this one, and you have its result. If that answers it, answer now."
+    )
+}
+
+/// What a launch is answered with that was made before, with the same words.
+pub(super) fn done_before(id: TaskId, output: &str) -> String {
+    format!(
+        "{id} has done this task already, so it was not started again. Its result:\n\n{output}\n\n{LEAD_ON}"
+    )
+}
+
+/// What leads on from there.
+pub(super) const LEAD_ON: &str = "Nothing has changed since. Answer now with this result. If you need something else, say in \
+                                  `task` what is different.";
+
+/// A task to show how tasks are given. It says nothing: small models give an example that does as their own task.
+pub(super) const EXAMPLE_TASK: &str = "...";
 
 /// How many tasks a list shows.
 const LISTED: usize = 100;
@@ -56,12 +74,12 @@ pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, ex
     format!(
         "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
          How to use them:\n\
-         1. Start every independent task with {launch}. An agent sees only what you write in `task`: \
-         say all it needs to know.\n\
+         1. To have something done, call {launch}, once for each independent task. Do not tell the user how to do it, and do not guess. \
+         An agent sees only what you write in `task`: say in full sentences all it needs to know.\n\
          2. Then do other work, or simply finish your turn. \
-         When a task ends, its result comes to you as a message, once. Do not poll, and do not start a task again that is still running.\n\
+         When a task ends, its result comes to you as a message, once. Do not poll, and do not start a task again.\n\
          3. {wait} only when you cannot go on without a result.\n\
-         4. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
+         4. When you have the results, answer with them. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
          Example: {example}\n",
         agent_list(cards)
     )
@@ -346,6 +364,7 @@ pub(super) struct TaskReport {
     pub(super) truncated: bool,
     elapsed: String,
     tokens: u64,
+    tools_used: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -377,6 +396,7 @@ impl TaskReport {
             truncated,
             elapsed: format_duration(head.elapsed(now)),
             tokens: head.usage.total(),
+            tools_used: head.calls,
             tool: tools(head),
             waiting_for: waiting(head, now),
             continued_by: head.continued_by,
@@ -398,11 +418,12 @@ pub(super) fn task_details(
     let ended = head.status.is_final();
     let (elapsed, tokens) = (format_duration(head.elapsed(now)), head.usage.total());
     let mut text = format!(
-        "{} · {} · {} · {elapsed} · {tokens} tokens · {} turns\nTask: {}\n",
+        "{} · {} · {} · {elapsed} · {tokens} tokens · {} turns · {} tools used\nTask: {}\n",
         head.id,
         head.agent,
         head.status,
         head.turns,
+        head.calls,
         escape(&head.headline)
     );
     let progress =

@@ -28,6 +28,7 @@ mod limits;
 mod processes;
 mod pruning;
 mod recovery;
+mod relaunching;
 mod rooms;
 mod stopping;
 mod waiting;

@@ -68,6 +68,7 @@ impl Stage {
             dispatcher: Arc::new(NoDesk),
             cancel: CancellationToken::new(),
             backgrounded: CancellationToken::new(),
+            earlier: Vec::new(),
             working_dir: Some(self.dir.path().to_owned()),
             model: Arc::new(FnModel::new(|_| reply().text("The model says hello."))),
             processes: Default::default(),

@@ -19,7 +19,7 @@ fn completed(output: &str) -> Entry {
 fn letter(from: Sender, text: &str, ending: Option<TaskId>) -> Entry {
     let summary = ending.map(|_| "scout completed".to_owned());
     let (id, text, deliver) = (LetterId::random(), text.into(), Default::default());
-    Entry::Letter(Box::new(Letter { id, from, text, summary, deliver, ending }))
+    Entry::Letter(Box::new(Letter { id, from, text, summary, deliver, ending, effects: false }))
 }
 
 /// A call of a tool, and what came of it.
@@ -39,7 +39,7 @@ fn called(tool: &str, arguments: &str, output: &str) -> Vec<Entry> {
     };
     vec![
         Entry::Replied(Arc::new(reply)),
-        Entry::Called { call, tool: tool.into(), arguments: None },
+        Entry::Called { call, tool: tool.into(), arguments: None, effects: false },
         Entry::Returned(Box::new(returned)),
     ]
 }
@@ -203,7 +203,7 @@ fn no_attack_gets_through() {
         let mut entries = vec![replied(attack)];
         entries.extend(called(attack, &arguments, attack).into_iter().map(|entry| match entry {
             Entry::Called { tool, .. } => {
-                Entry::Called { call: CallId { turn: 2, index: 0 }, tool, arguments: None }
+                Entry::Called { call: CallId { turn: 2, index: 0 }, tool, arguments: None, effects: false }
             }
             Entry::Returned(mut returned) => {
                 returned.call = CallId { turn: 2, index: 0 };

@@ -227,6 +227,8 @@ fn nudge(why: &NudgeReason) -> String {
         NudgeReason::Shape => "reminded: its answer had not the form that is asked for".to_owned(),
         NudgeReason::Begun => "told what its hooks say at the beginning".to_owned(),
         NudgeReason::Repeating => "reminded: it repeats itself".to_owned(),
+        NudgeReason::Launching => "reminded: it has results, and starts the same tasks again".to_owned(),
+        NudgeReason::ToolsOff => "asked for an answer: it goes round in circles".to_owned(),
         NudgeReason::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
     }
 }
@@ -337,7 +339,7 @@ pub(super) mod tests {
         let told = transcript(vec![
             claimed(),
             Entry::Replied(std::sync::Arc::new(reply)),
-            Entry::Called { call: id, tool: "look".into(), arguments: None },
+            Entry::Called { call: id, tool: "look".into(), arguments: None, effects: false },
             Entry::Returned(Box::new(returned)),
         ]);
         let [ExportedItem { what: ExportedItemKind::Call { tool, output, is_error: true, .. }, .. }] =

@@ -69,7 +69,7 @@ impl TuiTranscript {
                 }
                 self.calls = reply.calls().cloned().collect();
             }
-            Entry::Called { call: id, tool, arguments } => {
+            Entry::Called { call: id, tool, arguments, .. } => {
                 let of = |id: CallId| self.calls.get(id.index as usize);
                 let arguments = arguments.clone().or_else(|| of(*id).map(|call| call.arguments.clone()));
                 let arguments = arguments.unwrap_or_default();
@@ -161,6 +161,10 @@ impl TuiTranscript {
                     NudgeReason::Shape => "told: its answer has not the form that is asked for".to_owned(),
                     NudgeReason::Begun => "told what its hooks say at the beginning".to_owned(),
                     NudgeReason::Repeating => "told: it repeats itself".to_owned(),
+                    NudgeReason::Launching => {
+                        "told: it has results, and starts the same tasks again".to_owned()
+                    }
+                    NudgeReason::ToolsOff => "asked for an answer: it goes round in circles".to_owned(),
                     NudgeReason::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
                 };
                 self.note(record, Ink::Attention, why, false);

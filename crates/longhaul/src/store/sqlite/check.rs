@@ -284,7 +284,13 @@ fn check_tasks(
         let stored = row.get_ref(2)?.as_bytes().ok().and_then(saved_state::read);
         let mut columns = differing_columns(row, &head);
         // Earlier versions did not keep the time at work.
-        let timed = |found: TaskState| TaskState { worked: head.worked, counting: head.counting, ..found };
+        let timed = |found: TaskState| TaskState {
+            worked: head.worked,
+            counting: head.counting,
+            changed: head.changed,
+            changing: head.changing.clone(),
+            ..found
+        };
         let stale = rows::load_state(connection, place, row, None).map(|found| timed(found.state));
         // A head may be some entries behind; with those it is the same.
         if stored.is_some() && stale.as_ref().ok() != Some(&head) {

@@ -105,6 +105,10 @@ struct SavedTaskState {
     denied: u32,
     #[serde(default, skip_serializing_if = "is_default")]
     budget_set: Budget,
+    #[serde(default, skip_serializing_if = "is_default", with = "millisecond::optional")]
+    changed: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    changing: Vec<CallId>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

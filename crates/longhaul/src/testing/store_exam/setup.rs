@@ -186,6 +186,7 @@ pub(super) fn letter(name: &str) -> Entry {
         summary: None,
         deliver: Delivery::Asap,
         ending: None,
+        effects: false,
     }))
 }
 

@@ -43,7 +43,12 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
     bench.desk.append_reply(one, "Let me search.", 1234);
     bench.desk.append(
         one,
-        Entry::Called { call: CallId { turn: 1, index: 0 }, tool: "web_search".into(), arguments: None },
+        Entry::Called {
+            call: CallId { turn: 1, index: 0 },
+            tool: "web_search".into(),
+            arguments: None,
+            effects: false,
+        },
     );
     bench.desk.advance_clock(65);
     bench.desk.finish(two, completed("done"));
@@ -102,7 +107,7 @@ async fn a_running_task_is_shown_live_and_nobody_is_invited_to_poll() {
     assert_eq!(
         output.text,
         format!(
-            "{id} · researcher · running · 1m05s · 0 tokens · 0 turns\nTask: Compare\nWaits for: {id}, for 0s\n\n\
+            "{id} · researcher · running · 1m05s · 0 tokens · 0 turns · 0 tools used\nTask: Compare\nWaits for: {id}, for 0s\n\n\
              Output so far:\nGo was made in 2009\n\n\
              It is still running. Its result will be sent to you as a message when it ends: no need to wait or to poll. \
              If you must, look again in 60 seconds."
@@ -122,7 +127,7 @@ async fn a_running_task_is_shown_live_and_nobody_is_invited_to_poll() {
 async fn an_ended_task_is_shown_with_how_it_ended_and_is_collected() {
     let cut_short = Outcome::Completed { output: "42".into(), cut_short: Some("50 turns".into()) };
     for (outcome, shown) in [
-        (completed("42"), "· completed · 0s · 0 tokens · 0 turns\nTask: x\n\nOutput:\n42"),
+        (completed("42"), "· completed · 0s · 0 tokens · 0 turns · 0 tools used\nTask: x\n\nOutput:\n42"),
         (
             cut_short,
             "Task: x\nNote: it was cut short (50 turns), so this may not be all of the answer\n\nOutput:\n42",
@@ -191,8 +196,8 @@ async fn wait_answers_in_the_shape_and_order_that_users_of_this_dialect_know() {
         output.text,
         format!(
             "{{\"all_done\":true,\"timed_out\":false,\"error\":null,\"tasks\":[\
-             {{\"task_id\":\"{two}\",\"status\":\"failed\",\"done\":true,\"output\":\"half\",\"error\":\"timed out: 10 minutes\",\"truncated\":false}},\
-             {{\"task_id\":\"{one}\",\"status\":\"completed\",\"done\":true,\"output\":\"42\",\"error\":null,\"truncated\":false}}]}}"
+             {{\"task_id\":\"{two}\",\"status\":\"failed\",\"done\":true,\"output\":\"half\",\"error\":\"timed out: 10 minutes\",\"truncated\":false,\"tools_used\":0}},\
+             {{\"task_id\":\"{one}\",\"status\":\"completed\",\"done\":true,\"output\":\"42\",\"error\":null,\"truncated\":false,\"tools_used\":0}}]}}"
         )
     );
     assert_eq!((output.collected, output.is_error), (vec![two, one], false));

@@ -28,7 +28,7 @@ async fn in_the_background_the_id_comes_at_once_and_otherwise_the_result() {
     assert_eq!(
         output.text,
         format!(
-            "{{\"task_id\":\"{id}\",\"agent\":\"researcher\",\"status\":\"completed\",\"output\":\"42\",\"truncated\":false,\"elapsed\":\"0s\",\"tokens\":0}}"
+            "{{\"task_id\":\"{id}\",\"agent\":\"researcher\",\"status\":\"completed\",\"output\":\"42\",\"truncated\":false,\"elapsed\":\"0s\",\"tokens\":0,\"tools_used\":0}}"
         )
     );
     assert_eq!(bench.desk.snapshot(id).order.max_turns, Some(3));

@@ -109,7 +109,7 @@ impl FileRoots {
             PathResolveError::OutsideRoots { by_link } => {
                 let how = if by_link { " (a symbolic link leads out of it)" } else { "" };
                 ToolError::Retry(format!(
-                    "'{typed}' is not below {}{how}: only what is below can be used",
+                    "'{typed}' is not below {}{how}: only what is below can be used, by its path from there",
                     self.describe()
                 ))
             }

@@ -66,7 +66,7 @@ async fn rich(path: &Path) -> TeamRef {
         handoff: None,
         model: None,
     };
-    let called = Entry::Called { call: returned.call, tool: "shell".into(), arguments: None };
+    let called = Entry::Called { call: returned.call, tool: "shell".into(), arguments: None, effects: false };
     let entries = vec![said("so much for that"), called, Entry::Returned(Box::new(returned))];
     store.append(Batch::one(ids[0], mine, entries)).await.unwrap();
     let letter = Letter {
@@ -76,6 +76,7 @@ async fn rich(path: &Path) -> TeamRef {
         summary: None,
         deliver: crate::entry::Delivery::Asap,
         ending: None,
+        effects: false,
     };
     store.append(Batch::one(ids[1], Fence::Anyone, vec![Entry::Letter(Box::new(letter))])).await.unwrap();
     let more = (0..30).map(|n| said(&n.to_string())).collect();

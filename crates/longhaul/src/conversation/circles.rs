@@ -1,0 +1,200 @@
+//! Whether a model goes round in circles: a fold of what its last replies did, and the decision to lead it on.
+//!
+//! Two signs are taken: replies that only launch what was launched before, and calls that return what they returned before.
+//! Everything that may lead to something new (a call with effects, a word from somebody) begins anew.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::launches::Novelty;
+use crate::message::{Call, Message, Reply};
+use crate::tool::ToolEffects;
+
+/// How many replies are looked back on.
+const ROUNDS: usize = 32;
+/// A reply that only launched, and something new, counts this much.
+const NEW: u32 = 1;
+/// One that only launched what had been launched before counts this much.
+const STALE: u32 = 2;
+/// From here on the model is told what it has.
+const TOLD_AT: u32 = 5;
+/// How much of one output the model is reminded of, and of all.
+const SHOWN: usize = 600;
+const SHOWN_IN_ALL: usize = 6_000;
+
+/// What the last replies did.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Circles {
+    rounds: Vec<Round>,
+    /// What calls returned, by their tool and arguments.
+    returned: HashMap<u64, u64>,
+    /// Whether it was told what it has, and nothing else has happened since.
+    told: bool,
+}
+
+/// The calls of a reply.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Round {
+    tools: Vec<String>,
+    /// Whether it launched something that had not been launched before.
+    launched_new: bool,
+    /// Whether it launched something again that is meant so.
+    meant: bool,
+    /// Whether a call that launches nothing returned something that it had not returned before.
+    returned_new: bool,
+    /// Whether all that its calls returned were errors.
+    failed: bool,
+}
+
+/// What is to be done about a model that goes round in circles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// Say what it has.
+    Tell,
+    /// Say that results will come.
+    Wait,
+    /// Say that results will come, and take its tools away for one reply.
+    WaitWithoutTools,
+    /// Say what it has, and take its tools away for one reply.
+    TurnOff,
+}
+
+impl Circles {
+    /// A reply came. `launches` says of each of its calls whether it gives somebody something new to do; of one that gives nobody
+    /// anything, nothing.
+    pub(super) fn replied(&mut self, reply: &Reply, launches: &[Option<Novelty>]) {
+        let any = |novelty| launches.iter().flatten().any(|launch| *launch == novelty);
+        let mut round = Round {
+            tools: Vec::new(),
+            launched_new: any(Novelty::New),
+            meant: any(Novelty::Meant),
+            returned_new: false,
+            failed: true,
+        };
+        for call in reply.calls() {
+            if !round.tools.contains(&call.tool) {
+                round.tools.push(call.tool.clone());
+            }
+        }
+        if !round.tools.is_empty() {
+            self.rounds.push(round);
+            if self.rounds.len() > ROUNDS {
+                self.rounds.remove(0);
+            }
+        }
+    }
+
+    /// The calls of the last reply returned this.
+    pub(super) fn returned<'a>(&mut self, calls: impl Iterator<Item = (&'a Call, Arc<str>, bool)>) {
+        for (call, output, is_error) in calls {
+            let (call, output) = (hash(&(&call.tool, &call.arguments)), hash(&&*output));
+            let new = self.returned.insert(call, output) != Some(output);
+            if let Some(round) = self.rounds.last_mut() {
+                round.returned_new |= new;
+                round.failed &= is_error;
+            }
+        }
+    }
+
+    /// It was told what it has.
+    pub(super) fn told(&mut self) {
+        self.rounds.clear();
+        self.told = true;
+    }
+
+    /// Something happened that may lead to something new.
+    pub(super) fn begin_anew(&mut self) {
+        *self = Circles::default();
+    }
+
+    /// Whether the model has to be led on. `repeats` is how many replies that led to nothing new are enough.
+    pub(super) fn lead(
+        &self,
+        repeats: u32,
+        has_results: bool,
+        manner: impl Fn(&str) -> ToolEffects,
+    ) -> Option<Lead> {
+        let looks = |tool: &String| manner(tool).polls_tasks;
+        let launches = |tool: &String| manner(tool).launches;
+        let (mut score, mut launched_old, mut stale) = (0, false, 0);
+        let mut only_launches = true;
+        for round in self.rounds.iter().rev() {
+            if round.tools.iter().all(looks) {
+                // Looking again is no sign of a circle, unless there is nothing to be seen.
+                stale += u32::from(round.failed && !round.returned_new);
+                continue;
+            }
+            if round.meant {
+                break;
+            }
+            let launching = round.tools.iter().all(|tool| looks(tool) || launches(tool));
+            // What may have changed something has done something, whatever it returned.
+            let harmless = round.tools.iter().all(|tool| manner(tool).is_harmless());
+            let new = round.launched_new || (!launching && (round.returned_new || !harmless));
+            only_launches &= launching;
+            if only_launches {
+                score += if new { NEW } else { STALE };
+                launched_old |= !new;
+            }
+            if new && !only_launches {
+                break;
+            }
+            stale += u32::from(!new);
+        }
+        match self.told {
+            true if launched_old && has_results => Some(Lead::TurnOff),
+            true if launched_old => Some(Lead::WaitWithoutTools),
+            _ if stale >= repeats => Some(Lead::TurnOff),
+            _ if score >= TOLD_AT && has_results => Some(Lead::Tell),
+            _ if score >= TOLD_AT && launched_old => Some(Lead::Wait),
+            _ => None,
+        }
+    }
+
+    /// What the calls of a conversation have told, each call once, as far as it is worth repeating.
+    pub(super) fn shown(&self, conversation: &[Message]) -> String {
+        let mut calls: HashMap<&str, &Call> = HashMap::new();
+        let mut found: Vec<(String, String)> = Vec::new();
+        for message in conversation {
+            match message {
+                Message::Assistant(reply) => calls.extend(reply.calls().map(|call| (call.id.as_str(), call))),
+                Message::Tool(result) if !result.is_error => {
+                    let arguments = calls.get(&*result.call).map_or("", |call| call.arguments.as_str());
+                    if arguments.contains("\"task\"") || arguments.contains("\"task_id") {
+                        continue;
+                    }
+                    let what = format!("{} {}", result.tool, short(arguments, 200));
+                    found.retain(|(had, _)| *had != what);
+                    found.push((what, short(&result.output, SHOWN)));
+                }
+                _ => {}
+            }
+        }
+        let mut lines: Vec<String> = Vec::new();
+        let mut left = SHOWN_IN_ALL;
+        for (what, output) in found.iter().rev() {
+            let line = format!("- {what}:\n  {}\n", output.trim().replace('\n', "\n  "));
+            if line.len() > left {
+                break;
+            }
+            left -= line.len();
+            lines.push(line);
+        }
+        lines.reverse();
+        lines.concat()
+    }
+}
+
+fn short(text: &str, most: usize) -> String {
+    let cut = &text[..text.floor_char_boundary(most)];
+    format!("{cut}{}", if cut.len() < text.len() { "…" } else { "" })
+}
+
+fn hash(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,213 @@
+//! What a task has launched, with which words, and which results it has read: a fold of its journal, and the decisions
+//! that follow from it. A model that has lost its way launches the same again and again, with the result before its eyes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::dispatch::Earlier;
+use crate::entry::Letter;
+use crate::id::{CallId, TaskId, TaskKey};
+use crate::message::{Call, Reply};
+
+/// How much of a result the model is reminded of.
+const SHOWN: usize = 400;
+
+/// What a task has launched.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Launches {
+    asked: Vec<Asked>,
+    /// The results in the conversation, the oldest first.
+    results: Vec<Known>,
+}
+
+/// Whether a launch is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Novelty {
+    /// Nothing like it was launched before.
+    New,
+    /// The same, or much the same, was launched before.
+    Old,
+    /// Several of the same in one reply, or again because it is wanted again: that is meant.
+    Meant,
+}
+
+/// A call that gives words to somebody.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Asked {
+    call: CallId,
+    whom: String,
+    words: Arc<str>,
+    /// Whether its reply gave the same words several times: that is meant, and never counts.
+    several: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Known {
+    task: TaskId,
+    read: Timestamp,
+    /// Whether something has happened since that may have made it out of date.
+    old: bool,
+    text: Arc<str>,
+}
+
+impl Launches {
+    /// A reply came; it is the `turn`th. Says of each of its calls whether it asks for something that was not asked for before;
+    /// of calls that ask nobody, nothing.
+    pub(super) fn replied(&mut self, turn: u32, reply: &Reply) -> Vec<Option<Novelty>> {
+        let mut asks: Vec<Option<(Asked, bool)>> = Vec::new();
+        for (call, index) in reply.calls().zip(0..) {
+            asks.push(Words::of(call).map(|words| {
+                let (call, again) = (CallId { turn, index }, words.again);
+                (Asked { call, whom: words.whom, words: words.task.into(), several: false }, again)
+            }));
+        }
+        let all: Vec<Asked> = asks.iter().flatten().map(|(asked, _)| asked.clone()).collect();
+        let new = asks.iter().map(|asks| {
+            let (asked, again) = asks.as_ref()?;
+            let known = self.asked.iter().any(|had| had.is_same(asked) || had.is_alike(asked));
+            Some(match known {
+                _ if *again || is_several(&all, asked) => Novelty::Meant,
+                true => Novelty::Old,
+                false => Novelty::New,
+            })
+        });
+        let new = new.collect();
+        let several: Vec<bool> = all.iter().map(|asked| is_several(&all, asked)).collect();
+        self.asked.extend(all.into_iter().zip(several).map(|(asked, several)| Asked { several, ..asked }));
+        new
+    }
+
+    /// Letters were read.
+    pub(super) fn read(&mut self, letters: &[Letter], at: Timestamp) {
+        for letter in letters {
+            if let Some(task) = letter.ending {
+                self.know(task, at, inside(&letter.text));
+            }
+        }
+        // Somebody has said something: that may be why it is wanted once more, also what came together with it.
+        if letters.iter().any(|letter| letter.ending.is_none()) {
+            self.something_happened();
+        }
+    }
+
+    /// A call returned the results of these tasks.
+    pub(super) fn collected(&mut self, tasks: &[TaskId], at: Timestamp, output: &str) {
+        tasks.iter().for_each(|task| self.know(*task, at, output));
+    }
+
+    /// The task did something that may make what it has read out of date.
+    pub(super) fn something_happened(&mut self) {
+        self.results.iter_mut().for_each(|known| known.old = true);
+    }
+
+    /// Whether it has the result of a task.
+    pub(super) fn has_results(&self) -> bool {
+        !self.results.is_empty()
+    }
+
+    fn know(&mut self, task: TaskId, read: Timestamp, text: &str) {
+        self.results.retain(|known| known.task != task);
+        let cut = &text[..text.floor_char_boundary(SHOWN)];
+        let more = if cut.len() < text.len() { "…" } else { "" };
+        let text = format!("{}{more}", cut.trim()).into();
+        self.results.push(Known { task, read, old: false, text });
+    }
+
+    /// Which tasks it has launched with the words of this call, or with much the same, and has the results of; the last first.
+    /// `me` is the task itself.
+    pub(super) fn earlier(&self, me: TaskId, call: CallId) -> Vec<Earlier> {
+        let Some(asked) = self.asked.iter().find(|asked| asked.call == call && !asked.several) else {
+            return Vec::new();
+        };
+        let before = self.asked.iter().rev().filter(|had| had.call.turn < call.turn && !had.several);
+        let found = before.filter_map(|had| {
+            let same = had.is_same(asked);
+            if !same && !had.is_alike(asked) {
+                return None;
+            }
+            let ids: Vec<TaskId> = TaskKey::for_child(me, had.call).candidate_ids().collect();
+            let known = self.results.iter().find(|known| ids.contains(&known.task))?;
+            Some(Earlier { task: known.task, call: had.call, read: known.read, same: same && !known.old })
+        });
+        found.collect()
+    }
+
+    /// The results it has, a line each.
+    pub(super) fn shown(&self) -> String {
+        let line = |known: &Known| format!("- {}: {}\n", known.task, known.text.replace('\n', "\n  "));
+        self.results.iter().map(line).collect()
+    }
+}
+
+/// What a call gives to whom, if it looks like one that launches. Whether it is one, its tool says.
+struct Words {
+    whom: String,
+    task: String,
+    again: bool,
+}
+
+impl Words {
+    fn of(call: &Call) -> Option<Words> {
+        if !call.arguments.contains("\"task\"") {
+            return None;
+        }
+        let arguments: serde_json::Value = serde_json::from_str(&call.arguments).ok()?;
+        let text = |key: &str| arguments.get(key).and_then(serde_json::Value::as_str);
+        let whom = text("agent").or_else(|| text("subagent_type")).unwrap_or(&call.tool);
+        let again = match arguments.get("again") {
+            Some(serde_json::Value::Bool(again)) => *again,
+            Some(serde_json::Value::String(again)) => again.trim().eq_ignore_ascii_case("true"),
+            _ => false,
+        };
+        let task = text("task")?.split_whitespace().collect::<Vec<_>>().join(" ");
+        Some(Words { whom: whom.trim().to_lowercase(), task, again })
+    }
+}
+
+impl Asked {
+    fn is_same(&self, other: &Asked) -> bool {
+        self.whom == other.whom && self.words == other.words
+    }
+
+    fn is_alike(&self, other: &Asked) -> bool {
+        self.whom == other.whom && is_alike(&self.words, &other.words)
+    }
+}
+
+/// Whether two texts ask for much the same: they name the same things (files, numbers), and share many words.
+fn is_alike(one: &str, two: &str) -> bool {
+    const OFTEN: [&str; 24] = [
+        "the", "a", "an", "of", "in", "to", "and", "for", "is", "are", "with", "from", "on", "at", "it",
+        "its", "that", "this", "be", "you", "your", "please", "what", "which",
+    ];
+    let words = |text: &str| -> HashSet<String> {
+        let inside = |c: char| c.is_alphanumeric() || matches!(c, '.' | '/' | '_' | '-');
+        let all =
+            text.split(|c: char| !inside(c)).map(|word| word.trim_matches(['.', '-', '/']).to_lowercase());
+        all.filter(|word| !word.is_empty() && !OFTEN.contains(&word.as_str())).collect()
+    };
+    let is_name = |word: &&String| word.contains(|c: char| c.is_numeric() || matches!(c, '.' | '/' | '_'));
+    let (one, two) = (words(one), words(two));
+    let names: HashSet<&String> = one.iter().filter(is_name).collect();
+    if names != two.iter().filter(is_name).collect() {
+        return false;
+    }
+    let (shared, all) = (one.intersection(&two).count(), one.union(&two).count());
+    let least = if names.is_empty() { 60 } else { 30 };
+    all > 0 && shared * 100 >= all * least
+}
+
+/// Whether these words are given several times in one reply: that is meant.
+fn is_several(all: &[Asked], asked: &Asked) -> bool {
+    all.iter().filter(|other| other.is_same(asked)).count() > 1
+}
+
+/// What a letter about an end says, without its tags.
+fn inside(letter: &str) -> &str {
+    let body = letter.strip_prefix("<task_ended").and_then(|rest| rest.split_once(">\n"));
+    let body = body.map_or(letter, |(_, body)| body);
+    body.strip_suffix("\n</task_ended>").unwrap_or(body)
+}

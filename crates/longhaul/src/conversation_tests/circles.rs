@@ -1,0 +1,364 @@
+//! Launches that were made before, and models that go round in circles.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::dispatch::Earlier;
+use crate::id::TaskKey;
+
+fn me() -> TaskId {
+    task("fixture")
+}
+
+fn child(turn: u32, index: u32) -> TaskId {
+    TaskKey::for_child(me(), CallId { turn, index }).candidate_ids().next().unwrap()
+}
+
+impl ConversationFixture {
+    /// A reply that launches these, each `(agent, task)`, and what the launches return.
+    fn launches(&mut self, tasks: &[(&str, &str)]) {
+        let calls = tasks.iter().fold(reply(), |reply, (agent, task)| {
+            reply.call("launch", json!({"agent": agent, "task": task}))
+        });
+        self.replies(calls);
+        for index in 0..tasks.len() as u32 {
+            let id = child(self.turn.replies(), index);
+            self.returns(index, &format!("{id} was started"));
+        }
+    }
+
+    /// The task that this call launched ends, and that is read.
+    fn ends(&mut self, turn: u32, index: u32) {
+        let id = child(turn, index);
+        self.letter(&format!("end of {id}"), Delivery::Asap, Some(id));
+        self.does();
+    }
+
+    fn calls(&mut self, tool: &str, argument: u32, output: &str) {
+        self.replies(reply().call(tool, argument.into()));
+        self.returns(0, output);
+    }
+
+    fn earlier(&self) -> Vec<Earlier> {
+        self.turn.earlier(me(), CallId { turn: self.turn.replies(), index: 0 })
+    }
+
+    /// What the model is told now, if it is led on; and lets it be told.
+    fn led(&mut self) -> Option<NudgeReason> {
+        let NextStep::Nudge { why, text } = self.next() else { return None };
+        self.note(Entry::Nudged { why: why.clone(), text });
+        Some(why)
+    }
+}
+
+#[test]
+fn an_earlier_launch_is_found_by_its_words_and_its_agent() {
+    let table = [
+        ("reader", "Read alpha.txt.", Some(true), "the same"),
+        ("reader", "  Read\nalpha.txt. ", Some(true), "spaces do not count"),
+        ("READER", "Read alpha.txt.", Some(true), "nor how the agent is written"),
+        ("reader", "Please read the file alpha.txt", Some(false), "much the same"),
+        ("reader", "Read beta.txt.", None, "another file"),
+        ("reader", "Read alpha.txt, part 2.", None, "another part"),
+        ("writer", "Read alpha.txt.", None, "another agent"),
+        (
+            "reader",
+            "Count the words in alpha.txt and tell me how many begin with a vowel.",
+            None,
+            "something else",
+        ),
+    ];
+    for (agent, words, same, why) in table {
+        let mut fixture = ConversationFixture::new();
+        fixture.launches(&[("reader", "Read alpha.txt.")]);
+        fixture.ends(1, 0);
+        fixture.launches(&[(agent, words)]);
+        let found: Vec<bool> = fixture.earlier().iter().map(|earlier| earlier.same).collect();
+        assert_eq!(found.first().copied(), same, "{why}");
+        assert!(fixture.earlier().iter().all(|earlier| earlier.task == child(1, 0)), "{why}");
+    }
+}
+
+#[test]
+fn it_counts_only_while_its_result_is_read_and_nothing_has_happened_since() {
+    type Then = fn(&mut ConversationFixture);
+    let table: [(Then, Option<bool>, &str); 8] = [
+        (|fixture| fixture.ends(1, 0), Some(true), "its result was read"),
+        (|_| {}, None, "it still runs"),
+        (
+            |fixture| fixture.letter("end", Delivery::Asap, Some(child(1, 0))),
+            None,
+            "nobody has read its result",
+        ),
+        (
+            |fixture| {
+                fixture.replies(reply().call("wait", json!({})));
+                let back = CallResult { collected: vec![child(1, 0)], ..returned(2, 0, "all of it") };
+                fixture.note(Entry::Returned(Box::new(back)));
+            },
+            Some(true),
+            "it was collected",
+        ),
+        (
+            |fixture| {
+                fixture.ends(1, 0);
+                fixture.letter("Look again.", Delivery::Asap, None);
+                fixture.does();
+            },
+            Some(false),
+            "a person has written",
+        ),
+        (
+            |fixture| {
+                fixture.letter("end", Delivery::Asap, Some(child(1, 0)));
+                fixture.letter("Look again.", Delivery::Asap, None);
+                fixture.does();
+            },
+            Some(false),
+            "a person has written, and both were read together",
+        ),
+        (
+            |fixture| {
+                fixture.ends(1, 0);
+                fixture.replies(reply().call("shell", json!({})));
+                let call = CallId { turn: 2, index: 0 };
+                fixture.note(Entry::Called { call, tool: "shell".into(), arguments: None, effects: true });
+                fixture.returns(0, "done");
+            },
+            Some(false),
+            "it has changed something itself",
+        ),
+        (
+            |fixture| {
+                fixture.ends(1, 0);
+                fixture.calls("read", 1, "x");
+            },
+            Some(true),
+            "it has only read",
+        ),
+    ];
+    for (then, same, why) in table {
+        let mut fixture = ConversationFixture::new();
+        fixture.launches(&[("reader", "Read alpha.txt.")]);
+        then(&mut fixture);
+        fixture.launches(&[("reader", "Read alpha.txt.")]);
+        assert_eq!(fixture.earlier().first().map(|earlier| earlier.same), same, "{why}");
+        // A new owner, who has only the journal, knows the same.
+        let call = CallId { turn: fixture.turn.replies(), index: 0 };
+        assert_eq!(fixture.refolded(&fixture.journal).earlier(me(), call), fixture.earlier(), "{why}");
+    }
+}
+
+#[test]
+fn the_same_several_times_in_one_reply_is_meant_and_never_counts() {
+    let same = ("reader", "Guess a number.");
+    let mut fixture = ConversationFixture::new();
+    fixture.launches(&[same, same, same]);
+    (0..3).for_each(|index| fixture.ends(1, index));
+    fixture.launches(&[same]);
+    assert_eq!(fixture.earlier(), [], "after several");
+    let mut fixture = ConversationFixture::new();
+    fixture.launches(&[same]);
+    fixture.ends(1, 0);
+    fixture.launches(&[same, same]);
+    assert_eq!(fixture.earlier(), [], "several after one");
+    // That the very same call is made so often in a row is another thing.
+    (fixture.habits.warn_after_repeats, fixture.habits.fail_after_repeats) = (100, 100);
+    for _ in 0..10 {
+        assert_eq!(fixture.led(), None);
+        fixture.launches(&[same, same]);
+    }
+}
+
+#[test]
+fn a_conversation_that_goes_on_begins_anew() {
+    let mut fixture = ConversationFixture::new();
+    fixture.launches(&[("reader", "Read alpha.txt.")]);
+    fixture.ends(1, 0);
+    let mut turn = fixture.continued("and now?");
+    let call = reply().call("launch", json!({"agent": "reader", "task": "Read alpha.txt."})).build();
+    let at = jiff::Timestamp::UNIX_EPOCH;
+    turn.apply(&Record { seq: crate::id::Seq(9), at, entry: Entry::Replied(Arc::new(call)) });
+    assert_eq!(turn.earlier(me(), CallId { turn: 1, index: 0 }), []);
+}
+
+#[test]
+fn who_only_launches_the_same_is_told_what_it_has_and_then_has_no_tools_for_one_turn() {
+    let mut fixture = ConversationFixture::new();
+    let ask = [("reader", "Which port is in server.conf?")];
+    fixture.launches(&ask);
+    fixture.ends(1, 0);
+    assert_eq!(fixture.led(), None);
+    fixture.launches(&ask);
+    assert_eq!(fixture.led(), None, "twice may happen");
+    fixture.launches(&[("reader", "Find the port in server.conf.")]);
+    assert_eq!(fixture.led(), Some(NudgeReason::Launching));
+    let told = fixture.said().pop().unwrap();
+    assert!(told.contains(&child(1, 0).to_string()) && told.contains("u:You have started"), "{told}");
+    assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
+    fixture.launches(&ask);
+    assert_eq!(fixture.led(), Some(NudgeReason::ToolsOff));
+    assert_eq!(fixture.next(), NextStep::CallModel { tools: false });
+    let short = fixture.turn.in_short().unwrap();
+    assert_eq!(short.len(), 2, "the order, and what it has: {short:?}");
+    // A call that is made all the same, or written as text, is none; it is asked once more, without tools.
+    fixture.replies(reply().text("```json\n{\"name\": \"grep\", \"arguments\": {}}\n```"));
+    assert_eq!(fixture.led(), Some(NudgeReason::Empty));
+    assert_eq!(fixture.next(), NextStep::CallModel { tools: false });
+    fixture.replies(reply().text("The port is 4173."));
+    assert_eq!(fixture.next(), NextStep::Idle);
+    assert_eq!(fixture.turn.in_short(), None);
+    fixture.assert_no_call_is_left_without_result();
+}
+
+#[test]
+fn tools_are_back_after_that_turn() {
+    let mut fixture = ConversationFixture::interactive();
+    for _ in 0..9 {
+        fixture.calls("read", 1, "the same");
+        if fixture.led() == Some(NudgeReason::ToolsOff) {
+            break;
+        }
+    }
+    assert_eq!(fixture.next(), NextStep::CallModel { tools: false });
+    assert_eq!(fixture.turn.in_short(), None, "a session sees all that was said");
+    fixture.replies(reply().text("This is it."));
+    fixture.letter("Go on.", Delivery::Asap, None);
+    fixture.does();
+    assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
+    fixture.calls("read", 1, "the same");
+    assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
+}
+
+#[test]
+fn who_launches_something_new_each_time_is_told_but_keeps_its_tools() {
+    let mut fixture = ConversationFixture::new();
+    let mut told = 0;
+    for n in 1..=20 {
+        fixture.launches(&[("reader", &format!("Read chapter {n}."))]);
+        fixture.ends(n, 0);
+        match fixture.led() {
+            None => {}
+            Some(NudgeReason::Launching) => told += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(told, 4, "once in five wakes");
+}
+
+#[test]
+fn what_changes_something_is_no_circle() {
+    let mut fixture = ConversationFixture::new();
+    (fixture.habits.warn_after_repeats, fixture.habits.fail_after_repeats) = (100, 100);
+    for n in 1..=10 {
+        fixture.launches(&[("coder", "Fix the next failing test in app.rs.")]);
+        let id = child(n, 0);
+        fixture.letter_of_effects(id);
+        fixture.does();
+        assert_eq!(fixture.led(), None, "{n}");
+    }
+}
+
+#[test]
+fn calls_that_return_the_same_again_and_again_end_in_words() {
+    // In any order, not only one after the other.
+    let mut fixture = ConversationFixture::new();
+    let mut led = None;
+    for n in 0..20 {
+        fixture.calls("read", n % 3, &format!("file {}", n % 3));
+        led = fixture.led();
+        if led.is_some() {
+            assert_eq!(n, 5, "three calls were new, three were not");
+            break;
+        }
+    }
+    assert_eq!(led, Some(NudgeReason::ToolsOff));
+    let told = fixture.said().pop().unwrap();
+    for part in ["file 0", "file 1", "file 2", "Your task was:\n\ngo"] {
+        assert_eq!(told.matches(part).count(), 1, "{told}");
+    }
+    // What returns something else each time is no circle.
+    let mut fixture = ConversationFixture::new();
+    for n in 0..4 {
+        fixture.calls("status", 1, &format!("{n} %"));
+        fixture.calls("clock", 1, &format!("{n} o'clock"));
+        assert_eq!(fixture.led(), None);
+    }
+}
+
+#[test]
+fn looking_again_is_no_circle_unless_there_is_nothing_to_be_seen() {
+    for (is_error, led) in [(false, None), (true, Some(NudgeReason::ToolsOff))] {
+        let mut fixture = ConversationFixture::new();
+        for _ in 0..4 {
+            fixture.replies(reply().call("look", 1.into()));
+            let turn = fixture.turn.replies();
+            fixture.note(Entry::Returned(Box::new(CallResult { is_error, ..returned(turn, 0, "the same") })));
+        }
+        assert_eq!(fixture.led(), led, "{is_error}");
+    }
+}
+
+#[test]
+fn a_reply_that_did_not_find_its_end_makes_each_call_once() {
+    let cut = |stop| {
+        let mut fixture = ConversationFixture::new();
+        let same = || json!({"agent": "reader", "task": "Read alpha.txt"});
+        fixture.replies(
+            reply().call("launch", same()).call("launch", same()).call("launch", 1.into()).stop(stop),
+        );
+        match fixture.next() {
+            NextStep::RunCalls(acts) => acts.iter().map(|act| act.id.index).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(cut(StopReason::Length), [0, 2]);
+    assert_eq!(cut(StopReason::Calls), [0, 1, 2], "elsewhere it is meant");
+}
+
+proptest! {
+    /// Where nothing is repeated, nothing is said and nothing is found.
+    #[test]
+    fn what_does_not_repeat_is_left_alone(rounds in proptest::collection::vec((1..4u32, any::<bool>()), 1..6)) {
+        let mut fixture = ConversationFixture::new();
+        fixture.habits.max_turns = 0;
+        for (nth, (many, own)) in rounds.iter().enumerate() {
+            let words: Vec<String> = (0..*many).map(|n| format!("Do thing {nth}-{n} of list_{nth}.")).collect();
+            let tasks: Vec<(&str, &str)> = words.iter().map(|words| ("reader", words.as_str())).collect();
+            fixture.launches(&tasks);
+            let turn = fixture.turn.replies();
+            prop_assert_eq!(fixture.earlier(), []);
+            (0..*many).for_each(|index| fixture.ends(turn, index));
+            if *own {
+                fixture.calls("read", nth as u32, "x");
+            }
+            if nth < 4 {
+                prop_assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
+            }
+        }
+    }
+
+    /// However words are spaced, they are the same words; a launch is found by them whatever else was launched.
+    #[test]
+    fn the_same_words_are_always_found(
+        words in "[a-z]{3,8}( [a-z0-9.]{2,9}){0,6}",
+        others in proptest::collection::vec("[a-z]{3,8}( [a-z]{2,9}){0,4}", 0..5),
+        spaces in " {1,3}",
+    ) {
+        prop_assume!(others.iter().all(|other| *other != words));
+        let mut fixture = ConversationFixture::new();
+        fixture.habits.max_turns = 0;
+        fixture.launches(&[("reader", &words)]);
+        fixture.ends(1, 0);
+        for other in &others {
+            if fixture.led().is_none() {
+                fixture.launches(&[("reader", other)]);
+            }
+        }
+        let spaced = words.replace(' ', &spaces);
+        fixture.launches(&[("reader", &spaced)]);
+        let found = fixture.earlier();
+        prop_assert!(found.iter().any(|earlier| earlier.same && earlier.task == child(1, 0)), "{found:?}");
+    }
+}
