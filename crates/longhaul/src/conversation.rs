@@ -1,7 +1,7 @@
 //! The conversation of a task as a state machine without IO: what to do next.
 //!
-//! A [`Turn`] is the fold of a task's journal into what its owner needs to carry it on: [`apply`](Turn::apply) takes
-//! an entry in, [`next`](Turn::next) says what is to be done now. The runner does it, writes down what came of it,
+//! A [`Conversation`] is the fold of a task's journal into what its owner needs to carry it on: [`apply`](Conversation::apply) takes
+//! an entry in, [`next_step`](Conversation::next_step) says what is to be done now. The runner does it, writes down what came of it,
 //! and applies that. A crash at any point is therefore no special case: read the journal, ask what is next.
 
 mod circles;
@@ -151,7 +151,7 @@ pub enum NextStep {
         /// Whether it may call tools.
         tools: bool,
     },
-    /// Nothing more to say: end with [`Turn::answer`], or wait for letters.
+    /// Nothing more to say: end with [`Conversation::answer`], or wait for letters.
     Idle,
     /// The task has failed.
     Fail(Failure),

@@ -352,7 +352,7 @@ impl EventKind {
 ///
 /// Live words come as they are said; when the whole reply follows, only what is new in it is told, so that the
 /// texts of all events put together are what the model said, once. Where an event
-/// [voids](EventKind::voids_words) what was said of a reply so far, the reply is told anew from its beginning.
+/// [voids](EventKind::voids_partial_reply) what was said of a reply so far, the reply is told anew from its beginning.
 #[derive(Debug, Clone)]
 pub struct EventProjector {
     task: TaskId,

@@ -400,7 +400,7 @@ pub trait DynTool: Send + Sync + 'static {
         identity_from_spec(&self.spec(), self.effects())
     }
 
-    /// Does it, with the arguments as the model wrote them or as [`canonical`](Self::canonical) made them.
+    /// Does it, with the arguments as the model wrote them or as [`canonical_arguments`](Self::canonical_arguments) made them.
     fn call<'a>(
         &'a self,
         arguments: &'a str,

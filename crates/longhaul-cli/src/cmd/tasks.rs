@@ -87,7 +87,7 @@ impl<'a> TaskSelection<'a> {
     }
 
     /// What the store is asked for: a filter for each tree, if only some are wanted. Only finer words for open tasks are left to
-    /// [`fits`](Self::fits).
+    /// [`matches`](Self::matches_state).
     fn filters(&self, now: Timestamp) -> Vec<TaskFilter> {
         let TasksArgs { state, agent, since, older_than, .. } = self.args;
         let ago = |time: Duration| now.saturating_sub(time).unwrap_or(Timestamp::MIN);

@@ -1,6 +1,6 @@
 //! The screen that people leave open: all tasks, what they do, and what they want from whoever watches.
 //!
-//! [`model`] is what it knows, [`update`] what happens to that, [`draw`] how it looks: all three without IO. [`edge`] is
+//! [`model`] is what it knows, [`update`] what happens to that, [`draw`] how it looks: all three without IO. [`event_loop`] is
 //! the rest: it reads keys, listens to the store, does what is wished for and draws, at most thirty times a second and only
 //! when something has changed.
 

@@ -2,7 +2,7 @@
 //! would obey, and what nobody would see, is shown as a sign of its own.
 
 /// The text with everything visible that a terminal would obey, or that cannot be seen: `␛]0;…`, `⟨U+202E⟩`. Line breaks
-/// stay, and codes that only set colours go. For what people read; [`visible`] is for what they decide about.
+/// stay, and codes that only set colours go. For what people read; [`escape_invisible`] is for what they decide about.
 pub(crate) fn sanitize(text: &str) -> String {
     sanitize_with(text, false)
 }

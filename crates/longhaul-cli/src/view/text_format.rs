@@ -96,7 +96,7 @@ pub(crate) fn parse_duration(typed: &str) -> Result<Duration, String> {
     Duration::try_from(span).map_err(|_| wrong())
 }
 
-/// How old something is, as it is typed: what [`duration`] takes, and days and weeks. A number alone is none: who types
+/// How old something is, as it is typed: what [`parse_duration`] takes, and days and weeks. A number alone is none: who types
 /// `prune --older-than 30` hardly means seconds.
 pub(crate) fn parse_age(typed: &str) -> Result<Duration, String> {
     let wrong = || "an age looks like 90s, 30m, 12h, 7d or 2w".to_owned();

@@ -57,8 +57,8 @@ impl ProcessGuardian {
     }
 
     /// The program that can supervise commands, so that none of the processes that a command starts outlives it, in whatever
-    /// group or session and with whatever environment: one whose `main` calls [`supervise`](super::supervise) when its first
-    /// argument is [`SUPERVISE`](super::SUPERVISE), as the command `longhaul` does. Without it, and elsewhere than on Linux, a
+    /// group or session and with whatever environment: one whose `main` calls [`run_supervisor`](super::run_supervisor) when its first
+    /// argument is [`SUPERVISE_COMMAND`](super::SUPERVISE_COMMAND), as the command `longhaul` does. Without it, and elsewhere than on Linux, a
     /// process that leaves its group may outlive its command: see [`LeftoverProcesses`](super::LeftoverProcesses).
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.1 = Some(program.into().into());

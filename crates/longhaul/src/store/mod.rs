@@ -75,7 +75,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Claims pending tasks for a worker, oldest first: appends [`Entry::Claimed`] and leaves no task to two.
     ///
-    /// The worker must have [renewed](Store::renew) its lease before, or others may take the tasks away again.
+    /// The worker must have [renewed](Store::renew_lease) its lease before, or others may take the tasks away again.
     fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>>;
 
     /// Says that a worker is alive for another `lease` from now. All its tasks are covered by that.
@@ -95,7 +95,7 @@ pub trait Store: Send + Sync + 'static {
     fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>>;
 
     /// The lease of a worker as it is now, to show it or to see whether it is being renewed. `None` if it has none. Whether it
-    /// has run out, only [`abandoned`](Store::abandoned) can tell.
+    /// has run out, only [`abandoned`](Store::abandoned_tasks) can tell.
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>>;
 
     /// Keeps some bytes under their digest.
@@ -111,12 +111,12 @@ pub trait Store: Send + Sync + 'static {
     fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool>;
 
     /// Deletes tasks that have ended, with all that is theirs: journals, letters, and slips whose name has the id after its
-    /// first colon (`word:ID`, `word:ID:more`). What is [kept](Store::keep), was not kept anew for [`KEPT_ANYWAY`] and no
+    /// first colon (`word:ID`, `word:ID:more`). What is [kept](Store::put_blob), was not kept anew for [`BLOB_GRACE`] and no
     /// task or journal refers to any more goes with them.
     ///
     /// All of them, or none. Each is named with where its journal ends: one that has grown since is refused as
-    /// [`Moved`](StoreError::Moved), one that has not ended as [`Open`](StoreError::Open), and one that a task needs which
-    /// would stay (of the same tree, or of the same conversation) as [`Needed`](StoreError::Needed).
+    /// [`Moved`](StoreError::JournalMoved), one that has not ended as [`Open`](StoreError::NotEnded), and one that a task needs which
+    /// would stay (of the same tree, or of the same conversation) as [`Needed`](StoreError::StillNeeded).
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()>;
 
     /// Those of the tasks that match which cannot be loaded, with why; of each that has not ended the whole journal is read if

@@ -9,7 +9,7 @@ use crate::entry::{Entry, Outcome, Record};
 use crate::id::{LetterId, Seq, TaskId};
 use crate::task::{IllegalTransition, Status, TaskState};
 
-/// A [`JournalWrite`](super::Write) on its way into a journal.
+/// A [`JournalWrite`](super::JournalWrite) on its way into a journal.
 #[derive(Debug)]
 pub(super) struct WriteDraft {
     pub(super) task: TaskId,

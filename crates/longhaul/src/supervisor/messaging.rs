@@ -142,7 +142,7 @@ impl Longhaul {
     /// Lets a task use so much from now on, with all below it: of each bound that is said here, this one counts instead of what the
     /// task had. Those that run under a bound heed it when they next ask their model, others when they are next taken up.
     ///
-    /// A task that has ended is not continued by it: [`send_within`](Self::send_within) does that.
+    /// A task that has ended is not continued by it: [`send_with_budget`](Self::send_with_budget) does that.
     pub async fn add_budget(&self, id: TaskId, budget: Budget) -> Result<(), LonghaulError> {
         Ok(self.0.service.add_budget(id, budget).await?)
     }
@@ -173,7 +173,7 @@ impl Longhaul {
     /// still at work, or goes on as another task, hears of its end. One that continued a conversation continues the same.
     ///
     /// While an earlier retry of the same task has not ended there is no second one:
-    /// [`Retried`](LonghaulError::Retried) names it.
+    /// [`Retried`](LonghaulError::AlreadyRetried) names it.
     ///
     /// ```
     /// # use std::sync::Arc;

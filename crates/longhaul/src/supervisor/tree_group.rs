@@ -69,7 +69,7 @@ impl Longhaul {
 
     /// The roots of trees in which nothing may have happened since `before`: those that have ended and been quiet since, and those of
     /// tasks that have not ended. In the order of their submission, as far as they have ended. Every grove that is
-    /// [quiet](Grove::active) for that long has one of them.
+    /// [quiet](TreeGroup::last_active) for that long has one of them.
     pub async fn quiet_trees(&self, before: Timestamp) -> Result<Vec<TaskId>, LonghaulError> {
         let store = &self.0.service.store;
         let open = store.list(TaskFilter::default().live()).await?.into_iter();
@@ -109,7 +109,7 @@ impl Longhaul {
         Ok(TreeGroup { tasks: office.as_observed(tasks).await? })
     }
 
-    /// Notes that somebody has looked at a task, if it has ended: its end is [read](Longhaul::unread) then.
+    /// Notes that somebody has looked at a task, if it has ended: its end is [read](Longhaul::unread_tasks) then.
     pub async fn mark_read(&self, id: TaskId) -> Result<(), LonghaulError> {
         let office = &self.0.service;
         if office.state(id).await?.status.is_final() && !is_marked_read(&*office.store, id).await? {
@@ -119,7 +119,7 @@ impl Longhaul {
         Ok(())
     }
 
-    /// The tasks of a grove whose end nobody has heard of: nobody has [looked at](Longhaul::look_at) them since, nobody
+    /// The tasks of a grove whose end nobody has heard of: nobody has [looked at](Longhaul::mark_read) them since, nobody
     /// has continued them, and their parent was not told. A task below another that was cancelled, or whose parent did
     /// not complete, is no news of its own.
     pub async fn unread_tasks(&self, grove: &TreeGroup) -> Result<Vec<TaskId>, LonghaulError> {

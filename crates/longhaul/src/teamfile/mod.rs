@@ -1,6 +1,6 @@
 //! Reads a YAML team file into a `Team`, or reports errors with line and column.
 //!
-//! [`read`] makes a [`TeamFile`] of a text and tells everything that is wrong with it at once; it is pure. [`survey`] tells
+//! [`parse`] makes a [`TeamFile`] of a text and tells everything that is wrong with it at once; it is pure. [`check_host`] tells
 //! what is wrong with the surroundings: variables that are not set, files that are not there.
 //!
 //! ```

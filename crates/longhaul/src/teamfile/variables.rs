@@ -34,7 +34,7 @@ impl fmt::Display for VariableError {
 
 impl std::error::Error for VariableError {}
 
-/// A text with its variables filled in, at most [`LARGEST`] bytes of it. What a variable is set to is not looked into.
+/// A text with its variables filled in, at most [`MAX_TEAM_FILE_BYTES`] bytes of it. What a variable is set to is not looked into.
 ///
 /// ```
 /// use longhaul::teamfile::{VariableError, fill_variables};

@@ -12,7 +12,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! Outside of a test harness [`sit`] asks all of them, and panics at the first wrong answer.
+//! Outside of a test harness [`run_all`] asks all of them, and panics at the first wrong answer.
 //!
 //! Each question makes a store of its own with a clock that only the question moves; stores must be empty and must
 //! not share anything.

@@ -23,11 +23,11 @@ pub struct DatabaseHealth {
     pub size: u64,
     /// How many bytes of that are free, and used again.
     pub free: u64,
-    /// How many tasks are in it; one more than [`COUNTED`](Health::COUNTED) if there are more than that.
+    /// How many tasks are in it; one more than [`COUNTED`](DatabaseHealth::COUNTED) if there are more than that.
     pub tasks: u64,
     /// What is damaged: pages, indexes, journals, what derives from them, what is kept; the first of it, if it is much.
     pub problems: Vec<String>,
-    /// Whether all of it was looked at for that, or only the tasks that have not ended and the [newest](Health::NEWEST).
+    /// Whether all of it was looked at for that, or only the tasks that have not ended and the [newest](DatabaseHealth::NEWEST).
     pub checked_all: bool,
     /// How many processes that are alive run tasks of it.
     pub workers: usize,
@@ -48,7 +48,7 @@ impl SqliteStore {
         examine(path.as_ref(), true)
     }
 
-    /// The same, but of a file that is not [small](Health::SMALL) only what matters most: so that it takes a moment, however
+    /// The same, but of a file that is not [small](DatabaseHealth::SMALL) only what matters most: so that it takes a moment, however
     /// much there is in it.
     pub fn examine_newest(path: impl AsRef<Path>) -> Result<Option<DatabaseHealth>, StoreError> {
         examine(path.as_ref(), false)

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::running_calls::McpRunningCalls;
 
-/// A connection. It is over once it is [`gone`](Link::gone); then the next who needs one makes another.
+/// A connection. It is over once it is [`gone`](McpConnection::gone); then the next who needs one makes another.
 pub(super) struct McpConnection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) calls: Arc<McpRunningCalls>,
