@@ -4,10 +4,10 @@
 //! an entry in, [`next_step`](Conversation::next_step) says what is to be done now. The runner does it, writes down what came of it,
 //! and applies that. A crash at any point is therefore no special case: read the journal, ask what is next.
 
-mod circles;
+mod loop_detector;
 mod compaction;
 mod fold;
-mod launches;
+mod launch_history;
 mod next_step;
 
 use std::borrow::Cow;
@@ -17,17 +17,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Policy;
-use crate::dispatch::Earlier;
+use crate::dispatch::EarlierResult;
 use crate::entry::{Entry, Failure, Letter, NudgeReason, Order, Question, QuestionAnswer, Submission};
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::prompt_tags::{escape, escape_tags};
 use crate::message::{Call, Message, Reply, StopReason};
-use circles::Circles;
 pub(crate) use compaction::truncate_middle;
 pub use compaction::{CompactionInput, summary_text};
 use fold::letters_text;
 pub(crate) use fold::repeated_calls;
-use launches::Launches;
+use launch_history::LaunchHistory;
+use loop_detector::LoopDetector;
 
 /// A task's conversation, and where it stands in it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,10 +76,10 @@ pub struct Conversation {
     measured: Option<(usize, u64)>,
     /// What it has launched.
     #[serde(default)]
-    launches: Launches,
+    launches: LaunchHistory,
     /// Whether its last replies have led to anything new.
     #[serde(default)]
-    circles: Circles,
+    circles: LoopDetector,
     /// Whether it has no tools in its next reply.
     #[serde(default)]
     tools_off: bool,
@@ -202,8 +202,8 @@ impl Conversation {
             model: None,
             warned: Vec::new(),
             measured: None,
-            launches: Launches::default(),
-            circles: Circles::default(),
+            launches: LaunchHistory::default(),
+            circles: LoopDetector::default(),
             tools_off: false,
             off_text: None,
         }
@@ -238,8 +238,8 @@ impl Conversation {
             warned: Vec::new(),
             said: Arc::from(""),
             // What it goes on for is new, and calls are numbered anew.
-            launches: Launches::default(),
-            circles: Circles::default(),
+            launches: LaunchHistory::default(),
+            circles: LoopDetector::default(),
             tools_off: false,
             off_text: None,
             ..self
@@ -296,7 +296,7 @@ impl Conversation {
 
     /// Which tasks it has launched with the words of this call, or much the same, and has the results of; the last first.
     /// `me` is the task itself.
-    pub fn earlier(&self, me: TaskId, call: CallId) -> Vec<Earlier> {
+    pub fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierResult> {
         self.launches.earlier(me, call)
     }
 

@@ -56,7 +56,7 @@ pub trait Dispatcher: Send + Sync + 'static {
     fn answered<'a>(
         &'a self,
         caller: &'a Caller,
-        earlier: &'a [Earlier],
+        earlier: &'a [EarlierResult],
         order: &'a Order,
     ) -> DispatchFuture<'a, Option<Snapshot>> {
         let _ = (caller, earlier, order);
@@ -102,7 +102,7 @@ pub trait Dispatcher: Send + Sync + 'static {
 
 /// A task that a caller has launched before with the words of a call, or with much the same, and whose result it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Earlier {
+pub struct EarlierResult {
     /// The task.
     pub task: TaskId,
     /// The call that launched it.
@@ -117,7 +117,7 @@ pub struct Earlier {
 /// since its result was read that could lead to another.
 pub fn is_answered_by(
     order: &Order,
-    earlier: &Earlier,
+    earlier: &EarlierResult,
     had: &Order,
     head: &TaskState,
     tree: &[TaskState],
@@ -364,8 +364,9 @@ mod tests {
     fn only_a_whole_answer_to_the_very_same_order_answers_it() {
         let order = || Order::new("reader", "Read it.");
         let done = head("one", completed(None), None);
-        let earlier = Earlier { task: done.id, call: CallId { turn: 1, index: 0 }, read: at(10), same: true };
-        let answers = |order: &Order, earlier: &Earlier, head: &TaskState| {
+        let earlier =
+            EarlierResult { task: done.id, call: CallId { turn: 1, index: 0 }, read: at(10), same: true };
+        let answers = |order: &Order, earlier: &EarlierResult, head: &TaskState| {
             is_answered_by(
                 order,
                 earlier,
@@ -386,7 +387,7 @@ mod tests {
         ] {
             assert!(!answers(&other, &earlier, &done), "{other:?}");
         }
-        assert!(!answers(&order(), &Earlier { same: false, ..earlier }, &done));
+        assert!(!answers(&order(), &EarlierResult { same: false, ..earlier }, &done));
         let stop = crate::entry::StopRequest { cause: crate::entry::StopCause::Person, note: None };
         for outcome in
             [completed(Some("the limit of 9 turns")), Outcome::Cancelled { stop, partial: "".into() }]
@@ -408,7 +409,7 @@ mod tests {
                 .map(|(n, changed)| head(&n.to_string(), completed(None), *changed))
                 .collect();
             let order = Order::new("reader", "Read it.");
-            let earlier = Earlier { task: tree[0].id, call: CallId { turn: 1, index: 0 }, read: at(read), same: true };
+            let earlier = EarlierResult { task: tree[0].id, call: CallId { turn: 1, index: 0 }, read: at(read), same: true };
             let since = changed.iter().flatten().any(|changed| *changed >= read);
             prop_assert_eq!(is_answered_by(&order, &earlier, &order, &tree[0], &tree), !since);
         }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Caller, DispatchError, Dispatcher, Earlier};
+use crate::dispatch::{Caller, DispatchError, Dispatcher, EarlierResult};
 use crate::entry::{ModelChoice, Question, QuestionAnswer, SamplingUsage};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
@@ -207,7 +207,7 @@ pub struct CallContext {
     /// Fires when a person does not want this call to wait for other tasks: return, and say that they go on.
     pub backgrounded: CancellationToken,
     /// What the caller has launched before with the words of this call, or much the same, and has the results of; the last first.
-    pub earlier: Vec<Earlier>,
+    pub earlier: Vec<EarlierResult>,
     /// Where the task works.
     pub working_dir: Option<PathBuf>,
     /// The model of the agent that calls.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::circles::Lead;
+use super::loop_detector::LoopResponse;
 use super::{Conversation, NextSpeaker, NextStep, PendingCall};
 use crate::agent::{AtTurnLimit, CompletionNotice, OutputSchema, Policy};
 use crate::entry::{Delivery, Failure, FailureKind, Letter, NudgeReason, Outcome};
@@ -117,26 +117,26 @@ impl Conversation {
     }
 
     /// What is said to a model that goes round in circles.
-    fn lead_on(&self, lead: Lead) -> NextStep {
+    fn lead_on(&self, lead: LoopResponse) -> NextStep {
         let (why, first, last) = match lead {
-            Lead::Tell => (
+            LoopResponse::Tell => (
                 NudgeReason::Launching,
                 "You have started tasks again and again. This is what you have:",
                 "If it is enough, answer now, in words, and start nothing more. If something is missing, say in one \
                  sentence what it is, and start only that.",
             ),
-            Lead::Wait => (
+            LoopResponse::Wait => (
                 NudgeReason::Launching,
                 "You have started the same tasks again. They are running, and their results will come to you as messages.",
                 "Start nothing more now: end your turn with one short sentence.",
             ),
-            Lead::WaitWithoutTools => (
+            LoopResponse::WaitWithoutTools => (
                 NudgeReason::ToolsOff,
                 "You cannot start tasks in this turn. Those that you have started are running, and their results will come \
                  to you as messages.",
                 "End your turn with one short sentence.",
             ),
-            Lead::TurnOff => (
+            LoopResponse::TurnOff => (
                 NudgeReason::ToolsOff,
                 "You are going round in circles. Tools are off in this turn: a call is not made. This is what you have:",
                 "Answer it now in plain words: quote what answers it from what you have. No call, no JSON, no code block. If \
@@ -144,8 +144,8 @@ impl Conversation {
             ),
         };
         let text = match lead {
-            Lead::Wait | Lead::WaitWithoutTools => format!("{first} {last}"),
-            Lead::Tell | Lead::TurnOff => {
+            LoopResponse::Wait | LoopResponse::WaitWithoutTools => format!("{first} {last}"),
+            LoopResponse::Tell | LoopResponse::TurnOff => {
                 format!("{first}\n\n{}{}{last}", self.found(), self.reminder().trim_start())
             }
         };

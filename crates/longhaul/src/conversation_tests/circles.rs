@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::dispatch::Earlier;
+use crate::dispatch::EarlierResult;
 use crate::id::TaskKey;
 
 fn me() -> TaskId {
@@ -40,7 +40,7 @@ impl ConversationFixture {
         self.returns(0, output);
     }
 
-    fn earlier(&self) -> Vec<Earlier> {
+    fn earlier(&self) -> Vec<EarlierResult> {
         self.turn.earlier(me(), CallId { turn: self.turn.replies(), index: 0 })
     }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::task_service::{NewTask, PostResult, TaskService};
 use crate::dispatch::{
-    Caller, DispatchError, DispatchFuture, Dispatcher, Earlier, LetterContent, SendReceipt, WaitMode,
+    Caller, DispatchError, DispatchFuture, Dispatcher, EarlierResult, LetterContent, SendReceipt, WaitMode,
     WaitResult, check_order, find_task, is_answered_by,
 };
 use crate::entry::{Delivery, Letter, Order, Sender, StopCause, StopRequest};
@@ -90,7 +90,7 @@ impl TaskService {
     async fn answered_before(
         &self,
         caller: &Caller,
-        earlier: &[Earlier],
+        earlier: &[EarlierResult],
         order: &Order,
     ) -> Result<Option<Snapshot>, DispatchError> {
         if !earlier.iter().any(|earlier| earlier.same) {
@@ -147,7 +147,7 @@ impl Dispatcher for TaskService {
     fn answered<'a>(
         &'a self,
         caller: &'a Caller,
-        earlier: &'a [Earlier],
+        earlier: &'a [EarlierResult],
         order: &'a Order,
     ) -> DispatchFuture<'a, Option<Snapshot>> {
         Box::pin(self.answered_before(caller, earlier, order))

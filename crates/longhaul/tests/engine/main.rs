@@ -18,6 +18,7 @@ mod envelopes;
 mod failures;
 mod features;
 #[cfg(unix)]
+mod glossary;
 mod hooks;
 mod isolation;
 #[cfg(unix)]

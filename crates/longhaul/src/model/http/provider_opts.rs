@@ -49,7 +49,7 @@ const OUR_HEADERS: [&str; 8] = [
 
 /// What comes of the options beside the body.
 #[derive(Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct RequestExtras {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     /// Azure's version of its API.
     pub(super) api_version: Option<String>,
@@ -70,7 +70,7 @@ pub(super) fn translate_opts(
     provider: &str,
     api: ApiType,
     settings: &mut ModelSettings,
-) -> Result<Beside, String> {
+) -> Result<RequestExtras, String> {
     let opts = &mut settings.provider_opts;
     if let Some((key, instead)) = REFUSED.iter().find(|(key, _)| opts.contains_key(*key)) {
         return Err(format!("provider_opts: {key} is docker-agent's own and does nothing here: {instead}"));
@@ -80,7 +80,8 @@ pub(super) fn translate_opts(
             "provider_opts: {key} is docker-agent's own and does nothing here: use `docker model configure`"
         ));
     }
-    let mut beside = Beside { headers: http_headers(opts)?, api_version: api_version(provider, opts)? };
+    let mut beside =
+        RequestExtras { headers: http_headers(opts)?, api_version: api_version(provider, opts)? };
     match opts.remove("transport").as_ref().map(|value| value.as_str().unwrap_or_default()) {
         None | Some("sse") => {}
         Some(_) => return Err("provider_opts: transport can only be sse here; leave it out".to_owned()),

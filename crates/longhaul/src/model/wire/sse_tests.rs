@@ -2,10 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-type Seen = Vec<(String, String)>;
+type SseRecord = Vec<(String, String)>;
 
 /// What a stream gives when it comes in these pieces.
-fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
+fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> SseRecord {
     let mut sse = SseParser::new();
     let mut seen = Vec::new();
     let mut each = |e: &SseEvent<'_>| {
@@ -20,7 +20,7 @@ fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
 }
 
 /// What a stream gives, the same however it is cut in two and byte by byte.
-fn seen(stream: &[u8]) -> Seen {
+fn seen(stream: &[u8]) -> SseRecord {
     let whole = events([stream]);
     assert_eq!(events(stream.chunks(1)), whole);
     for at in 0..=stream.len() {

@@ -7,7 +7,7 @@ use crate::model::wire::testing::{self, calls, pieces, stream};
 
 /// What is in a recorded body.
 #[derive(Default)]
-struct Told {
+struct ReplaySummary {
     text: String,
     reasoning: String,
     made: Vec<(String, String)>,
@@ -16,8 +16,8 @@ struct Told {
 }
 
 /// The plainest reading of a recorded body.
-fn oracle(body: &str) -> Told {
-    let Told { mut text, mut reasoning, mut made, mut finish, mut usage } = Told::default();
+fn oracle(body: &str) -> ReplaySummary {
+    let ReplaySummary { mut text, mut reasoning, mut made, mut finish, mut usage } = ReplaySummary::default();
     for frame in testing::data_lines(body) {
         if frame["usage"].is_object() {
             usage = Some(frame["usage"].clone());
@@ -37,7 +37,7 @@ fn oracle(body: &str) -> Told {
             finish = choice["finish_reason"].as_str().map(str::to_owned).or(finish);
         }
     }
-    Told { text, reasoning, made, finish, usage }
+    ReplaySummary { text, reasoning, made, finish, usage }
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn recorded_traffic_is_read_as_it_was() {
             continue;
         }
         let reply = testing::read_recorded(&wire, &case);
-        let Told { text, reasoning, mut made, finish, usage } = oracle(&case.body);
+        let ReplaySummary { text, reasoning, mut made, finish, usage } = oracle(&case.body);
         let finish = finish.unwrap();
         if finish != "length" {
             made.iter_mut().filter(|(_, arguments)| arguments.is_empty()).for_each(|(_, a)| *a = "{}".into());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::launches::Novelty;
+use super::launch_history::Novelty;
 use crate::message::{Call, Message, Reply};
 use crate::tool::ToolEffects;
 
@@ -27,8 +27,8 @@ const SHOWN_IN_ALL: usize = 6_000;
 
 /// What the last replies did.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Circles {
-    rounds: Vec<Round>,
+pub(super) struct LoopDetector {
+    rounds: Vec<ModelRound>,
     /// What calls returned, by their tool and arguments.
     returned: HashMap<u64, u64>,
     /// Whether it was told what it has, and nothing else has happened since.
@@ -37,7 +37,7 @@ pub(super) struct Circles {
 
 /// The calls of a reply.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Round {
+struct ModelRound {
     tools: Vec<String>,
     /// Whether it launched something that had not been launched before.
     launched_new: bool,
@@ -51,7 +51,7 @@ struct Round {
 
 /// What is to be done about a model that goes round in circles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lead {
+pub(super) enum LoopResponse {
     /// Say what it has.
     Tell,
     /// Say that results will come.
@@ -62,12 +62,12 @@ pub(super) enum Lead {
     TurnOff,
 }
 
-impl Circles {
+impl LoopDetector {
     /// A reply came. `launches` says of each of its calls whether it gives somebody something new to do; of one that gives nobody
     /// anything, nothing.
     pub(super) fn replied(&mut self, reply: &Reply, launches: &[Option<Novelty>]) {
         let any = |novelty| launches.iter().flatten().any(|launch| *launch == novelty);
-        let mut round = Round {
+        let mut round = ModelRound {
             tools: Vec::new(),
             launched_new: any(Novelty::New),
             meant: any(Novelty::Meant),
@@ -107,7 +107,7 @@ impl Circles {
 
     /// Something happened that may lead to something new.
     pub(super) fn begin_anew(&mut self) {
-        *self = Circles::default();
+        *self = LoopDetector::default();
     }
 
     /// Whether the model has to be led on. `repeats` is how many replies that led to nothing new are enough.
@@ -116,7 +116,7 @@ impl Circles {
         repeats: u32,
         has_results: bool,
         manner: impl Fn(&str) -> ToolEffects,
-    ) -> Option<Lead> {
+    ) -> Option<LoopResponse> {
         let looks = |tool: &String| manner(tool).polls_tasks;
         let launches = |tool: &String| manner(tool).launches;
         let (mut score, mut launched_old, mut stale) = (0, false, 0);
@@ -145,11 +145,11 @@ impl Circles {
             stale += u32::from(!new);
         }
         match self.told {
-            true if launched_old && has_results => Some(Lead::TurnOff),
-            true if launched_old => Some(Lead::WaitWithoutTools),
-            _ if stale >= repeats => Some(Lead::TurnOff),
-            _ if score >= TOLD_AT && has_results => Some(Lead::Tell),
-            _ if score >= TOLD_AT && launched_old => Some(Lead::Wait),
+            true if launched_old && has_results => Some(LoopResponse::TurnOff),
+            true if launched_old => Some(LoopResponse::WaitWithoutTools),
+            _ if stale >= repeats => Some(LoopResponse::TurnOff),
+            _ if score >= TOLD_AT && has_results => Some(LoopResponse::Tell),
+            _ if score >= TOLD_AT && launched_old => Some(LoopResponse::Wait),
             _ => None,
         }
     }

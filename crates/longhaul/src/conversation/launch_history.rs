@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::dispatch::Earlier;
+use crate::dispatch::EarlierResult;
 use crate::entry::Letter;
 use crate::id::{CallId, TaskId, TaskKey};
 use crate::message::{Call, Reply};
@@ -17,10 +17,10 @@ const SHOWN: usize = 400;
 
 /// What a task has launched.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Launches {
-    asked: Vec<Asked>,
+pub(super) struct LaunchHistory {
+    asked: Vec<LaunchedOrder>,
     /// The results in the conversation, the oldest first.
-    results: Vec<Known>,
+    results: Vec<KnownResult>,
 }
 
 /// Whether a launch is new.
@@ -36,7 +36,7 @@ pub(super) enum Novelty {
 
 /// A call that gives words to somebody.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Asked {
+struct LaunchedOrder {
     call: CallId,
     whom: String,
     words: Arc<str>,
@@ -45,7 +45,7 @@ struct Asked {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Known {
+struct KnownResult {
     task: TaskId,
     read: Timestamp,
     /// Whether something has happened since that may have made it out of date.
@@ -53,18 +53,18 @@ struct Known {
     text: Arc<str>,
 }
 
-impl Launches {
+impl LaunchHistory {
     /// A reply came; it is the `turn`th. Says of each of its calls whether it asks for something that was not asked for before;
     /// of calls that ask nobody, nothing.
     pub(super) fn replied(&mut self, turn: u32, reply: &Reply) -> Vec<Option<Novelty>> {
-        let mut asks: Vec<Option<(Asked, bool)>> = Vec::new();
+        let mut asks: Vec<Option<(LaunchedOrder, bool)>> = Vec::new();
         for (call, index) in reply.calls().zip(0..) {
-            asks.push(Words::of(call).map(|words| {
+            asks.push(NormalizedText::of(call).map(|words| {
                 let (call, again) = (CallId { turn, index }, words.again);
-                (Asked { call, whom: words.whom, words: words.task.into(), several: false }, again)
+                (LaunchedOrder { call, whom: words.whom, words: words.task.into(), several: false }, again)
             }));
         }
-        let all: Vec<Asked> = asks.iter().flatten().map(|(asked, _)| asked.clone()).collect();
+        let all: Vec<LaunchedOrder> = asks.iter().flatten().map(|(asked, _)| asked.clone()).collect();
         let new = asks.iter().map(|asks| {
             let (asked, again) = asks.as_ref()?;
             let known = self.asked.iter().any(|had| had.is_same(asked) || had.is_alike(asked));
@@ -76,7 +76,8 @@ impl Launches {
         });
         let new = new.collect();
         let several: Vec<bool> = all.iter().map(|asked| is_several(&all, asked)).collect();
-        self.asked.extend(all.into_iter().zip(several).map(|(asked, several)| Asked { several, ..asked }));
+        self.asked
+            .extend(all.into_iter().zip(several).map(|(asked, several)| LaunchedOrder { several, ..asked }));
         new
     }
 
@@ -113,12 +114,12 @@ impl Launches {
         let cut = &text[..text.floor_char_boundary(SHOWN)];
         let more = if cut.len() < text.len() { "…" } else { "" };
         let text = format!("{}{more}", cut.trim()).into();
-        self.results.push(Known { task, read, old: false, text });
+        self.results.push(KnownResult { task, read, old: false, text });
     }
 
     /// Which tasks it has launched with the words of this call, or with much the same, and has the results of; the last first.
     /// `me` is the task itself.
-    pub(super) fn earlier(&self, me: TaskId, call: CallId) -> Vec<Earlier> {
+    pub(super) fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierResult> {
         let Some(asked) = self.asked.iter().find(|asked| asked.call == call && !asked.several) else {
             return Vec::new();
         };
@@ -130,27 +131,32 @@ impl Launches {
             }
             let ids: Vec<TaskId> = TaskKey::for_child(me, had.call).candidate_ids().collect();
             let known = self.results.iter().find(|known| ids.contains(&known.task))?;
-            Some(Earlier { task: known.task, call: had.call, read: known.read, same: same && !known.old })
+            Some(EarlierResult {
+                task: known.task,
+                call: had.call,
+                read: known.read,
+                same: same && !known.old,
+            })
         });
         found.collect()
     }
 
     /// The results it has, a line each.
     pub(super) fn shown(&self) -> String {
-        let line = |known: &Known| format!("- {}: {}\n", known.task, known.text.replace('\n', "\n  "));
+        let line = |known: &KnownResult| format!("- {}: {}\n", known.task, known.text.replace('\n', "\n  "));
         self.results.iter().map(line).collect()
     }
 }
 
 /// What a call gives to whom, if it looks like one that launches. Whether it is one, its tool says.
-struct Words {
+struct NormalizedText {
     whom: String,
     task: String,
     again: bool,
 }
 
-impl Words {
-    fn of(call: &Call) -> Option<Words> {
+impl NormalizedText {
+    fn of(call: &Call) -> Option<NormalizedText> {
         if !call.arguments.contains("\"task\"") {
             return None;
         }
@@ -163,16 +169,16 @@ impl Words {
             _ => false,
         };
         let task = text("task")?.split_whitespace().collect::<Vec<_>>().join(" ");
-        Some(Words { whom: whom.trim().to_lowercase(), task, again })
+        Some(NormalizedText { whom: whom.trim().to_lowercase(), task, again })
     }
 }
 
-impl Asked {
-    fn is_same(&self, other: &Asked) -> bool {
+impl LaunchedOrder {
+    fn is_same(&self, other: &LaunchedOrder) -> bool {
         self.whom == other.whom && self.words == other.words
     }
 
-    fn is_alike(&self, other: &Asked) -> bool {
+    fn is_alike(&self, other: &LaunchedOrder) -> bool {
         self.whom == other.whom && is_alike(&self.words, &other.words)
     }
 }
@@ -201,7 +207,7 @@ fn is_alike(one: &str, two: &str) -> bool {
 }
 
 /// Whether these words are given several times in one reply: that is meant.
-fn is_several(all: &[Asked], asked: &Asked) -> bool {
+fn is_several(all: &[LaunchedOrder], asked: &LaunchedOrder) -> bool {
     all.iter().filter(|other| other.is_same(asked)).count() > 1
 }
 
