@@ -40,6 +40,9 @@
 //! The rooms, bottom up; a room uses only rooms above it in this list (a test sees to that). `docs/architecture.md`
 //! tells what each promises.
 
+#[cfg(not(unix))]
+compile_error!("Longhaul needs Unix process groups and signals: build it on Linux or macOS.");
+
 pub mod id;
 pub mod message;
 pub mod permission;

@@ -1,4 +1,4 @@
-//! Bells: who wants to hear of which task. One listener to a store's hints rings them for everybody else.
+//! Subscriptions to tasks: one listener reads a store's hints and wakes everyone who subscribed to the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
