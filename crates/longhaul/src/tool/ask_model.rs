@@ -1,4 +1,4 @@
-//! A tool that asks the model of its caller. What that uses is the task's: counted, priced, and bound by its budgets.
+//! Lets a tool ask the caller's model. The task is charged for it, within its budgets.
 
 use futures::StreamExt as _;
 use tokio::sync::oneshot;
@@ -9,11 +9,11 @@ use crate::message::{Message, Reply};
 use crate::model::wire::WireCache;
 use crate::model::{ModelRequest, ReplyChunk};
 
-/// About how many bytes a token has.
+/// The approximate number of bytes in a token.
 const BYTES_A_TOKEN: u64 = 4;
 
 impl CallContext {
-    /// Asks the model of the calling agent, without tools. When the reply comes back, what it has used is on disk.
+    /// Asks the model of the calling agent, without tools. When this returns the reply, its usage is on disk.
     ///
     /// # Errors
     /// When a budget of the task, or of a tree that it is in, is used up or too small for what is asked; when the model
