@@ -1,4 +1,4 @@
-//! The desk for agents: the office, with the question who may do what to whom.
+//! The [`Dispatcher`] for agents: the [`TaskService`], limited to what each caller may do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::{StoreError, TaskFilter};
 use crate::task::{IllegalTransition, TaskState};
 
 impl TaskService {
-    /// The tasks below the caller, and below those whose conversation it goes on with: it knows them too.
+    /// The tasks below the caller, and below the tasks whose conversation it continues: it knows those too.
     async fn tasks_below(&self, caller: &Caller) -> Result<Vec<TaskState>, StoreError> {
         let mut tasks: Vec<TaskState> = Vec::new();
         let (mut top, mut root) = (caller.task, caller.root);
@@ -41,7 +41,7 @@ impl TaskService {
         typed.iter().map(|typed| find_task(&tasks, typed)).collect()
     }
 
-    /// The order as it is submitted, the caller's head, and the agents above.
+    /// The order as it will be submitted, the caller's state, and the agents above.
     async fn prepare(
         &self,
         caller: &Caller,
@@ -63,7 +63,7 @@ impl TaskService {
         }
         let parent = self.submissions.get(&*self.store, caller.task).await?;
         order.working_dir = order.working_dir.or_else(|| parent.order.working_dir.clone());
-        // A child never has more than its parent, whatever its order says.
+        // A child never gets more approval than its parent, whatever its order says.
         order.approved = parent.order.approved;
         let mut above = parent.above.clone();
         if !above.contains(&caller.agent) {
@@ -97,7 +97,7 @@ impl TaskService {
             return Ok(None);
         }
         let (order, ..) = self.prepare(caller, order.clone()).await?;
-        // Only now, when the same words were given twice: this is read for no other launch.
+        // Read only when the same order was given twice; no other launch needs it.
         let tree = self.store.list(TaskFilter::tree(caller.root)).await?;
         for earlier in earlier {
             let Some(head) = tree.iter().find(|task| task.id == earlier.task) else { continue };
@@ -219,7 +219,7 @@ impl Dispatcher for TaskService {
     }
 }
 
-/// The desk, as tools see it.
+/// The dispatcher that tools get.
 pub(crate) fn dispatcher(office: &Arc<TaskService>) -> Arc<dyn Dispatcher> {
     office.clone()
 }

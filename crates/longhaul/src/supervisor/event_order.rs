@@ -1,4 +1,4 @@
-//! The events of several tasks in the order in which they happened.
+//! Sorts the events of several tasks into the order in which they happened.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,14 @@ use crate::entry::Sender;
 use crate::id::TaskId;
 use crate::snapshot::{Event, EventKind};
 
-/// So many events of one millisecond are looked at for what caused what; of more, each task's are told together.
+/// Up to this many events of the same millisecond are sorted by cause. If there are more, they stay grouped
+/// by task.
 const LOOKED_AT: usize = 64;
 
-/// Sorts events by time. Each task's keep their order, and within a millisecond what caused another comes before it: a
-/// call before the task that it launched, an end before the letter about it.
+/// Sorts events by time. The events of each task keep their order, and within a millisecond a cause comes
+/// before its effect: a call before the task that it launched, an end before the letter about it.
 pub(super) fn sort_events(mut events: Vec<Event>) -> Vec<Event> {
-    // A clock that was set back must not turn a task's own story around.
+    // A clock that was set back must not reorder a task's own events.
     let mut latest = HashMap::new();
     let mut keyed: Vec<_> = events
         .drain(..)
@@ -31,7 +32,7 @@ pub(super) fn sort_events(mut events: Vec<Event>) -> Vec<Event> {
     told
 }
 
-/// Events of one moment.
+/// Sorts events of the same moment by cause.
 fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
     let alone = moment.iter().all(|event| event.task == moment[0].task);
     if alone || moment.len() > LOOKED_AT {
@@ -42,7 +43,7 @@ fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
     while !left.is_empty() {
         let first_of_task = |at: &usize| left[..*at].iter().all(|event| event.task != left[*at].task);
         let next = || (0..left.len()).filter(first_of_task);
-        // A result rather follows the task that was launched, but not if that one waits for a later call.
+        // Prefer a result after the task that its call launched, unless that task waits for a later call.
         let rather =
             |at: &usize| matches!(left[*at].kind, EventKind::Result { .. } | EventKind::Waiting { .. });
         let at = next().find(|at| !waits(left[*at], &left)).or_else(|| next().find(rather)).unwrap_or(0);
@@ -51,7 +52,7 @@ fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
     told
 }
 
-/// Whether something that is still to be told caused this.
+/// Whether an event that is still left caused this one.
 fn waits(event: &Event, left: &[&Event]) -> bool {
     let of = |task: TaskId| left.iter().filter(move |other| other.task == task).map(|other| &other.kind);
     match &event.kind {

@@ -1,4 +1,4 @@
-//! Trees that hang together, who has heard of their ends, and how they are deleted.
+//! Groups of linked trees: which results are unread, and how to delete a group.
 
 use std::collections::{HashMap, HashSet, hash_map};
 use std::time::Duration;
@@ -12,18 +12,19 @@ use crate::runner::read_journal;
 use crate::store::{Store, StoreError, TaskFilter};
 use crate::task::{Status, TaskState};
 
-/// How often whoever waits for the end of tasks looks whether their process is gone.
+/// How often a wait for the end of tasks checks whether their process is gone.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Trees that hang together because a task of one continues a task of another. A grove is kept or deleted as a whole.
+/// Trees that are linked because a task of one continues a task of another. A group is kept or deleted as a
+/// whole.
 #[derive(Debug, Clone)]
 pub struct TreeGroup {
-    /// Its tasks, in the order of their submission.
+    /// Its tasks, in submission order.
     pub tasks: Vec<TaskState>,
 }
 
 impl TreeGroup {
-    /// The groves of these tasks, in the order of their first ones. Only right if all that belongs together is there.
+    /// Groups tasks, in the order of each group's first task. Only correct if every linked task is included.
     pub fn group(heads: Vec<TaskState>) -> Vec<TreeGroup> {
         let mut first: HashMap<TaskId, TaskId> = HashMap::new();
         fn of(first: &HashMap<TaskId, TaskId>, mut tree: TaskId) -> TaskId {
@@ -62,14 +63,15 @@ impl TreeGroup {
 }
 
 impl Longhaul {
-    /// All groves, in the order of their first tasks. That reads every task there is; see [`quiet_trees`](Longhaul::quiet_trees).
+    /// All groups, in the order of their first tasks. This reads every task; see
+    /// [`quiet_trees`](Longhaul::quiet_trees) for less.
     pub async fn tree_groups(&self) -> Result<Vec<TreeGroup>, LonghaulError> {
         Ok(TreeGroup::group(self.list(TaskFilter::default()).await?))
     }
 
-    /// The roots of trees in which nothing may have happened since `before`: those that have ended and been quiet since, and those of
-    /// tasks that have not ended. In the order of their submission, as far as they have ended. Every grove that is
-    /// [quiet](TreeGroup::last_active) for that long has one of them.
+    /// The roots of trees in which nothing may have happened since `before`: ended trees without activity
+    /// since then, and those of unfinished tasks. Ended ones are in submission order. Every group that was
+    /// [last active](TreeGroup::last_active) before that time has one of them.
     pub async fn quiet_trees(&self, before: Timestamp) -> Result<Vec<TaskId>, LonghaulError> {
         let store = &self.0.service.store;
         let open = store.list(TaskFilter::default().live()).await?.into_iter();
@@ -80,7 +82,8 @@ impl Longhaul {
         Ok(trees.into_iter().collect())
     }
 
-    /// The grove of a task: what it costs to find it depends on its size, and not on how many tasks there are.
+    /// The group of a task. The cost depends on the size of the group, not on the number of tasks in the
+    /// store.
     pub async fn tree_group(&self, id: TaskId) -> Result<TreeGroup, LonghaulError> {
         let office = &self.0.service;
         let mut trees = vec![office.state(id).await?.root];
@@ -93,7 +96,7 @@ impl Longhaul {
                 if let Some(old) = head.continues {
                     others.extend(office.store.task_state(old).await?);
                 }
-                // The link is to the first that continues it. There may be others, which try that again.
+                // The link names the first continuation. There may be others, which retry that one.
                 if head.continued_by.is_some() {
                     let later = TaskFilter { continues: Some(head.id), ..TaskFilter::default() };
                     others.extend(office.store.list(later).await?);
@@ -102,26 +105,26 @@ impl Longhaul {
             }
             tasks.extend(tree);
         }
-        // Trees were found in any order; within each of them it is the one of their submission.
+        // Trees were found in any order; each tree is in submission order.
         if known.len() > 1 {
             tasks.sort_by_key(|head| head.created);
         }
         Ok(TreeGroup { tasks: office.as_observed(tasks).await? })
     }
 
-    /// Notes that somebody has looked at a task, if it has ended: its end is [read](Longhaul::unread_tasks) then.
+    /// Marks the end of a task as [read](Longhaul::unread_tasks), if it has ended.
     pub async fn mark_read(&self, id: TaskId) -> Result<(), LonghaulError> {
         let office = &self.0.service;
         if office.state(id).await?.status.is_final() && !is_marked_read(&*office.store, id).await? {
-            // Where another was quicker it is noted, too.
+            // If another process was faster, it is marked too.
             office.store.put_stored_value(&read_mark_key(id), 0, b"looked at".to_vec()).await?;
         }
         Ok(())
     }
 
-    /// The tasks of a grove whose end nobody has heard of: nobody has [looked at](Longhaul::mark_read) them since, nobody
-    /// has continued them, and their parent was not told. A task below another that was cancelled, or whose parent did
-    /// not complete, is no news of its own.
+    /// The tasks of a group whose end is unread: they were not [marked as read](Longhaul::mark_read) or
+    /// continued since, and their parent was not notified. A cancelled task below another, or one whose
+    /// parent did not complete, does not count.
     pub async fn unread_tasks(&self, grove: &TreeGroup) -> Result<Vec<TaskId>, LonghaulError> {
         let store = &*self.0.service.store;
         let by_id: HashMap<TaskId, &TaskState> = grove.tasks.iter().map(|head| (head.id, head)).collect();
@@ -129,7 +132,8 @@ impl Longhaul {
         let mut unread = Vec::new();
         for head in grove.tasks.iter().filter(|head| head.status.is_final() && head.continued_by.is_none()) {
             if let Some(parent) = head.parent.and_then(|parent| by_id.get(&parent)) {
-                // A letter about every end is in the mailbox: who has read all has read of this one.
+                // A letter about every end is in the parent's mailbox: a parent without unread letters has
+                // read about this one.
                 let no_news = head.status == Status::Cancelled || parent.status != Status::Completed;
                 if no_news || parent.unread == 0 {
                     continue;
@@ -149,7 +153,8 @@ impl Longhaul {
         Ok(unread)
     }
 
-    /// Stops what of a grove has not ended, and waits for that, no longer than `patience`. The grove as it is then.
+    /// Stops the unfinished tasks of a group, and waits until they have ended, at most for `patience`.
+    /// Returns the group as it is then.
     pub async fn stop_group(
         &self,
         grove: &TreeGroup,
@@ -166,7 +171,7 @@ impl Longhaul {
                 break;
             }
             left -= step;
-            // A process that is stopped is only known to be gone when it was watched for long enough.
+            // A suspended process is only known to be gone after it was watched for long enough.
             self.0.service.release_abandoned(&open.iter().copied().collect()).await?;
         }
         let mut tasks = Vec::with_capacity(grove.tasks.len());
@@ -176,8 +181,8 @@ impl Longhaul {
         Ok(TreeGroup { tasks })
     }
 
-    /// Deletes a grove: journals, letters, slips, and what was kept for it alone. Refused whole if a task of it has not
-    /// ended, or if anything has happened to one since it was seen.
+    /// Deletes a group: journals, letters, stored values, and blobs that only it refers to. Fails, and
+    /// deletes nothing, if a task has not ended or has changed since the group was read.
     pub async fn delete_group(&self, grove: &TreeGroup) -> Result<(), LonghaulError> {
         let tasks = grove.tasks.iter().map(|head| (head.id, head.seq)).collect();
         Ok(self.0.service.store.delete(tasks).await?)
@@ -191,13 +196,13 @@ fn read_mark_key(id: TaskId) -> String {
 async fn is_marked_read(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
     match store.stored_value(&read_mark_key(id)).await {
         Ok(slip) => Ok(slip.version > 0),
-        // Nobody can say that it was looked at.
+        // A damaged mark counts as unread.
         Err(StoreError::Damaged { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// The tasks of whose end a task has heard: by letters that it read, or as results of its calls.
+/// The tasks whose end a task knows: from letters that it read, or as results of its calls.
 async fn known_ends(store: &dyn Store, task: TaskId) -> Result<HashSet<TaskId>, StoreError> {
     let mut told = HashSet::new();
     let mut endings: HashMap<LetterId, TaskId> = HashMap::new();

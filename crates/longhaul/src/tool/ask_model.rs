@@ -16,8 +16,8 @@ impl CallContext {
     /// Asks the model of the calling agent, without tools. When this returns the reply, its usage is on disk.
     ///
     /// # Errors
-    /// When a budget of the task, or of a tree that it is in, is used up or too small for what is asked; when the model
-    /// fails; and when the task is being stopped. The text says which.
+    /// Fails if a budget of the task, or of a tree it is in, is used up or too small for the request, if the
+    /// model fails, or if the task is being stopped. The text says which.
     pub async fn ask_model(&self, system: &str, messages: &[Message]) -> Result<Reply, String> {
         let asking = async {
             let _turn = self.runner.model.lock().await;
