@@ -1,4 +1,4 @@
-//! What is to be done now: the decisions of a turn.
+//! Decides the next step of a conversation.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::id::CallId;
 use crate::message::{Message, StopReason};
 use crate::tool::ToolEffects;
 
-/// How much of its order a task is reminded of.
+/// How much of its order a reminder shows.
 const REMINDER: usize = 1000;
 impl Conversation {
-    /// All letters that it has not read, unless it has said its last word.
+    /// All unread letters, unless the task has given its final answer.
     pub fn unread_letters(&self) -> Option<NextStep> {
         if self.last_word.is_some() { None } else { self.letters_to_read(|_| true) }
     }
 
-    /// What is to be done before a task at rest may end, if its answer has not the shape that it must have.
+    /// What to do before an idle task may end, if its answer does not match the schema.
     pub fn schema_violation(&self, shape: Option<&OutputSchema>) -> Option<NextStep> {
         let shape = shape?;
         let wrong = shape.extract_json(&self.said).err()?;
@@ -35,9 +35,9 @@ impl Conversation {
         Some(NextStep::Nudge { why: NudgeReason::Shape, text: text.into() })
     }
 
-    /// The answer of a task that is at rest.
+    /// The answer of an idle task.
     pub fn answer(&self, shape: Option<&OutputSchema>) -> Outcome {
-        // What is around JSON that was asked for is not part of it.
+        // Text around the requested JSON is not part of the answer.
         let shaped = shape.and_then(|shape| shape.extract_json(&self.said).ok()).map(Arc::from);
         let length = || {
             (self.ball == NextSpeaker::Silent(StopReason::Length))
@@ -49,7 +49,7 @@ impl Conversation {
         }
     }
 
-    /// What is to be done now. `manner` says of a tool how it behaves.
+    /// What to do now.
     pub fn next_step(&self, habits: &Policy, manner: impl Fn(&str) -> ToolEffects) -> NextStep {
         let acts = self.pending_calls();
         if !acts.is_empty() {
@@ -108,7 +108,7 @@ impl Conversation {
         if self.tools_off {
             return NextStep::CallModel { tools: false };
         }
-        // The same call with the same result says more than the same call.
+        // The same call with the same result is a stronger sign than the same call.
         let repeats = (habits.warn_after_repeats * 3).div_ceil(5).max(1);
         match self.circles.lead(repeats, self.launches.has_results(), manner) {
             Some(lead) => self.lead_on(lead),
@@ -116,7 +116,7 @@ impl Conversation {
         }
     }
 
-    /// What is said to a model that goes round in circles.
+    /// The message for a model that is in a loop.
     fn lead_on(&self, lead: LoopResponse) -> NextStep {
         let (why, first, last) = match lead {
             LoopResponse::Tell => (
@@ -152,7 +152,7 @@ impl Conversation {
         NextStep::Nudge { why, text: text.into() }
     }
 
-    /// What it has found out: the results of its tasks, and what its calls have told it.
+    /// What it has found out: the results of its tasks and of its calls.
     fn found(&self) -> String {
         let found = self.circles.shown(&self.conversation) + &self.launches.shown();
         match found.is_empty() {
@@ -161,7 +161,7 @@ impl Conversation {
         }
     }
 
-    /// What the task was, for a model that may have lost sight of it. A session has moved on since.
+    /// The order, for a model that may have lost sight of it. A session has moved on since, so it gets none.
     fn reminder(&self) -> String {
         match self.conversation.get(self.order_at) {
             Some(Message::User(order)) if !self.interactive => {
@@ -174,7 +174,8 @@ impl Conversation {
 
     fn next_silence(&self, habits: &Policy, stop: StopReason) -> NextStep {
         if self.last_word.is_none() || self.interactive {
-            // An ending may wake a resting task only so often; words of others always do.
+            // Letters about ended children wake an idle task only a limited number of times; messages of
+            // others always do.
             let tired = self.wakes >= habits.max_wakes && self.interactive;
             let wakes = |l: &Letter| {
                 l.ending.is_none() || (habits.completion_notice == CompletionNotice::Wake && !tired)
@@ -229,7 +230,7 @@ impl Conversation {
         (!letters.is_empty()).then(|| NextStep::ReadLetters { letters, known: self.known_letters() })
     }
 
-    /// How often in a row the model has made the very call that is to be made now.
+    /// How often in a row the model has made the pending call to this tool.
     pub fn times_called(&self, tool: &str) -> u32 {
         self.run.as_ref().filter(|run| run.tool == tool).map_or(0, |run| run.times)
     }

@@ -1,18 +1,18 @@
-//! Runs hooks, each in a process group of its own.
+//! Runs hooks, each in its own process group.
 
 use std::path::Path;
 
 use super::{Hook, HookInput, HookResult, Hooks};
 
-/// How much of what a hook writes is heard, in bytes.
+/// How much of a hook's output is read, in bytes.
 #[cfg(unix)]
 const MAX_OUTPUT: u64 = 256 * 1024;
 
-/// How long a hook may take to end when it has to, and its pipes to close.
+/// How long a hook may take to exit when it is terminated, and its pipes to close.
 #[cfg(unix)]
 const TERMINATE_GRACE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Whoever runs hooks. Clones share one guardian, so that no hook outlives this process.
+/// Runs hooks. Clones share one guardian process, so that no hook outlives this process.
 #[derive(Debug, Clone, Default)]
 pub struct HookRunner {
     #[cfg(unix)]
@@ -20,13 +20,14 @@ pub struct HookRunner {
 }
 
 impl HookRunner {
-    /// One whose hooks are guarded by this watchman.
+    /// Creates a runner whose hooks are guarded by this guardian.
     #[cfg(unix)]
     pub fn new(watchman: crate::process::ProcessGuardian) -> HookRunner {
         HookRunner { guardian: watchman }
     }
 
-    /// Runs hooks at once, in a directory, and hears them all. When this is dropped, they and all they started are ended.
+    /// Runs hooks concurrently in a directory and collects their results. If this is dropped, they and
+    /// everything they started are killed.
     pub async fn run(
         &self,
         hooks: &[&Hook],
@@ -63,7 +64,7 @@ impl HookRunner {
             (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
         let told = async move {
             if let Some(mut stdin) = stdin {
-                // A hook that does not want to know is none the worse for it.
+                // A hook that does not read its input is fine.
                 let _ = stdin.write_all(&input).await;
             }
         };
@@ -84,7 +85,7 @@ impl HookRunner {
             group.terminate(TERMINATE_GRACE).await;
             return HookResult::Failed(format!("it took longer than {:?}", hook.timeout));
         };
-        // What it has left running holds its pipes open until it is ended.
+        // Processes that it left running keep its pipes open until they are killed.
         group.kill().await;
         let words = match all_heard {
             Some(words) => Ok(words),
@@ -116,17 +117,17 @@ impl HookRunner {
     }
 }
 
-/// What a pipe brought.
+/// The output of a pipe.
 #[cfg(unix)]
 #[derive(Default)]
 struct CapturedOutput {
-    /// The beginning of it.
+    /// The start of the output.
     text: String,
-    /// Why that is not what was written.
+    /// Why the text differs from what was written.
     defect: Option<String>,
 }
 
-/// The beginning of what a pipe brings; the rest is read, and forgotten.
+/// Reads the start of a pipe's output; the rest is read and dropped.
 #[cfg(unix)]
 async fn capture_output(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> CapturedOutput {
     use tokio::io::AsyncReadExt as _;

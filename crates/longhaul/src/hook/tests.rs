@@ -63,7 +63,7 @@ fn the_strictest_word_counts() {
     assert_eq!(before(vec![fine("{\"decision\": \"block\"}")]).blocked.as_deref(), Some(""));
 }
 
-/// What a hook that meant to deny may have written, and other ways to fail.
+/// Output of a hook that may have meant to deny, and other ways to fail.
 fn failures() -> Vec<HookResult> {
     let written = [
         "DENY",
