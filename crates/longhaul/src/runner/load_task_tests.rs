@@ -8,7 +8,7 @@ use crate::message::Message;
 use crate::store::{Batch, Fence, MemoryStore};
 use crate::testing::{FnModel, reply};
 
-/// A conversation may go on for years. What it takes to recall it does not grow on the stack.
+/// A conversation may continue for years. Loading it must not use more stack for more tasks.
 #[tokio::test]
 async fn a_chain_of_ten_thousand_tasks_is_recalled() {
     const LONG: usize = 10_000;

@@ -1,4 +1,4 @@
-//! An agent's gear: its tools opened, and what the model is told of them. Opened once, shared by all its tasks.
+//! An agent's open tools and their specs for the model. Opened once, shared by all its tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,47 +17,47 @@ use crate::store::{Store, StoreError};
 use crate::tool::{DynTool, ToolEffects};
 use crate::toolset::{ToolsetError, rename_tool};
 
-/// A tool that is open, under the name by which the model calls it.
+/// An open tool, under the name that the model uses.
 #[derive(Clone)]
 pub(crate) struct OpenTool {
     pub(crate) tool: Arc<dyn DynTool>,
-    /// How it may be taken to behave.
+    /// Its effects, as far as they are trusted.
     pub(crate) effects: ToolEffects,
     pub(crate) identity: Arc<ToolIdentity>,
-    /// Why rules that allow do not hold for it: it is another than was seen first.
+    /// Why rules that allow do not apply to it: it differs from the tool that was seen first.
     pub(crate) changed: Option<Arc<str>>,
 }
 
-/// What an agent works with.
+/// An agent's open tools.
 pub(crate) struct OpenTools {
-    /// Its system instruction.
+    /// The agent's system prompt.
     pub(crate) system: Arc<str>,
-    /// What its model is told of its tools.
+    /// The specs of its tools, for the model.
     pub(crate) specs: Vec<Arc<ToolSpec>>,
     tools: HashMap<String, OpenTool>,
-    /// What of it servers offer, if any do.
+    /// The tools of MCP servers, if there are any.
     server_tools: Option<Arc<ServerTools>>,
-    /// What people are to be told: which toolsets could not be opened, and why.
+    /// Notices for people: which toolsets could not be opened, and why.
     pub(super) missing: Vec<String>,
-    /// Which tools it was opened with.
+    /// The generation of the tools it was opened with.
     generation: u64,
 }
 
-/// The tools of an agent some of which are of servers: a tree decides what they are called, and what is believed of them.
+/// The tools of an agent that has MCP servers. A tree decides their names and how far they are trusted.
 struct ServerTools {
     agent: AgentName,
     read_only: bool,
     /// All tools, in their order.
     tools: Vec<ListedTool>,
-    /// All that servers offer, also what the agent is not given.
+    /// All that servers offer, including what the agent does not get.
     offers: Vec<(Arc<ToolIdentity>, ToolEffects)>,
     /// The prefixes of all servers of the team.
     prefixes: Vec<String>,
-    /// What becomes of them where nothing was seen before.
+    /// The decisions for a tree that has seen nothing before.
     judged: Vec<ToolDecision>,
 }
 
-/// A tool as its toolset gave it.
+/// A tool as its toolset provides it.
 struct ListedTool {
     tool: Arc<dyn DynTool>,
     spec: Arc<ToolSpec>,
@@ -67,7 +67,7 @@ struct ListedTool {
 }
 
 impl ServerTools {
-    /// What becomes of the tools where this was seen, and is seen now.
+    /// Decides on the tools, given what the tree has seen. Records what is new.
     fn decide(&self, seen: &mut SeenTools) -> Vec<ToolDecision> {
         seen.record_new(self.offers.iter().map(|(identity, manner)| (&**identity, *manner)));
         let listed: Vec<ToolCandidate<'_>> = self
@@ -83,7 +83,7 @@ impl ServerTools {
         seen.decide(&self.agent, &listed, &self.prefixes)
     }
 
-    /// Which tools have another name than their server gave them, in words.
+    /// Notices about tools whose names differ from those of their server.
     fn rename_notices(&self, judged: &[ToolDecision]) -> Vec<String> {
         let pairs = self.tools.iter().zip(judged).filter(|(opened, _)| opened.identity.is_from_server());
         let told = |(opened, judged): (&ListedTool, &ToolDecision)| {
@@ -106,7 +106,7 @@ impl ServerTools {
 const LONGEST_OPEN: Duration = Duration::from_secs(30);
 
 impl OpenTools {
-    /// No tools: for a task that will take no step.
+    /// No tools: for a task that takes no step.
     pub(crate) fn none(agent: &Agent) -> OpenTools {
         OpenTools {
             system: agent.instruction.clone(),
@@ -120,7 +120,7 @@ impl OpenTools {
 
     async fn open(team: &Team, agent: &Agent) -> OpenTools {
         let patron = team.toolset_context(agent);
-        // Before they are opened: what changes meanwhile is opened again.
+        // Read before opening: a change in the meantime leads to opening them again.
         let generation = generation(agent);
         let mut system = agent.instruction.to_string();
         let (mut missing, mut all, mut offers) = (Vec::new(), Vec::new(), Vec::new());
@@ -134,7 +134,7 @@ impl OpenTools {
                 Ok(tools) => tools,
                 Err(error) => {
                     missing.push(format!("{} runs without some of its tools: {error}", agent.name));
-                    // The model is told, so that it does not promise what it cannot do.
+                    // The model is told too, so that it does not promise what it cannot do.
                     let why = error.to_string();
                     push_paragraph(
                         &mut system,
@@ -187,7 +187,7 @@ impl OpenTools {
         OpenTools { server_tools: (!foreign.offers.is_empty()).then(|| Arc::new(foreign)), ..gear }
     }
 
-    /// The same, with these tools as they were judged.
+    /// A copy with these tools, as decided.
     fn with_decisions(&self, from: &ServerTools, judged: &[ToolDecision]) -> OpenTools {
         let mut gear = OpenTools {
             system: self.system.clone(),
@@ -223,7 +223,7 @@ impl OpenTools {
         gear
     }
 
-    /// The same for a tree, which may have seen other tools before; and what people are to be told of it.
+    /// A copy for a tree, which may have seen other tools before, and notices for people.
     pub(super) async fn for_tree(
         self: Arc<Self>,
         store: &dyn Store,
@@ -239,12 +239,12 @@ impl OpenTools {
         }
     }
 
-    /// The tool of a name.
+    /// The tool with this name.
     pub(crate) fn tool(&self, name: &str) -> Option<&OpenTool> {
         self.tools.get(name)
     }
 
-    /// The same, with only these tools.
+    /// A copy with only these tools.
     pub(crate) fn restricted_to(&self, names: &[String]) -> OpenTools {
         let tools = self.tools.iter().filter(|(name, _)| names.contains(name));
         OpenTools {
@@ -257,7 +257,7 @@ impl OpenTools {
         }
     }
 
-    /// The same, with this tool too.
+    /// A copy with this tool added.
     pub(crate) fn with_tool(&self, tool: Arc<dyn DynTool>) -> OpenTools {
         let spec = Arc::new(tool.spec());
         let mut gear = OpenTools {
@@ -279,7 +279,7 @@ impl OpenTools {
         self.generation != generation(agent)
     }
 
-    /// The names of all tools, for a model that asked for another.
+    /// The names of all tools, for a model that called an unknown one.
     pub(crate) fn names(&self) -> String {
         self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
     }
@@ -289,7 +289,7 @@ fn generation(agent: &Agent) -> u64 {
     agent.toolsets.iter().fold(0, |sum, toolset| sum.wrapping_add(toolset.generation()))
 }
 
-/// One more paragraph.
+/// Adds a paragraph.
 pub(super) fn push_paragraph(system: &mut String, text: &str) {
     if !system.is_empty() {
         system.push_str("\n\n");
@@ -297,14 +297,14 @@ pub(super) fn push_paragraph(system: &mut String, text: &str) {
     system.push_str(text);
 }
 
-/// Where the gear of all agents is kept.
+/// Caches the open tools of all agents.
 #[derive(Default)]
 pub(crate) struct ToolCache(Mutex<HashMap<(TeamRef, AgentName), ToolCacheSlot>>);
 
 type ToolCacheSlot = Arc<OnceCell<Arc<OpenTools>>>;
 
 impl ToolCache {
-    /// The gear of an agent, opened now if it is not yet.
+    /// The tools of an agent; opens them if needed.
     pub(crate) async fn get_or_open(&self, team: &Team, agent: &Agent) -> Arc<OpenTools> {
         let key = (team.reference().clone(), agent.name.clone());
         let shelf = {
@@ -317,7 +317,7 @@ impl ToolCache {
         };
         let open = || async {
             let gear = Arc::new(OpenTools::open(team, agent).await);
-            // What could not be opened is tried again for the next task.
+            // Toolsets that could not be opened are tried again for the next task.
             if gear.missing.is_empty() { Ok(gear) } else { Err(gear) }
         };
         match shelf.get_or_try_init(open).await {

@@ -1,4 +1,4 @@
-//! Ending an attempt: exactly one Finished, exactly one letter to the parent about it, in one batch.
+//! Ends an attempt: exactly one `Finished` entry and exactly one letter to the parent, in one batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,15 @@ use crate::store::{Batch, Fence, Store, StoreError, TaskFilter};
 use crate::task::{IllegalTransition, Status, TaskState};
 use crate::tool::ToolEffects;
 
-/// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
+/// How much of an answer the letter to the parent contains, in bytes; the rest can be looked up.
 const LETTER_CAP: usize = 32 * 1024;
-/// How long git may take at the end of a task that is to stop.
+/// How long git may take at the end of a task that is stopping.
 pub(super) const GIT_STOP_GRACE: Duration = Duration::from_secs(1);
-/// How long hooks may take that hear of the end of a task that is to stop.
+/// How long end hooks may take if the task is stopping.
 pub(super) const HOOK_STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// On whose behalf other tasks are written to: each such write only counts while this holds.
+/// The task and fence on whose behalf other tasks are written to: such a write is only valid while the fence
+/// holds.
 pub(crate) type WriteGuard = Option<(TaskId, Fence)>;
 
 fn guarded(batch: Batch, guard: WriteGuard) -> Batch {
@@ -36,10 +37,10 @@ fn guarded(batch: Batch, guard: WriteGuard) -> Batch {
 }
 
 impl TaskRun {
-    /// What becomes of the task after a halt.
+    /// Ends the attempt after a halt.
     pub(super) async fn end_attempt(&mut self, halt: Halt) -> AttemptEnd {
         let store = self.context.store.clone();
-        // What becomes of the tasks below is not a lost run's to say.
+        // A run that lost its task must not touch the tasks below.
         let ours = match &halt {
             Halt::Stop | Halt::Fail(_) => self.ensure_owner().await,
             _ => Ok(()),
@@ -80,7 +81,7 @@ impl TaskRun {
         }
     }
 
-    /// Whether the answer was there before the stop was seen: then it stands.
+    /// Whether the answer existed before the stop was seen: then it stands.
     async fn has_final_answer(&self) -> bool {
         let is_over = !self.state.interactive
             && matches!(
@@ -90,13 +91,13 @@ impl TaskRun {
         is_over && self.has_no_open_children().await
     }
 
-    /// The outcome, with where the work is, and whether git has said what that is. An answer that must have a shape stays as
-    /// it is.
+    /// Adds to the outcome where the work is; also returns whether git could tell. An answer with a required
+    /// schema stays unchanged.
     async fn with_worktree_note(&self, worktree: &Worktree, outcome: Outcome) -> (Outcome, bool) {
         if self.agent.output_schema.is_some() && matches!(outcome, Outcome::Completed { .. }) {
             return (outcome, true);
         }
-        // The end is not written down yet: neither a stop nor a drain waits for git.
+        // The end is not recorded yet: neither a stop nor a drain waits for git.
         let drained = async {
             self.context.drain.cancelled().await;
             tokio::time::sleep(GIT_STOP_GRACE).await;
@@ -111,7 +112,7 @@ impl TaskRun {
         (outcome.with_note(&worktree.describe(&work, !self.has_no_open_children().await)), answers)
     }
 
-    /// Waits for what comes with the end of a task; no longer than this once the task is to stop. Then the work is
+    /// Waits for work at the end of a task, but only this long once the task is stopping. Then the work is
     /// dropped, which ends what it has started.
     pub(super) async fn with_stop_grace<T>(
         &self,
@@ -129,7 +130,7 @@ impl TaskRun {
         }
     }
 
-    /// Until the task is to stop.
+    /// Waits until the task is stopping.
     async fn wait_for_stop(&self) {
         let mut stopped = self.state.stop.is_some();
         while !stopped {
@@ -139,21 +140,21 @@ impl TaskRun {
         }
     }
 
-    /// Whether no child is at work any more, which may be in the same place.
+    /// Whether no child is still working, possibly in the same directory.
     pub(super) async fn has_no_open_children(&self) -> bool {
         self.has_open_children().await.is_ok_and(|open| !open)
     }
 
     async fn fail(&mut self, failure: Failure) -> Result<AttemptEnd, Halt> {
         if self.policy.on_finish != OnFinish::Detach {
-            // Nobody is left to read what they would say.
+            // No one is left to read their letters.
             let owner = Some((self.state.id, Fence::Attempt(self.attempt)));
             stop_descendants(&*self.context.store, &self.state, StopCause::ParentEnded, owner).await?;
         }
         self.finish(Outcome::Failed { failure, partial: self.conversation.partial_output() }, None).await
     }
 
-    /// Writes the outcome down; with `after`, only if nobody has written to the task since.
+    /// Records the outcome; with `after`, only if no one has written to the task since.
     pub(super) async fn finish(&mut self, outcome: Outcome, after: Option<Seq>) -> Result<AttemptEnd, Halt> {
         self.ensure_lease().await?;
         let (outcome, git_answers) = match &self.worktree {
@@ -171,7 +172,7 @@ impl TaskRun {
     }
 }
 
-/// What becomes of a task whose run did not get far enough, or too far, to settle itself.
+/// Settles a task whose run cannot settle itself.
 pub(crate) async fn settle_halt(store: &dyn Store, head: &TaskState, halt: Halt) -> AttemptEnd {
     let fence = Fence::Attempt(head.attempt);
     let settled = match halt {
@@ -187,7 +188,7 @@ pub(crate) async fn settle_halt(store: &dyn Store, head: &TaskState, halt: Halt)
     }
 }
 
-/// Ends a task as failed whose run is not at hand.
+/// Fails a task that has no run here.
 pub(crate) async fn fail_task(
     store: &dyn Store,
     head: &TaskState,
@@ -196,20 +197,20 @@ pub(crate) async fn fail_task(
 ) -> Result<(), StoreError> {
     let partial = partial_output(store, head).await;
     if head.attempt > Attempt(0) {
-        // Nobody is left to read what they would say.
+        // No one is left to read their letters.
         stop_descendants(store, head, StopCause::ParentEnded, Some((head.id, fence))).await?;
     }
     finish_task(store, head, fence, Vec::new(), Outcome::Failed { failure, partial }).await
 }
 
-/// Gives a task back. If it is to stop, that is its end.
+/// Releases a task. If it has a stop request, this ends it.
 async fn release(store: &dyn Store, head: &TaskState) -> Result<(), StoreError> {
     let now = store.task_state(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
     release_task(store, now, Fence::Attempt(head.attempt), ReleaseReason::Drained).await
 }
 
-/// Releases a task; one that is to stop is ended instead, and everything below it is told first, so that nothing
-/// is left to do once it has ended.
+/// Releases a task. A task with a stop request is ended instead, after stopping everything below it, so that
+/// nothing is left to do once it has ended.
 pub(crate) async fn release_task(
     store: &dyn Store,
     mut head: TaskState,
@@ -227,7 +228,7 @@ pub(crate) async fn release_task(
             None => append_with_retry(store, only_after(&head, fence, vec![released])).await.map(drop),
         };
         match given {
-            // What was written may have been a stop, without which this is not the end.
+            // The new entry may be a stop, and the release would then end the task.
             Err(StoreError::JournalMoved { .. }) => {
                 head = store.task_state(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
             }
@@ -236,14 +237,14 @@ pub(crate) async fn release_task(
     }
 }
 
-/// A write to a task that is only right as long as nobody has written to it since.
+/// A write that is only valid if no one has written to the task since.
 fn only_after(head: &TaskState, fence: Fence, entries: Vec<Entry>) -> Batch {
     let mut batch = Batch::one(head.id, fence, entries);
     batch.writes[0].after = Some(head.seq);
     batch
 }
 
-/// Ends a task, and tells its parent.
+/// Ends a task, and notifies its parent.
 async fn finish_task(
     store: &dyn Store,
     head: &TaskState,
@@ -271,11 +272,11 @@ async fn finish_task_if(
     while let Some(parent) = reader {
         let entry = Entry::Letter(Box::new(letter.clone()));
         match append_with_retry(store, batch.clone().and_write(parent, Fence::Anyone, vec![entry])).await {
-            // It was continued: the letter is for whoever goes on.
+            // The parent was continued: send the letter to the continuation.
             Err(StoreError::Illegal { task, why: IllegalTransition::NotNow { .. } }) if task == parent => {
                 reader = continued_by(store, parent).await?;
             }
-            // It is not in the store any more, and nobody is left to be told.
+            // The parent is no longer in the store, so there is no one to notify.
             Err(StoreError::NoTask(task)) if task == parent => break,
             other => return other.map(drop),
         }
@@ -288,7 +289,7 @@ async fn continued_by(store: &dyn Store, task: TaskId) -> Result<Option<TaskId>,
     Ok(store.task_state(task).await?.and_then(|head| head.continued_by))
 }
 
-/// Ends a task that its stop, together with this entry, has cancelled.
+/// Ends a task that its stop request and this entry have cancelled.
 async fn cancel_stopped_task(
     store: &dyn Store,
     head: &TaskState,
@@ -301,7 +302,8 @@ async fn cancel_stopped_task(
     finish_task_if(store, head, fence, vec![entry], outcome, None, guard).await
 }
 
-/// What a task has said, for an end that its own run does not write. Not knowing it must not keep it from ending.
+/// The text of a task so far, for an end that its own run does not write. If it cannot be read, the task
+/// still ends.
 async fn partial_output(store: &dyn Store, head: &TaskState) -> Arc<str> {
     if head.attempt == Attempt(0) {
         return Arc::from("");
@@ -311,8 +313,8 @@ async fn partial_output(store: &dyn Store, head: &TaskState) -> Arc<str> {
     snapshot.map_or_else(|| Arc::from(""), |snapshot| snapshot.output.into())
 }
 
-/// Asks a task to stop. One that nobody runs is ended here and now, after everything below it. A task that runs
-/// passes the stop on to its children when it settles.
+/// Asks a task to stop. A task that no worker runs is ended right here, after everything below it. A running
+/// task passes the stop on to its children when it settles.
 pub(crate) async fn stop_task(
     store: &dyn Store,
     mut head: TaskState,
@@ -329,8 +331,8 @@ pub(crate) async fn stop_task(
                 cancel_stopped_task(store, &head, Fence::Anyone, request, stop, guard).await
             }
             Status::Running if head.stop.as_ref().is_some_and(|had| had.cause >= stop.cause) => return Ok(()),
-            // Not if it was released meanwhile: then this would be its end, and nobody would write that down. What its
-            // owner writes meanwhile does not matter, so that a busy task is stopped at the first try.
+            // Not if it was released meanwhile: the stop would then end it, and no one would record that.
+            // Other writes of its owner do not matter, so a busy task is stopped at the first try.
             Status::Running => {
                 let fence = Fence::Attempt(head.attempt);
                 append_with_retry(store, guarded(Batch::one(head.id, fence, vec![request]), guard))
@@ -340,7 +342,7 @@ pub(crate) async fn stop_task(
             _ => return Ok(()),
         };
         match result {
-            // It was claimed, given back, or ended, in this very moment: look again.
+            // It was claimed, released or ended at this moment: check again.
             Err(StoreError::Illegal { task, .. } | StoreError::Superseded { task, .. })
                 if task == head.id =>
             {
