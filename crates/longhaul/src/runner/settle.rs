@@ -435,7 +435,8 @@ mod tests {
         id
     }
 
-    /// Whatever a child says, its letter is one envelope; what looks like no tag of ours comes as it was said.
+    /// Whatever a child writes, its letter is one envelope, and text without the engine's tags stays as it
+    /// is.
     #[tokio::test]
     async fn a_letter_about_an_end_is_one_envelope() {
         use crate::message::prompt_tags::tests::tags_in;
@@ -463,7 +464,7 @@ mod tests {
         assert_eq!(&*text, told);
     }
 
-    /// The head that a stop was decided on may be old: here the task has been given back meanwhile.
+    /// The state that a stop was decided on may be old: here the task has been released meanwhile.
     #[tokio::test]
     async fn a_stop_that_crosses_a_release_is_settled_and_told() {
         let store = MemoryStore::new();

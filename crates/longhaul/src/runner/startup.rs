@@ -1,4 +1,5 @@
-//! Between the claim and the first step: opening tools and making a worktree can take long, and a stop does not wait for it.
+//! Between the claim and the first step: opening tools and creating a worktree can take long, and a stop does
+//! not wait for it.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::entry::{Failure, FailureKind};
 use crate::store::{StoreError, Subscription};
 use crate::task::TaskState;
 
-/// A task that has been claimed and does not run yet.
+/// A claimed task that does not run yet.
 pub(super) struct TaskStartup<'a> {
     context: &'a RunContext,
     subscription: Arc<Subscription>,
@@ -17,7 +18,7 @@ pub(super) struct TaskStartup<'a> {
     deadline: Option<Instant>,
     lease: &'a RunLease,
     recheck_at: Instant,
-    /// Whether somebody has written to it since its journal was read.
+    /// Whether anything was written to it since its journal was read.
     heard: bool,
     stopped: bool,
 }
@@ -43,11 +44,11 @@ impl<'a> TaskStartup<'a> {
         }
     }
 
-    /// Waits for something that the first step needs. `None` if the task is to stop; then the work is dropped, which ends
-    /// what it has started.
+    /// Waits for something that the first step needs. Returns `None` if the task is stopping; the work is
+    /// then dropped, which ends what it has started.
     ///
     /// # Errors
-    /// When the worker drains, the time is up, or somebody else has the task.
+    /// Fails if the worker drains, the time limit is reached, or another worker owns the task.
     pub(super) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<Option<T>, Halt> {
         let mut work = Box::pin(work);
         while !self.stopped {
@@ -77,7 +78,7 @@ impl<'a> TaskStartup<'a> {
         Ok(())
     }
 
-    /// When the journal is to be looked at next: at once, if a hint was taken here.
+    /// When to read the journal next: at once, if a hint was consumed here.
     pub(super) fn recheck_at(&self) -> Instant {
         if self.heard { Instant::now() } else { self.recheck_at }
     }

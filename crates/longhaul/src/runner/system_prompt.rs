@@ -1,4 +1,4 @@
-//! What an agent is told when it takes up a task: its instruction, and what is true of the day and the place.
+//! Builds the system prompt: the agent's instruction, the date and the environment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::open_tools::{OpenTools, push_paragraph};
 use crate::agent::{Agent, Preamble};
 use crate::message::prompt_tags::{escape, escape_attribute};
 
-/// How much of a prompt file is read.
+/// How much of a prompt file is read, in bytes.
 const FILE_CAP: usize = 64 * 1024;
 
-/// The whole system instruction.
+/// The whole system prompt.
 pub(super) async fn build_system_prompt(
     gear: &OpenTools,
     agent: &Agent,

@@ -1,4 +1,4 @@
-//! Running the tool calls of a reply: at once, their results in order.
+//! Runs the tool calls of a reply concurrently, and records their results in order.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,16 +24,16 @@ use crate::permission::PermissionVerdict;
 use crate::tool::{CallContext, CallSignal, RunnerChannel, ToolError, ToolOutput, ToolStorage};
 use crate::toolset::truncate_output;
 
-/// How long tools may take to give up what they are doing.
+/// How long tools may take to return when they are cancelled.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What came of a call; `None` if it was given up while it only waited, to be made again later.
+/// The result of a call; `None` if it was cancelled while it only waited, to be made again later.
 struct CallOutcome {
     call: CallId,
     result: Option<Result<ToolOutput, ToolError>>,
-    /// What hooks want the model to know with it.
+    /// Text of hooks for the model.
     hook_texts: Vec<String>,
-    /// Whether nobody was there who could have allowed it.
+    /// Whether it needed approval and nobody was there.
     unattended: bool,
 }
 
@@ -80,16 +80,16 @@ impl TaskRun {
         };
         let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
         let mut halt: Option<(Halt, Instant)> = None;
-        // A person said so before the process died that was in these calls.
+        // A person moved them to the background before the process that ran them died.
         now.background(&self.state.backgrounded);
 
         while !running.is_empty() {
             let until = halt.as_ref().map(|(_, until)| *until);
             let wants_seat = now.asking.ready_calls().next().is_some() && self.seat.is_parked();
-            // In this order: a tool that talks without end must not drown a stop.
+            // In this order: a tool that reports progress without end must not delay a stop.
             tokio::select! {
                 biased;
-                // Whoever ignores the stop for too long is dropped, which ends what it has started.
+                // A tool that ignores the stop for too long is dropped, which ends what it has started.
                 () = deadline_passed(until), if until.is_some() => break,
                 () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {
                     self.catch_up().await?;
@@ -111,7 +111,7 @@ impl TaskRun {
                     while let Some(Some(more)) = running.next().now_or_never() {
                         all.push(more);
                     }
-                    // What a call said before it returned, and what hooks did to it, comes before its result.
+                    // Signals of a call, and of its hooks, come before its result.
                     while let Ok(signal) = signals.try_recv() {
                         self.handle_signal(signal, &mut now).await?;
                     }
@@ -135,7 +135,7 @@ impl TaskRun {
             }
             self.deliver_answers(&mut now.asking);
             if halt.is_some() {
-                // Nobody's answer is waited for any more.
+                // No answer is waited for any more.
                 now.asking.clear();
             } else if now.draining {
                 now.give_up_waiting();
@@ -145,7 +145,7 @@ impl TaskRun {
             if !running.is_empty() && now.idle() == running.len() {
                 self.wait_for(&now).await?;
             }
-            // What begins as soon as there is a seat, is not worked on either.
+            // Calls that start as soon as there is a seat are not running either.
             let queued = if self.seat.is_parked() { now.asking.ready_calls().count() } else { 0 };
             if halt.is_some() || now.idle() + queued < running.len() {
                 self.count_time(true);
@@ -168,7 +168,7 @@ impl TaskRun {
         self.tools.tool(tool).is_some_and(|tool| !tool.effects.is_harmless())
     }
 
-    /// Says of calls that were not begun with their reply that they begin now.
+    /// Records the start of calls that did not start together with their reply.
     async fn record_started<'a>(&mut self, acts: impl Iterator<Item = &'a PendingCall>) -> Result<(), Halt> {
         let fresh = acts.filter(|act| !act.started).map(|act| Entry::Called {
             call: act.id,
@@ -214,7 +214,7 @@ impl TaskRun {
                 return returned(Err(ToolError::Retry(text)));
             };
             let OpenTool { tool, effects: manner, changed, identity } = open;
-            // It began as a call of the tool that the model saw, and nobody was asked about this one.
+            // It started as a call of the tool that the model saw, and nobody approved this other one.
             let saw = |had: Arc<OpenTools>| had.tool(name).is_some_and(|had| had.identity.covers(identity));
             if judged_by.is_some_and(|had| !saw(had)) {
                 let text = format!(
@@ -228,13 +228,13 @@ impl TaskRun {
                             it again, with less text before it or shorter arguments.";
                 return returned(Err(ToolError::Retry(text.to_owned())));
             }
-            // Nor is one made again whose tool is another by now.
+            // Nor is a call repeated whose tool has changed.
             if act.interrupted && (!manner.repeatable || changed.is_some()) {
                 let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
                             effect is unknown. Find out before you make it again.";
                 return returned(Err(ToolError::Failed(text.to_owned())));
             }
-            // Rules, hooks and people see the call as the tool will: it is called with nothing else.
+            // Rules, hooks and people see the arguments exactly as the tool gets them.
             match tool.canonical_arguments(&act.call.arguments) {
                 Ok(arguments) => act.call.arguments = arguments,
                 Err(error) => return CallOutcome::new(act.id, Some(Err(error))),
@@ -267,7 +267,7 @@ impl TaskRun {
             {
                 context.progress(format!("{} is called though {changed}", act.call.tool));
             }
-            // The last look before it happens: a process that was stopped here goes on here.
+            // The last check before the effect: a process that was suspended here continues here.
             tenure.wait_until_held().await;
             let call =
                 AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
@@ -279,7 +279,7 @@ impl TaskRun {
                 Err(ToolError::Failed(format!("the tool failed: {}", panic_message(&*panic))))
             });
             if let Some(usher) = &usher {
-                // Of a task that is stopped nobody hears any more.
+                // The hooks do not run if the task is stopping.
                 tenure.wait_until_held().await;
                 let heard = tokio::select! {
                     biased;
@@ -292,7 +292,7 @@ impl TaskRun {
         }
     }
 
-    /// All calls that still run only wait: others may have the seat.
+    /// All running calls only wait: give up the seat.
     async fn wait_for(&mut self, now: &ActiveCalls) -> Result<(), Halt> {
         self.seat.park();
         let for_tasks = || Entry::Waiting { on: WaitReason::Tasks(now.tasks()), until: None };
@@ -304,7 +304,7 @@ impl TaskRun {
         }
     }
 
-    /// Hears what a call tells while it runs.
+    /// Handles a signal of a running call.
     async fn handle_signal(&mut self, signal: CallSignal, now: &mut ActiveCalls) -> Result<(), Halt> {
         match signal {
             CallSignal::Progress(text) => now.progress.push(text),
@@ -333,14 +333,14 @@ impl TaskRun {
         Ok(())
     }
 
-    /// Does what a call wants before it begins.
+    /// Handles the request of a call that is about to start.
     async fn handle_approval_request(
         &mut self,
         plea: ApprovalRequest,
         now: &mut ActiveCalls,
     ) -> Result<(), Halt> {
         match plea {
-            // Nobody is asked any more: it is when the task is carried on.
+            // While draining nothing is asked: it is asked when the task is resumed.
             ApprovalRequest::Ask { call, .. } if now.draining => now.give_up(call),
             ApprovalRequest::Ask { call, question, reply } => {
                 self.ask_approval(&mut now.asking, call, question, reply).await?;
@@ -356,8 +356,8 @@ impl TaskRun {
         Ok(())
     }
 
-    /// Writes results down; the last ones of a reply only soon, if the calls can be made again. Answers with a failure if
-    /// one of them ends the run.
+    /// Records results. The last ones of a reply are deferred if the calls can be repeated. Returns a failure
+    /// if one of them ends the run.
     async fn record_results(
         &mut self,
         came: Vec<CallOutcome>,
@@ -379,7 +379,7 @@ impl TaskRun {
             let output =
                 result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
             let mut returned = self.cap_output(call, output).await?;
-            // What a tool says must not look like what a hook says to it.
+            // A tool's output must not look like text of a hook.
             if names.get(&call).is_some_and(|tool| self.has_tool_hooks(tool))
                 && let Cow::Owned(escaped) = escape_tags(&returned.output, &["hook"])
             {
@@ -394,10 +394,10 @@ impl TaskRun {
             Entry::Returned(returned) => {
                 let tool = names.get(&returned.call).map_or("", String::as_str);
                 let manner = self.tools.tool(tool).map(|tool| tool.effects);
-                // One that changes who goes on, or which letters are shown, is written down first.
+                // A result that changes the agent, the model or the collected tasks is written first.
                 let plain =
                     returned.collected.is_empty() && returned.handoff.is_none() && returned.model.is_none();
-                // So is one that hooks have heard of: they would hear of it again.
+                // So is one that hooks ran for: they would run again.
                 plain && !self.has_tool_hooks(tool) && manner.is_some_and(|manner| manner.repeatable)
             }
             _ => false,
@@ -410,7 +410,7 @@ impl TaskRun {
         Ok(fatal)
     }
 
-    /// What the model sees of an output; one that is too long is kept whole in the store.
+    /// The part of an output that the model sees; an output that is too long is stored whole.
     async fn cap_output(&self, call: CallId, output: ToolOutput) -> Result<CallResult, Halt> {
         let ToolOutput { text, is_error, collected, handoff, model } = output;
         let Some(part) = truncate_output(&text, self.policy.output_cap) else {
@@ -425,27 +425,27 @@ impl TaskRun {
             });
         };
         let whole = Some(self.context.store.put_blob(text.into_bytes()).await?);
-        // What is not shown whole is not collected.
+        // A result that is not shown whole does not count as collected.
         Ok(CallResult { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
     }
 }
 
-/// How the calls that run stand now.
+/// The state of the running calls.
 #[derive(Default)]
 struct ActiveCalls {
-    /// Those that wait for other tasks, and for which.
+    /// Calls that wait for other tasks, and those tasks.
     waiting: HashMap<CallId, Vec<TaskId>>,
-    /// Those that wait for a person, or to begin.
+    /// Calls that wait for a person, or to start.
     asking: PendingQuestions,
     progress: ProgressBuffer,
     give_up: HashMap<CallId, CancellationToken>,
-    /// Fires for those that a person does not want to be waited for.
+    /// Fires for calls that a person moves to the background.
     backgrounded: HashMap<CallId, CancellationToken>,
     draining: bool,
 }
 
 impl ActiveCalls {
-    /// Tells these calls not to wait for other tasks.
+    /// Moves these calls to the background.
     fn background(&self, calls: &[CallId]) {
         calls.iter().filter_map(|call| self.backgrounded.get(call)).for_each(CancellationToken::cancel);
     }
@@ -458,7 +458,7 @@ impl ActiveCalls {
         tasks
     }
 
-    /// How many calls do nothing but wait.
+    /// How many calls only wait.
     fn idle(&self) -> usize {
         let mut asking: Vec<CallId> =
             self.asking.waiting_calls().filter(|call| !self.waiting.contains_key(call)).collect();
@@ -467,7 +467,7 @@ impl ActiveCalls {
         self.waiting.len() + asking.len()
     }
 
-    /// What only waits is given up, to be made again later.
+    /// Cancels the calls that only wait, to be made again later.
     fn give_up_waiting(&self) {
         let asking = self.asking.waiting_calls().chain(self.asking.ready_calls());
         self.waiting.keys().copied().chain(asking).for_each(|call| self.give_up(call));
@@ -478,7 +478,7 @@ impl ActiveCalls {
     }
 }
 
-/// How far tools say that they are: only the last word of a moment counts.
+/// Progress messages: only the latest in an interval is written.
 #[derive(Default)]
 struct ProgressBuffer {
     last: Option<String>,
@@ -499,7 +499,7 @@ impl ProgressBuffer {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")

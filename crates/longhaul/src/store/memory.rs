@@ -1,4 +1,4 @@
-//! Journals in memory, for tests and for programs whose tasks may die with them.
+//! Journals in memory, for tests and for programs whose tasks need not survive them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::entry::{Entry, EntryKind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
 use crate::task::{Status, TaskState};
 
-/// A store that forgets everything when it is dropped.
+/// A store that is lost when it is dropped.
 pub struct MemoryStore {
     state: Mutex<MemoryState>,
     hints: broadcast::Sender<Hint>,
@@ -30,20 +30,20 @@ impl MemoryStore {
         MemoryStore::with_clock(Clock::system())
     }
 
-    /// An empty store with a clock of its own.
+    /// An empty store with its own clock.
     pub fn with_clock(clock: Clock) -> Self {
         let (hints, _) = broadcast::channel(super::HINT_CAPACITY);
         MemoryStore { state: Mutex::default(), hints, clock }
     }
 
-    /// Nothing is left half-done under the lock, so that a panic of some other holder harms nothing.
+    /// Nothing is left half-done under the lock, so a panic of another holder is harmless.
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hint(&self, hint: Option<Hint>) {
         if let Some(hint) = hint {
-            // Nobody listening is no trouble.
+            // It is fine if there are no receivers.
             let _ = self.hints.send(hint);
         }
     }
@@ -61,7 +61,7 @@ impl std::fmt::Debug for MemoryStore {
     }
 }
 
-/// A future that is ready: nothing here waits for anything.
+/// A ready future: nothing here waits.
 fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(answer))
 }
@@ -170,7 +170,7 @@ impl Store for MemoryStore {
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
         let deleted = self.lock().delete(&tasks, super::blob_cutoff(self.clock.now()));
         if deleted.is_ok() {
-            // There is no hint of a task that is not there: all have to look.
+            // There are no hints for a deleted task: all receivers have to check.
             self.hint(Some(Hint::Lagged));
         }
         ready(deleted)
@@ -185,7 +185,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// A task, with the place it has in the order of submission.
+/// A task with its position in submission order.
 struct MemoryTask {
     place: usize,
     state: TaskState,
@@ -193,11 +193,11 @@ struct MemoryTask {
     letters: HashSet<LetterId>,
 }
 
-/// Everything that is kept. The sets of places are indexes: what they say is also said by the heads.
+/// All data. The sets of positions are indexes: they can be rebuilt from the states.
 #[derive(Default)]
 struct MemoryState {
     tasks: HashMap<TaskId, MemoryTask>,
-    /// In the order of submission; what was deleted leaves its place empty.
+    /// In submission order; a deleted task leaves an empty position.
     order: Vec<Option<TaskId>>,
     pending: HashMap<TeamRef, BTreeSet<usize>>,
     running: HashMap<WorkerId, BTreeSet<usize>>,
@@ -206,7 +206,7 @@ struct MemoryState {
     counts: StatusCounts,
     leases: HashMap<WorkerId, LeaseRenewal>,
     watch: LeaseWatch,
-    /// With when it was last kept.
+    /// With the time when it was last stored.
     blobs: HashMap<Digest, (Arc<[u8]>, Timestamp)>,
     values: HashMap<String, StoredValue>,
 }
@@ -217,7 +217,7 @@ struct MemoryTree {
     census: StatusCounts,
 }
 
-/// How many tasks stand how, by [`Status`].
+/// How many tasks have each [`Status`].
 #[derive(Default)]
 struct StatusCounts([usize; Status::ALL.len()]);
 
@@ -227,7 +227,7 @@ impl StatusCounts {
     }
 }
 
-/// The shelves at a moment, so that leases can be judged.
+/// The state at a moment, to judge leases.
 struct StateAt<'a>(&'a MemoryState, Duration);
 
 impl StoreLookup for StateAt<'_> {
@@ -285,7 +285,7 @@ impl MemoryState {
         Ok((verdict.ends, hints))
     }
 
-    /// Puts a head in its place, and keeps the indexes in step with it.
+    /// Stores the state of a task, and updates the indexes.
     fn put_state(&mut self, id: TaskId, head: TaskState) {
         let place = match self.tasks.get(&id) {
             Some(task) if !index_changes(&task.state, &head) => {
@@ -359,7 +359,7 @@ impl MemoryState {
         if count < most { Ok(()) } else { Err(StoreError::Limit { limit: limit.limit, what: limit.what }) }
     }
 
-    /// The tasks that match, in order, whatever the filter's own limit.
+    /// The tasks that match, in order, regardless of the filter's limit.
     fn matching<'a>(&'a self, filter: &'a TaskFilter) -> Box<dyn Iterator<Item = &'a MemoryTask> + 'a> {
         let known = |places: Option<&'a Vec<usize>>| {
             places.map_or(&[][..], Vec::as_slice).iter().filter_map(|p| self.at(*p))
@@ -421,7 +421,7 @@ impl MemoryState {
                     && claim.roots.as_ref().is_none_or(|roots| roots.contains(&t.state.root))
             })
         };
-        // Each team's queue is in order, so that its first `max` are all that can be among the first of all.
+        // Each team's queue is in order, so only its first `max` can be among the first of all.
         let mut places = Vec::new();
         for team in claim.teams.iter().collect::<HashSet<_>>() {
             let queue = self.pending.get(team).into_iter().flatten().copied();

@@ -1,4 +1,4 @@
-//! What every store checks before it writes, so that two stores cannot differ in it.
+//! Checks that every store makes before it writes, so that all stores behave the same.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::entry::{Entry, Outcome, Record};
 use crate::id::{LetterId, Seq, TaskId};
 use crate::task::{IllegalTransition, Status, TaskState};
 
-/// A [`JournalWrite`](super::JournalWrite) on its way into a journal.
+/// A [`JournalWrite`](super::JournalWrite) before it is written.
 #[derive(Debug)]
 pub(super) struct WriteDraft {
     pub(super) task: TaskId,
@@ -18,11 +18,11 @@ pub(super) struct WriteDraft {
     pub(super) entries: Vec<DraftEntry>,
 }
 
-/// An entry on its way into a journal. Its place and time are set when it is judged.
+/// An entry before it is written. Its position and time are set during validation.
 #[derive(Debug)]
 pub(super) struct DraftEntry {
     pub(super) record: Record,
-    /// It is a letter that the task already has.
+    /// Whether it is a letter that the task already has.
     pub(super) known: bool,
 }
 
@@ -47,14 +47,14 @@ impl WriteDraft {
         self.entries.iter().filter(|l| !l.known).map(|l| &l.record)
     }
 
-    /// The hint that the draft was written, if it says anything.
+    /// The hint for this write, if there is anything new.
     pub(super) fn hint(&self, root: TaskId) -> Option<Hint> {
         let kinds = EntryKinds::from_kinds(self.new_records().map(|r| r.entry.kind()));
         (kinds != EntryKinds::default()).then_some(Hint::Task { task: self.task, root, kinds })
     }
 }
 
-/// Where a task belongs: what deleting has to know of every task there is.
+/// The links of a task, which deletion has to know.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TaskLinks {
     pub(super) task: TaskId,
@@ -62,8 +62,8 @@ pub(super) struct TaskLinks {
     pub(super) continues: Option<TaskId>,
 }
 
-/// Whether these may be deleted: they have ended, nothing was written to them since somebody looked, and nothing that
-/// stays belongs to them.
+/// Checks that these tasks may be deleted: they have ended, nothing was written to them since they were read,
+/// and no remaining task needs them.
 pub(super) fn check_deletable(
     tasks: &[(TaskId, Seq)],
     heads: &HashMap<TaskId, TaskState>,
@@ -94,9 +94,9 @@ pub(super) fn check_deletable(
     Ok(())
 }
 
-/// What a judge has to ask the store.
+/// What validation has to ask the store.
 pub(super) trait StoreLookup {
-    /// Where a task stands now.
+    /// The current state of a task.
     fn task_state(&mut self, task: TaskId) -> Result<Option<TaskState>, StoreError>;
     /// Whether a task has this letter.
     fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError>;
@@ -104,8 +104,8 @@ pub(super) trait StoreLookup {
     fn is_abandoned(&mut self, head: &TaskState) -> Result<bool, StoreError>;
 }
 
-/// Judges a batch without writing anything: sets the place and time of each line and answers where each task
-/// stands afterwards, in the order in which tasks first occur.
+/// Validates a batch without writing anything: sets the position and time of each entry, and returns the
+/// state of each task afterwards, in the order in which tasks first occur.
 pub(super) fn validate_batch(
     drafts: &mut [WriteDraft],
     at: Timestamp,
@@ -131,11 +131,11 @@ pub(super) fn validate_batch(
     Ok(verdict)
 }
 
-/// What a batch makes of the tasks it is about.
+/// The result of a valid batch.
 pub(super) struct ValidatedBatch {
-    /// Where each task stands after the batch.
+    /// The state of each task after the batch.
     pub(super) states: Vec<(TaskId, Option<TaskState>)>,
-    /// For each write, where its journal ended after it.
+    /// The end of the journal after each write.
     pub(super) ends: Vec<Seq>,
 }
 
@@ -147,7 +147,7 @@ impl ValidatedBatch {
     }
 }
 
-/// Whether the fence lets the draft through.
+/// Checks the fence of a write.
 fn check_fence(
     draft: &WriteDraft,
     head: Option<&TaskState>,
@@ -177,7 +177,7 @@ fn check_fence(
     Ok(())
 }
 
-/// Carries the head over the lines of a draft.
+/// Applies the entries of a write to the state.
 fn apply_draft(
     draft: &mut WriteDraft,
     before: &[WriteDraft],
@@ -223,7 +223,7 @@ fn is_letter(entry: &Entry, id: &LetterId) -> bool {
 
 fn anyone_may_write(head: &TaskState, entry: &Entry) -> bool {
     match entry {
-        // Whoever goes on in its place reads what would be told to one that has ended.
+        // Letters about ended children go to the continuation once there is one.
         Entry::Letter(letter) => letter.ending.is_none() || head.continued_by.is_none(),
         Entry::StopRequested(_)
         | Entry::Answered { .. }

@@ -1,7 +1,7 @@
-//! Whether what is stored is what was written, and what becomes of what is not.
+//! Checks whether the stored data is what was written, and repairs what can be repaired.
 //!
-//! The journal is the truth. The row of a task derives from it: one that is damaged is made again. A journal that is
-//! damaged cannot be; its task is named, and left alone.
+//! The journal is authoritative. The row of a task is derived from it: a damaged one is rebuilt. A damaged
+//! journal cannot be rebuilt; its task is reported and left alone.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,20 +17,20 @@ use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::{DamagedTask, StoreError, TaskFilter};
 use crate::task::TaskState;
 
-/// How much that is wrong is named.
+/// How many problems are listed.
 const NAMED: usize = 20;
 
-/// What a look at all tasks found.
+/// The result of checking tasks.
 #[derive(Default)]
 pub(super) struct CheckReport {
     /// Tasks that cannot be loaded.
     pub(super) damage: Vec<DamagedTask>,
-    /// Tasks, by number, whose rows are to be made again.
+    /// Numbers of the tasks whose rows have to be rebuilt.
     pub(super) rows_to_rebuild: Vec<i64>,
 }
 
 impl ReadConnection {
-    /// Looks at the tasks that match; of those that have not ended, at their journals as well if that is wanted.
+    /// Checks the tasks that match; if `journals` is set, also the journals of the unfinished ones.
     pub(super) fn find_damaged(&self, which: &TaskFilter, journals: bool) -> Result<CheckReport, StoreError> {
         let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let mut checked = CheckReport::default();
@@ -50,7 +50,8 @@ impl ReadConnection {
         Ok(checked)
     }
 
-    /// The numbers of the tasks that match; who asks for open ones gets those as well whose status is damaged.
+    /// The numbers of the tasks that match. A filter for unfinished tasks also selects those with a damaged
+    /// status.
     fn to_check(&self, which: &TaskFilter) -> Result<Vec<i64>, StoreError> {
         let mut numbers = self.numbers(which)?;
         if !which.status.is_empty() && which.status.iter().all(|status| !status.is_final()) {
@@ -68,7 +69,7 @@ impl ReadConnection {
         Ok(numbers)
     }
 
-    /// Whether the row of a task is as it should be; an error if the task cannot be loaded.
+    /// Whether the row of a task is correct. Fails if the task cannot be loaded.
     fn check_one(&self, row: &Row<'_>, journals: bool) -> Result<bool, StoreError> {
         let rows::LoadedState { n, state: head, whole, .. } =
             rows::load_state(&self.connection, &self.place, row, None)?;
@@ -96,7 +97,7 @@ impl ReadConnection {
     }
 }
 
-/// What is told of a task that cannot be loaded.
+/// The report on a task that cannot be loaded.
 fn damage(row: &Row<'_>, error: &StoreError) -> Option<DamagedTask> {
     let text = |column: usize| row.get_ref(column).ok()?.as_str().ok()?.parse::<TaskId>().ok();
     let task = match error {
@@ -107,7 +108,7 @@ fn damage(row: &Row<'_>, error: &StoreError) -> Option<DamagedTask> {
     Some(DamagedTask { task, root: text(8).unwrap_or(task), why: error.to_string() })
 }
 
-/// In which columns the row of a task is not what its head says.
+/// The columns in which the row of a task differs from its state.
 fn differing_columns(row: &Row<'_>, head: &TaskState) -> Vec<&'static str> {
     let text =
         |column: usize| row.get_ref(column).ok().and_then(|value| value.as_str_or_null().ok().flatten());
@@ -134,14 +135,14 @@ fn differing_columns(row: &Row<'_>, head: &TaskState) -> Vec<&'static str> {
 }
 
 impl WriteConnection {
-    /// Makes the rows of tasks again from their journals.
+    /// Rebuilds the rows of tasks from their journals.
     pub(super) fn rebuild_rows(&mut self, tasks: &[i64]) -> Result<(), StoreError> {
         self.save_states()?;
         for n in tasks {
             let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
             let mut found = statement.query([n]).or_store_error(&self.place)?;
             let Some(row) = found.next().or_store_error(&self.place)? else { continue };
-            // Whoever looked has named it, if its journal is damaged as well.
+            // If its journal is damaged too, the check has already reported it.
             let Ok(head) = rows::rebuild_state(&self.connection, &self.place, row) else { continue };
             let mut bytes = Vec::new();
             let _ = saved_state::write(&head, &mut bytes);
@@ -173,14 +174,14 @@ impl WriteConnection {
     }
 }
 
-/// The numbers of the tasks that are open by one of the two columns that say so.
+/// The numbers of the tasks that are unfinished by one of the two columns that say so.
 fn seem_open(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     let sql = "SELECT n FROM tasks WHERE quiet IS NULL UNION SELECT n FROM tasks WHERE status IN (0,1)";
     let mut statement = connection.prepare_cached(sql)?;
     statement.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Everything in a database that is not as it should be, in words.
+/// Everything in a database that is damaged, as text.
 pub(super) fn find_damage(
     connection: &Connection,
     place: &DatabasePath,
@@ -190,7 +191,7 @@ pub(super) fn find_damage(
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
     let mut wrong: Vec<String> =
         lines.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().filter(|line| line != "ok").collect();
-    // An older file has other columns; it is brought up to date when it is opened.
+    // An older file has other columns; it is migrated when it is opened.
     if current {
         let numbers = connection
             .prepare("SELECT n FROM tasks ORDER BY n")?
@@ -207,8 +208,8 @@ pub(super) fn find_damage(
     Ok(first_of(wrong))
 }
 
-/// The same of the tasks that have not ended and of the newest, with all that is theirs: what it costs does not grow with what
-/// has ended.
+/// Like [`find_damage`], only for the unfinished tasks and the newest ones, with everything that belongs to
+/// them: the cost does not grow with the number of ended tasks.
 pub(super) fn find_damage_in_newest(
     connection: &Connection,
     place: &DatabasePath,
@@ -257,7 +258,7 @@ fn first_of(mut wrong: Vec<String>) -> Vec<String> {
     wrong
 }
 
-/// Journals, and the rows that derive from them.
+/// Journals, and the rows derived from them.
 fn check_tasks(
     connection: &Connection,
     place: &DatabasePath,
@@ -283,7 +284,7 @@ fn check_tasks(
         };
         let stored = row.get_ref(2)?.as_bytes().ok().and_then(saved_state::read);
         let mut columns = differing_columns(row, &head);
-        // Earlier versions did not keep the time at work.
+        // Earlier versions did not store the working time.
         let timed = |found: TaskState| TaskState {
             worked: head.worked,
             counting: head.counting,
@@ -292,7 +293,7 @@ fn check_tasks(
             ..found
         };
         let stale = rows::load_state(connection, place, row, None).map(|found| timed(found.state));
-        // A head may be some entries behind; with those it is the same.
+        // A stored state may be some entries behind; with those applied it must be the same.
         if stored.is_some() && stale.as_ref().ok() != Some(&head) {
             columns.push("head");
         }
@@ -316,7 +317,7 @@ fn check_tasks(
     Ok(())
 }
 
-/// Journals without a task, unless they are about to be cleared away.
+/// Journals without a task, unless they are about to be deleted.
 fn check_orphans(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
     let orphans = "SELECT DISTINCT task FROM journal WHERE task <> 0 AND task NOT IN (SELECT n FROM tasks) \
                    AND task NOT IN (SELECT task FROM garbage)";
@@ -327,7 +328,8 @@ fn check_orphans(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::
     Ok(())
 }
 
-/// What the columns `kind` and `letter` of a journal, and the table of references to what is kept, say beside the entries.
+/// The columns `kind` and `letter` of a journal, and the table of references to blobs, compared with the
+/// entries.
 fn check_references(
     connection: &Connection,
     n: i64,
@@ -366,7 +368,7 @@ fn check_references(
     Ok(())
 }
 
-/// What is kept by digest; whether it must be there.
+/// Blobs, and whether they must exist.
 fn check_blobs(
     connection: &Connection,
     digests: &[String],
@@ -394,7 +396,7 @@ fn check_blobs(
     Ok(())
 }
 
-/// Teams that should be kept.
+/// Teams that must be stored.
 fn check_teams(connection: &Connection, teams: &[String], wrong: &mut Vec<String>) -> rusqlite::Result<()> {
     for team in teams {
         let Some(digest) = team.strip_prefix("file:") else { continue };

@@ -1,8 +1,8 @@
-//! Checksums of rows: a byte that changed on the disk, or that somebody changed, is noticed when the row is read.
+//! Checksums of rows: a byte that changed on disk is detected when the row is read.
 //!
-//! CRC-32, which finds every change of up to 32 bits in a row and costs less than a microsecond. It is no defence against
-//! somebody who can write the file and knows this. Rows that were written before there were checksums have none; they are
-//! told apart by where the journal ended when checksums began (`store.since`).
+//! CRC-32 detects every change of up to 32 consecutive bits in a row and costs less than a microsecond. It
+//! does not protect against someone who can write the file and knows this. Rows from before checksums existed
+//! have none; they are recognized by the end of the journal when checksums were introduced (`store.since`).
 
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -11,7 +11,7 @@ use super::rows;
 use crate::id::WorkerId;
 use crate::task::TaskState;
 
-/// A checksum on its way.
+/// A checksum being computed.
 pub(super) struct RowChecksum(crc32fast::Hasher);
 
 impl RowChecksum {
@@ -42,7 +42,7 @@ impl RowChecksum {
         i64::from(self.0.finalize())
     }
 
-    /// Of a row of the journal.
+    /// The checksum of a journal row.
     pub(super) fn for_entry(
         task: i64,
         seq: i64,
@@ -56,7 +56,7 @@ impl RowChecksum {
         sum.bytes(letter).bytes(Some(entry)).finish()
     }
 
-    /// Of the row of a task: what it has columns for, and the head as it is stored.
+    /// The checksum of a task's row: its columns and the stored state.
     pub(super) fn for_task(n: i64, head: &TaskState, stored: &[u8]) -> i64 {
         let (id, root, team) = (head.id.to_string(), head.root.to_string(), rows::team_text(&head.team));
         let parent = head.parent.map(|parent| parent.to_string());
@@ -68,7 +68,7 @@ impl RowChecksum {
         sum.number(head.created.as_millisecond()).bytes(Some(stored)).finish()
     }
 
-    /// The same of a row with the columns of [`rows::TASK`]; `None` if a column is not of its type.
+    /// The checksum of a row with the columns of [`rows::TASK`]; `None` if a column has the wrong type.
     pub(super) fn for_task_row(row: &Row<'_>) -> Option<i64> {
         let number = |column: usize| row.get_ref(column).ok()?.as_i64().ok();
         let text = |column: usize| row.get_ref(column).ok()?.as_str().ok().map(str::as_bytes);
@@ -85,7 +85,7 @@ impl RowChecksum {
         Some(sum.number(number(11)?).bytes(Some(head)).finish())
     }
 
-    /// Of a slip.
+    /// The checksum of a stored value.
     pub(super) fn for_stored_value(name: &str, written: i64, bytes: &[u8]) -> i64 {
         RowChecksum::new(3).bytes(Some(name.as_bytes())).number(written).bytes(Some(bytes)).finish()
     }

@@ -1,6 +1,7 @@
-//! What the writer does inside a transaction.
+//! The writer's operations inside a transaction.
 //!
-//! An errand is judged whole before any of it is written, so that a refused one leaves nothing to take back.
+//! A request is validated completely before any of it is written, so that a rejected one leaves nothing to
+//! undo.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,7 +27,7 @@ use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
 use crate::store::{Clock, CountCondition, Fence, Hint, StoreError};
 use crate::task::TaskState;
 
-/// The writer's connection, and what it knows.
+/// The writer's connection and its cached data.
 pub(super) struct WriteConnection {
     pub(super) connection: Connection,
     pub(super) place: DatabasePath,
@@ -35,10 +36,10 @@ pub(super) struct WriteConnection {
     pub(super) worker_locks: WorkerLocks,
     pub(super) leases: Arc<LeaseWatch>,
     hints: Arc<HintSender>,
-    /// The lock files of the workers of this process.
+    /// The lock files of this process's workers.
     pub(super) held: HashMap<WorkerId, File>,
     pub(super) states: StateCache,
-    /// What `PRAGMA data_version` said when the heads were known to be right.
+    /// The value of `PRAGMA data_version` when the cached states were known to be correct.
     version: Option<i64>,
     pub(super) last_row: i64,
     pub(super) last_task: i64,
@@ -46,7 +47,7 @@ pub(super) struct WriteConnection {
     buffer: Vec<u8>,
 }
 
-/// What is to happen when the transaction is committed.
+/// What has to happen when the transaction is committed.
 #[derive(Default)]
 pub(super) struct OpenTransaction {
     first_row: i64,
@@ -54,7 +55,7 @@ pub(super) struct OpenTransaction {
     pub(super) begun: Option<Instant>,
     pub(super) hints: Vec<Hint>,
     retired: Vec<WorkerId>,
-    /// Workers that are forgotten with it.
+    /// Workers that are removed with it.
     pub(super) forgotten: Vec<WorkerId>,
 }
 
@@ -87,7 +88,7 @@ impl WriteConnection {
 
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.begin_immediate().or_store_error(&self.place)?;
-        // It changes when another connection has written: then nothing that is remembered is sure.
+        // It changes when another connection has written: then the cached data may be out of date.
         let version = Some(self.number("PRAGMA data_version")?);
         if self.version != version {
             self.states.clear();
@@ -101,8 +102,8 @@ impl WriteConnection {
         Ok(())
     }
 
-    /// Waits for its turn to write. SQLite's own way of waiting sleeps for longer and longer, and never gets its turn
-    /// beside a process that writes all the time.
+    /// Waits for the write lock. SQLite's own busy handler sleeps for longer and longer, and never gets the
+    /// lock beside a process that writes all the time.
     fn begin_immediate(&self) -> rusqlite::Result<()> {
         let deadline = Instant::now() + self.busy_timeout;
         loop {
@@ -139,7 +140,7 @@ impl WriteConnection {
         self.transaction = OpenTransaction::default();
         self.states.clear();
         self.version = None;
-        // After some errors SQLite has already done so itself.
+        // After some errors SQLite has already rolled back.
         if !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
         {
@@ -216,7 +217,7 @@ impl WriteConnection {
         self.save_states()?;
         let (condition, mut values) = rows::filter_condition(&limit.filter);
         values.push(i64::from(limit.limit).into());
-        // Never counts further than it must.
+        // Never counts further than needed.
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {condition} LIMIT ?)");
         let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
         let count: i64 =
@@ -227,7 +228,7 @@ impl WriteConnection {
         Err(StoreError::Limit { limit: limit.limit, what: limit.what })
     }
 
-    /// Puts a head in its place, in memory; a new task also into the database, for what follows it there.
+    /// Caches a state; a new task is also inserted into the database, for the rows that refer to it.
     pub(super) fn put_state(&mut self, head: TaskState) -> Result<(), StoreError> {
         if self.states.get(head.id).is_some() {
             self.states.update(head);
@@ -294,8 +295,8 @@ impl WriteConnection {
         Ok(())
     }
 
-    /// Brings the heads in the database up to date where a column has changed, or where they are too far behind their
-    /// journals: once a transaction, however often they changed in it, and before their columns are asked.
+    /// Saves the cached states where a column has changed, or where they are too far behind their journals:
+    /// once per transaction, however often they changed, and before their columns are queried.
     pub(super) fn save_states(&mut self) -> Result<(), StoreError> {
         let (connection, buffer) = (&self.connection, &mut self.buffer);
         let saved = self.states.save(|known| -> rusqlite::Result<()> {
@@ -309,7 +310,7 @@ impl WriteConnection {
             }
             let worker = known.state.worker.as_ref().map(WorkerId::as_str);
             let (n, status, attempt) = (known.n, known.state.status as u8, known.state.attempt.0);
-            // What is open stays NULL: to set a column costs its index, whether it changes or not.
+            // An unfinished task stays NULL: setting a column updates its index, whether it changes or not.
             if let Some(quiet) = rows::quiet_column(&known.state) {
                 let sql = "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6, quiet = ?7 \
                            WHERE n = ?1";
@@ -329,7 +330,7 @@ impl WriteConnection {
         self.changed(sql, params).map(drop)
     }
 
-    /// The same, and how many rows it changed.
+    /// Runs a statement, and returns how many rows it changed.
     pub(super) fn changed(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         statement.execute(params).or_store_error(&self.place)
@@ -360,7 +361,7 @@ impl WriteConnection {
     }
 }
 
-/// A head has nothing that JSON cannot say; if it had, an empty column would make readers fold the journal.
+/// JSON can represent every state; if not, the empty column would make readers fold the journal.
 fn encode_state(buffer: &mut Vec<u8>, head: &TaskState) {
     if saved_state::write(head, buffer).is_err() {
         buffer.clear();
