@@ -1,4 +1,4 @@
-//! Real processes, in good order; what happens after a SIGKILL is in `tests/crash/guard.rs`.
+//! Real processes, in regular operation; `tests/crash/guard.rs` covers what happens after a SIGKILL.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 
 use super::*;
 
-/// Waits until something holds that another process does.
+/// Waits until a condition holds that depends on another process.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -27,7 +27,7 @@ fn id(child: &Child) -> i32 {
     i32::try_from(child.id()).unwrap()
 }
 
-/// The processes whose environment or command line says this.
+/// The processes whose environment or command line contains this.
 #[cfg(target_os = "linux")]
 fn with(what: &str, file: &str) -> Vec<i32> {
     let pids =
@@ -85,7 +85,7 @@ fn who_is_not_watched_any_more_is_left_alone() {
     let twice = (watchman.guard(id(&kept)).unwrap(), watchman.guard(id(&kept)).unwrap());
     drop(twice.0);
     std::mem::forget(twice.1);
-    // As when this process dies: the pipe closes, and nothing was taken back.
+    // As when this process dies: the pipe closes, and nothing was unregistered.
     let post = &watchman.0;
     post.hang_up();
     until("the end of the one", || kept.try_wait().unwrap().is_some());
@@ -142,7 +142,7 @@ fn shell(script: &str) -> tokio::process::Command {
     command
 }
 
-/// What the command writes first; it is then where it should be.
+/// The first output of the command; it is then up and running.
 async fn says(group: &mut ProcessGroup) -> String {
     use tokio::io::{AsyncBufReadExt as _, BufReader};
     let mut line = String::new();
@@ -150,7 +150,7 @@ async fn says(group: &mut ProcessGroup) -> String {
     line.trim().to_owned()
 }
 
-/// Whether nobody of a group lives. Who is dead and not buried by whoever inherited it does not.
+/// Whether no process of a group is alive. Zombies do not count as alive.
 fn is_gone(group: i32) -> bool {
     let members = std::process::Command::new("ps").args(["-A", "-o", "pgid=,stat="]).output().unwrap();
     let members = String::from_utf8(members.stdout).unwrap();
