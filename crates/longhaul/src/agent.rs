@@ -192,14 +192,14 @@ impl AgentBuilder {
 
     /// Sets the JSON schema that its answer must match. If an answer does not match, the model gets one
     /// chance to correct it; then the task fails.
-    pub fn output_schema(mut self, shape: OutputSchema) -> Self {
-        self.output_schema = Some(Arc::new(shape));
+    pub fn output_schema(mut self, schema: OutputSchema) -> Self {
+        self.output_schema = Some(Arc::new(schema));
         self
     }
 
     /// Sets limits, timeouts, retries and other settings of its tasks.
-    pub fn policy(mut self, habits: Policy) -> Self {
-        self.policy = habits;
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
         self
     }
 

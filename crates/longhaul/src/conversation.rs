@@ -332,9 +332,9 @@ impl Conversation {
     }
 
     /// Whether ended children have woken it so often that it should wait until all have ended.
-    pub fn should_batch_endings(&self, habits: &Policy) -> bool {
+    pub fn should_batch_endings(&self, policy: &Policy) -> bool {
         let resting = matches!(self.ball, NextSpeaker::Silent(_)) && self.has_new_endings_only();
-        resting && !self.interactive && self.wakes >= habits.max_wakes / 2
+        resting && !self.interactive && self.wakes >= policy.max_wakes / 2
     }
 
     /// Whether all unread letters report ended children.

@@ -122,10 +122,11 @@ pub fn is_answered_by(
     order: &Order,
     earlier: &EarlierResult,
     had: &Order,
-    head: &TaskState,
+    state: &TaskState,
     tree: &[TaskState],
 ) -> bool {
-    let whole = head.status == Status::Completed && head.cut_short.is_none() && head.continued_by.is_none();
+    let whole =
+        state.status == Status::Completed && state.cut_short.is_none() && state.continued_by.is_none();
     // The title is only for lists; it does not change what is asked for.
     let wanted = |order: &Order| Order {
         title: None,

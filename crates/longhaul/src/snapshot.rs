@@ -46,13 +46,13 @@ pub struct Snapshot {
 impl Snapshot {
     /// The snapshot after the first entry. Fails if that is not a submission.
     pub fn begin(id: TaskId, record: &Record) -> Result<Snapshot, IllegalTransition> {
-        let head = TaskState::begin(id, record)?;
+        let state = TaskState::begin(id, record)?;
         let order = match &record.entry {
             Entry::Submitted(submitted) => submitted.order.clone(),
             _ => Order::default(),
         };
         let mut snapshot = Snapshot {
-            state: head,
+            state,
             order,
             output: String::new(),
             outcome: None,
@@ -80,13 +80,13 @@ impl Snapshot {
     /// The snapshot of an ended task, from its state, its first entry and the last entries of its journal.
     /// The entries in between are only counted. Returns `None` if the last entries hold neither its end nor
     /// the start of a turn.
-    pub(crate) fn from_tail(head: TaskState, first: &Record, last: &[Record]) -> Option<Snapshot> {
-        let mut snapshot = Snapshot::begin(head.id, first).ok()?;
+    pub(crate) fn from_tail(state: TaskState, first: &Record, last: &[Record]) -> Option<Snapshot> {
+        let mut snapshot = Snapshot::begin(state.id, first).ok()?;
         let is_reply = |record: &Record| matches!(record.entry, Entry::Replied(_));
         let begins = last.iter().position(is_reply)?;
         let replies = last.iter().filter(|record| is_reply(record)).count();
         // Calls are identified by their turn, and by the reply that contains them.
-        snapshot.projector.turn = head.turns.checked_sub(u32::try_from(replies).ok()?)?;
+        snapshot.projector.turn = state.turns.checked_sub(u32::try_from(replies).ok()?)?;
         snapshot.projector.project(&last[begins]);
         snapshot.events.clear();
         snapshot.dropped = last[begins].seq.0;
@@ -97,7 +97,7 @@ impl Snapshot {
             snapshot.push_events(record);
         }
         snapshot.outcome.is_some().then(|| {
-            snapshot.state = head;
+            snapshot.state = state;
             snapshot.update_output();
             snapshot
         })

@@ -318,11 +318,11 @@ impl TaskState {
     /// transition.
     pub fn from_journal(id: TaskId, journal: &[Record]) -> Result<Option<TaskState>, IllegalTransition> {
         let Some((first, rest)) = journal.split_first() else { return Ok(None) };
-        let mut head = TaskState::begin(id, first)?;
+        let mut state = TaskState::begin(id, first)?;
         for record in rest {
-            head.apply(record)?;
+            state.apply(record)?;
         }
-        Ok(Some(head))
+        Ok(Some(state))
     }
 
     /// Applies the next entry. Fails, and leaves the state unchanged, if the transition is illegal.
@@ -611,11 +611,11 @@ pub fn all_wait_for_people(tasks: &[TaskId], tree: &[TaskState]) -> bool {
     // Parents come first in a listing, and no task waits for one above it, so each step looks at a shorter
     // rest.
     let mut open = tasks.iter().filter_map(|id| {
-        let at = tree.iter().position(|head| head.id == *id && !head.status.is_final())?;
+        let at = tree.iter().position(|state| state.id == *id && !state.status.is_final())?;
         Some((&tree[at], &tree[at + 1..]))
     });
     let Some((first, below)) = open.next() else { return false };
-    first.waits_for_people(below) && open.all(|(head, below)| head.waits_for_people(below))
+    first.waits_for_people(below) && open.all(|(state, below)| state.waits_for_people(below))
 }
 
 #[cfg(test)]

@@ -456,8 +456,8 @@ impl<T: Tool> DynTool for T {
 }
 
 /// The identity of a tool, from its spec.
-pub(crate) fn identity_from_spec(spec: &ToolSpec, manner: ToolEffects) -> ToolIdentity {
-    let words = [("read-only", manner.read_only), ("repeatable", manner.repeatable)];
+pub(crate) fn identity_from_spec(spec: &ToolSpec, effects: ToolEffects) -> ToolIdentity {
+    let words = [("read-only", effects.read_only), ("repeatable", effects.repeatable)];
     let hints: Vec<_> = words.iter().filter(|(_, holds)| *holds).map(|(word, _)| *word).collect();
     ToolIdentity {
         hints: hints.join(", "),

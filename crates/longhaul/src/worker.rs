@@ -205,43 +205,43 @@ impl Worker {
     }
 
     fn start(&self, task: ClaimedTask, seat: Seat, term: u64) {
-        let head = Box::new(task.state.clone());
-        let tenure = RunLease::new(self.lease.clone(), term);
+        let state = Box::new(task.state.clone());
+        let lease = RunLease::new(self.lease.clone(), term);
         let (under_way, lost) = (self.under_way.clone(), self.lost.clone());
         let gate =
-            Arc::clone(under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(head.id).or_default());
-        let (around, teams, abort) = (self.context.clone(), self.teams.clone(), self.abort.clone());
-        let trouble = self.store_failure.clone();
+            Arc::clone(under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(state.id).or_default());
+        let (context, teams, abort) = (self.context.clone(), self.teams.clone(), self.abort.clone());
+        let store_failure = self.store_failure.clone();
         self.runs.spawn(async move {
             // An earlier attempt of this worker, which another worker took over and released, has to end
             // first.
             let first = gate.lock().await;
-            let run = AssertUnwindSafe(run(&around, &teams, &head, task, seat, tenure)).catch_unwind();
+            let run = AssertUnwindSafe(run(&context, &teams, &state, task, seat, lease)).catch_unwind();
             let ended = tokio::select! {
                 biased;
                 ended = run => ended,
-                () = PollOnWake::new(abort.cancelled()) => Ok(Box::pin(settle_halt(&*around.store, &head, Halt::Drain)).await),
+                () = PollOnWake::new(abort.cancelled()) => Ok(Box::pin(settle_halt(&*context.store, &state, Halt::Drain)).await),
             };
             let ended = match ended {
                 Ok(ended) => ended,
                 Err(panic) => {
                     let failure = Failure::new(FailureKind::Panic, panic_message(&*panic));
-                    Box::pin(settle_halt(&*around.store, &head, Halt::Fail(failure))).await
+                    Box::pin(settle_halt(&*context.store, &state, Halt::Fail(failure))).await
                 }
             };
-            let ended = Box::pin(release_after_store_failure(&around, &trouble, &abort, &head, ended)).await;
+            let ended = Box::pin(release_after_store_failure(&context, &store_failure, &abort, &state, ended)).await;
             drop(first);
             let mut all = under_way.lock().unwrap_or_else(PoisonError::into_inner);
             // One reference is in the map and one is here: no other run waits.
             if Arc::strong_count(&gate) == 2 {
-                all.remove(&head.id);
+                all.remove(&state.id);
             }
             drop(all);
             if matches!(ended, AttemptEnd::Lost) {
-                tracing::warn!(task = %head.id, attempt = %head.attempt, "another process has taken this task");
-                lost.send_modify(|lost| lost.push(head.id));
+                tracing::warn!(task = %state.id, attempt = %state.attempt, "another process has taken this task");
+                lost.send_modify(|lost| lost.push(state.id));
             }
-            tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over");
+            tracing::debug!(task = %state.id, attempt = %state.attempt, ?ended, "attempt over");
         });
     }
 
@@ -267,63 +267,64 @@ impl Worker {
             }
         };
         // Concurrently, so that they share the store's commits: there may be thousands.
-        let others = abandoned.into_iter().filter(|head| head.worker.as_ref() != Some(&self.id));
+        let others = abandoned.into_iter().filter(|state| state.worker.as_ref() != Some(&self.id));
         futures::stream::iter(others)
-            .for_each_concurrent(64, |head| async move {
-                match self.take_away(&head).await {
+            .for_each_concurrent(64, |state| async move {
+                match self.take_away(&state).await {
                     // Another process was faster, or the owner is back.
                     Ok(()) | Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) => {}
                     Err(error) => {
-                        tracing::warn!(task = %head.id, %error, "an abandoned task could not be released");
+                        tracing::warn!(task = %state.id, %error, "an abandoned task could not be released");
                     }
                 }
             })
             .await;
     }
 
-    async fn take_away(&self, head: &TaskState) -> Result<(), StoreError> {
+    async fn take_away(&self, state: &TaskState) -> Result<(), StoreError> {
         let store = &*self.context.store;
-        let fence = Fence::Abandoned(head.attempt);
+        let fence = Fence::Abandoned(state.attempt);
         if self.settings.recovery == RecoveryPolicy::Fail
-            && head.stop.is_none()
-            && self.is_responsible_for(head)
+            && state.stop.is_none()
+            && self.is_responsible_for(state)
         {
             let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
-            return fail_task(store, head, fence, failure).await;
+            return fail_task(store, state, fence, failure).await;
         }
-        release_task(store, head.clone(), fence, ReleaseReason::Lost).await
+        release_task(store, state.clone(), fence, ReleaseReason::Lost).await
     }
 
     /// Whether this worker decides what happens to a task.
-    fn is_responsible_for(&self, head: &TaskState) -> bool {
+    fn is_responsible_for(&self, state: &TaskState) -> bool {
         let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-        self.teams.get(&head.team).is_some() && roots.as_ref().is_none_or(|roots| roots.contains(&head.root))
+        self.teams.get(&state.team).is_some()
+            && roots.as_ref().is_none_or(|roots| roots.contains(&state.root))
     }
 }
 
 /// Releases a task after the store failed. No other worker can while this one lives: its lease covers the
 /// task.
 async fn release_after_store_failure(
-    around: &RunContext,
-    trouble: &watch::Sender<Option<StoreError>>,
+    context: &RunContext,
+    store_failure: &watch::Sender<Option<StoreError>>,
     abort: &CancellationToken,
-    head: &TaskState,
+    state: &TaskState,
     mut ended: AttemptEnd,
 ) -> AttemptEnd {
-    let mut told = false;
+    let mut reported = false;
     while let AttemptEnd::StoreFailed(error @ StoreError::Database { .. }) = &ended {
-        if !std::mem::replace(&mut told, true) {
-            tracing::warn!(task = %head.id, %error, "the store failed; the task will be given back when it is well again");
+        if !std::mem::replace(&mut reported, true) {
+            tracing::warn!(task = %state.id, %error, "the store failed; the task will be given back when it is well again");
         }
-        trouble.send_replace(Some(error.clone()));
+        store_failure.send_replace(Some(error.clone()));
         tokio::select! {
             () = tokio::time::sleep(STORE_RETRY) => {}
             () = abort.cancelled() => return ended,
         }
-        ended = settle_halt(&*around.store, head, Halt::Drain).await;
+        ended = settle_halt(&*context.store, state, Halt::Drain).await;
     }
-    if told {
-        trouble.send_replace(None);
+    if reported {
+        store_failure.send_replace(None);
     }
     ended
 }
@@ -331,23 +332,23 @@ async fn release_after_store_failure(
 /// Every step is boxed: many tasks wait at the same time, and each should only keep its current step in
 /// memory, not room for the largest one.
 async fn run(
-    around: &RunContext,
+    context: &RunContext,
     teams: &TeamRegistry,
-    head: &TaskState,
+    state: &TaskState,
     task: ClaimedTask,
     seat: Seat,
-    tenure: RunLease,
+    lease: RunLease,
 ) -> AttemptEnd {
-    let Some(team) = teams.get(&head.team) else {
-        return Box::pin(settle_halt(&*around.store, head, Halt::Drain)).await;
+    let Some(team) = teams.get(&state.team) else {
+        return Box::pin(settle_halt(&*context.store, state, Halt::Drain)).await;
     };
     let begun = tokio::select! {
         biased;
-        why = PollOnWake::new(tenure.wait_until_lost()) => return AttemptEnd::StoreFailed(why),
-        begun = Box::pin(TaskRun::begin(around.clone(), team, task, seat, tenure.clone())) => begun,
+        why = PollOnWake::new(lease.wait_until_lost()) => return AttemptEnd::StoreFailed(why),
+        begun = Box::pin(TaskRun::begin(context.clone(), team, task, seat, lease.clone())) => begun,
     };
     match begun {
         Ok(run) => Box::new(run).drive().await,
-        Err(halt) => Box::pin(settle_halt(&*around.store, head, halt)).await,
+        Err(halt) => Box::pin(settle_halt(&*context.store, state, halt)).await,
     }
 }

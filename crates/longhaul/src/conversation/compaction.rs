@@ -52,10 +52,10 @@ impl Conversation {
         if old.iter().filter(|message| !is_summary(message)).count() < 2 {
             return None;
         }
-        let told: Vec<String> = old.iter().map(|message| transcript_of(message)).collect();
+        let parts: Vec<String> = old.iter().map(|message| transcript_of(message)).collect();
         Some(CompactionInput {
             replaces: u32::try_from(old.len()).unwrap_or(u32::MAX),
-            transcript: truncate_middle(&told.join("\n\n"), most),
+            transcript: truncate_middle(&parts.join("\n\n"), most),
         })
     }
 

@@ -116,10 +116,10 @@ impl LoopDetector {
         &self,
         repeats: u32,
         has_results: bool,
-        manner: impl Fn(&str) -> ToolEffects,
+        effects: impl Fn(&str) -> ToolEffects,
     ) -> Option<LoopResponse> {
-        let looks = |tool: &String| manner(tool).polls_tasks;
-        let launches = |tool: &String| manner(tool).launches;
+        let looks = |tool: &String| effects(tool).polls_tasks;
+        let launches = |tool: &String| effects(tool).launches;
         let (mut score, mut launched_old, mut stale) = (0, false, 0);
         let mut only_launches = true;
         for round in self.rounds.iter().rev() {
@@ -133,7 +133,7 @@ impl LoopDetector {
             }
             let launching = round.tools.iter().all(|tool| looks(tool) || launches(tool));
             // A call that may have changed something counts as progress, whatever it returned.
-            let harmless = round.tools.iter().all(|tool| manner(tool).is_harmless());
+            let harmless = round.tools.iter().all(|tool| effects(tool).is_harmless());
             let new = round.launched_new || (!launching && (round.returned_new || !harmless));
             only_launches &= launching;
             if only_launches {

@@ -19,9 +19,9 @@ impl Conversation {
     }
 
     /// What to do before an idle task may end, if its answer does not match the schema.
-    pub fn schema_violation(&self, shape: Option<&OutputSchema>) -> Option<NextStep> {
-        let shape = shape?;
-        let wrong = shape.extract_json(&self.said).err()?;
+    pub fn schema_violation(&self, schema: Option<&OutputSchema>) -> Option<NextStep> {
+        let schema = schema?;
+        let wrong = schema.extract_json(&self.said).err()?;
         if self.reshaped {
             return Some(
                 self.fail(FailureKind::Shape, format!("the answer does not fit its schema: {wrong}")),
@@ -30,15 +30,15 @@ impl Conversation {
         let text = format!(
             "Your answer does not have the form that is asked for: {wrong}. Answer again, with nothing but JSON that \
              fits the schema {}",
-            shape.prompt_text()
+            schema.prompt_text()
         );
         Some(NextStep::Nudge { why: NudgeReason::Shape, text: text.into() })
     }
 
     /// The answer of an idle task.
-    pub fn answer(&self, shape: Option<&OutputSchema>) -> Outcome {
+    pub fn answer(&self, schema: Option<&OutputSchema>) -> Outcome {
         // Text around the requested JSON is not part of the answer.
-        let shaped = shape.and_then(|shape| shape.extract_json(&self.said).ok()).map(Arc::from);
+        let shaped = schema.and_then(|schema| schema.extract_json(&self.said).ok()).map(Arc::from);
         let length = || {
             (self.ball == NextSpeaker::Silent(StopReason::Length))
                 .then(|| "the model's output limit".to_owned())
@@ -50,25 +50,25 @@ impl Conversation {
     }
 
     /// What to do now.
-    pub fn next_step(&self, habits: &Policy, manner: impl Fn(&str) -> ToolEffects) -> NextStep {
+    pub fn next_step(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
         let acts = self.pending_calls();
         if !acts.is_empty() {
             return NextStep::RunCalls(acts);
         }
         match self.ball {
-            NextSpeaker::Model => self.next_reply(habits, manner),
-            NextSpeaker::Silent(stop) => self.next_silence(habits, stop),
+            NextSpeaker::Model => self.next_reply(policy, effects),
+            NextSpeaker::Silent(stop) => self.next_silence(policy, stop),
         }
     }
 
-    fn next_reply(&self, habits: &Policy, manner: impl Fn(&str) -> ToolEffects) -> NextStep {
-        if let Some(run) = self.run.as_ref().filter(|run| !manner(&run.tool).polls_tasks) {
-            if run.times >= habits.fail_after_repeats {
+    fn next_reply(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
+        if let Some(run) = self.run.as_ref().filter(|run| !effects(&run.tool).polls_tasks) {
+            if run.times >= policy.fail_after_repeats {
                 let what =
                     format!("'{}' was called {} times in a row with the same arguments", run.tool, run.times);
                 return self.fail(FailureKind::Repeating, what);
             }
-            if run.times >= habits.warn_after_repeats && !run.told {
+            if run.times >= policy.warn_after_repeats && !run.told {
                 let text = format!(
                     "You have called '{}' {} times in a row with the same arguments. Calling it again will not \
                      help: do something else, or answer with what you have.",
@@ -78,7 +78,7 @@ impl Conversation {
             }
         }
         if let Some(read) =
-            self.letters_to_read(|l| l.deliver == Delivery::Asap && habits.letter_delivery == Delivery::Asap)
+            self.letters_to_read(|l| l.deliver == Delivery::Asap && policy.letter_delivery == Delivery::Asap)
         {
             return read;
         }
@@ -86,7 +86,7 @@ impl Conversation {
             return NextStep::CallModel { tools: false };
         }
         let over = |limit: String| {
-            match habits.at_turn_limit {
+            match policy.at_turn_limit {
             AtTurnLimit::Fail => self.fail(FailureKind::TurnLimit, limit),
             AtTurnLimit::LastWord => NextStep::Nudge {
                 text: format!(
@@ -99,18 +99,18 @@ impl Conversation {
             },
         }
         };
-        if habits.max_turns > 0 && self.turns >= habits.max_turns {
-            return over(format!("the limit of {} turns", habits.max_turns));
+        if policy.max_turns > 0 && self.turns >= policy.max_turns {
+            return over(format!("the limit of {} turns", policy.max_turns));
         }
-        if self.wakes > habits.max_wakes && !self.interactive {
-            return over(format!("the limit of {} wake-ups by ending tasks", habits.max_wakes));
+        if self.wakes > policy.max_wakes && !self.interactive {
+            return over(format!("the limit of {} wake-ups by ending tasks", policy.max_wakes));
         }
         if self.tools_off {
             return NextStep::CallModel { tools: false };
         }
         // The same call with the same result is a stronger sign than the same call.
-        let repeats = (habits.warn_after_repeats * 3).div_ceil(5).max(1);
-        match self.circles.lead(repeats, self.launches.has_results(), manner) {
+        let repeats = (policy.warn_after_repeats * 3).div_ceil(5).max(1);
+        match self.circles.lead(repeats, self.launches.has_results(), effects) {
             Some(lead) => self.lead_on(lead),
             None => NextStep::CallModel { tools: true },
         }
@@ -172,13 +172,13 @@ impl Conversation {
         }
     }
 
-    fn next_silence(&self, habits: &Policy, stop: StopReason) -> NextStep {
+    fn next_silence(&self, policy: &Policy, stop: StopReason) -> NextStep {
         if self.last_word.is_none() || self.interactive {
             // Letters about ended children wake an idle task only a limited number of times; messages of
             // others always do.
-            let tired = self.wakes >= habits.max_wakes && self.interactive;
+            let tired = self.wakes >= policy.max_wakes && self.interactive;
             let wakes = |l: &Letter| {
-                l.ending.is_none() || (habits.completion_notice == CompletionNotice::Wake && !tired)
+                l.ending.is_none() || (policy.completion_notice == CompletionNotice::Wake && !tired)
             };
             if self.mailbox.iter().any(|l| !self.is_known(l) && wakes(l))
                 && let Some(read) = self.letters_to_read(|_| true)

@@ -22,8 +22,8 @@ pub struct HookRunner {
 impl HookRunner {
     /// Creates a runner whose hooks are guarded by this guardian.
     #[cfg(unix)]
-    pub fn new(watchman: crate::process::ProcessGuardian) -> HookRunner {
-        HookRunner { guardian: watchman }
+    pub fn new(guardian: crate::process::ProcessGuardian) -> HookRunner {
+        HookRunner { guardian }
     }
 
     /// Runs hooks concurrently in a directory and collects their results. If this is dropped, they and

@@ -151,13 +151,13 @@ impl fmt::Debug for Hooks {
 
 impl Hooks {
     /// Runs some of these hooks concurrently and combines their results.
-    pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, occasion: &HookInput) -> HookVerdict {
-        let heard = self.runner.run(which, self, dir, occasion).await;
-        let counsel = HookVerdict::from_results(occasion.hook_event_name, which.iter().copied().zip(heard));
-        for failure in &counsel.failures {
-            tracing::warn!(task = occasion.task_id, "{failure}");
+    pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, input: &HookInput) -> HookVerdict {
+        let results = self.runner.run(which, self, dir, input).await;
+        let verdict = HookVerdict::from_results(input.hook_event_name, which.iter().copied().zip(results));
+        for failure in &verdict.failures {
+            tracing::warn!(task = input.task_id, "{failure}");
         }
-        counsel
+        verdict
     }
 
     /// The hooks to run before a call of a tool; each command once.
@@ -258,7 +258,7 @@ pub struct HookInput {
 impl HookInput {
     /// The input for an event of a task.
     pub fn new(
-        moment: HookEvent,
+        event: HookEvent,
         task: TaskId,
         root: TaskId,
         agent: &AgentName,
@@ -269,7 +269,7 @@ impl HookInput {
             task_id: task.to_string(),
             agent: agent.to_string(),
             cwd: dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
-            hook_event_name: moment,
+            hook_event_name: event,
             tool_name: None,
             tool_use_id: None,
             tool_input: None,

@@ -83,39 +83,39 @@ struct HookSpecificOutput {
 impl HookVerdict {
     /// Combines the results of these hooks, in the order of the file, for an event.
     pub fn from_results<'a>(
-        moment: HookEvent,
+        event: HookEvent,
         heard: impl IntoIterator<Item = (&'a Hook, HookResult)>,
     ) -> HookVerdict {
-        let mut counsel = HookVerdict::default();
+        let mut verdict = HookVerdict::default();
         for (hook, heard) in heard {
             let understood = match heard {
-                HookResult::Succeeded(output) => counsel.apply_output(moment, output.trim()),
+                HookResult::Succeeded(output) => verdict.apply_output(event, output.trim()),
                 HookResult::Blocked(why) => {
-                    counsel.block(&why);
+                    verdict.block(&why);
                     Ok(())
                 }
                 HookResult::Garbled(output, why) => {
-                    counsel.apply_plain_text(moment, output.trim());
+                    verdict.apply_plain_text(event, output.trim());
                     Err(why)
                 }
                 HookResult::Failed(why) => Err(why),
             };
             if let Err(why) = understood {
-                counsel.add_failure(moment, hook, &why);
+                verdict.add_failure(event, hook, &why);
             }
         }
-        counsel
+        verdict
     }
 
     /// Applies the output of a hook. Fails with the reason if it is invalid; nothing of it counts then,
     /// because half an object may be the half without its `deny`.
-    fn apply_output(&mut self, moment: HookEvent, output: &str) -> Result<(), String> {
+    fn apply_output(&mut self, event: HookEvent, output: &str) -> Result<(), String> {
         if output.is_empty() {
             return Ok(());
         }
         if !output.starts_with('{') {
-            self.apply_plain_text(moment, output);
-            return match moment {
+            self.apply_plain_text(event, output);
+            return match event {
                 HookEvent::PreToolUse => {
                     Err(format!("it wrote something that is not a JSON object: {output}"))
                 }
@@ -123,11 +123,11 @@ impl HookVerdict {
             };
         }
         let said = serde_json::from_str::<HookOutput>(output).map_err(|error| {
-            self.apply_plain_text(moment, output);
+            self.apply_plain_text(event, output);
             format!("it wrote JSON that cannot be understood: {error}")
         })?;
         let specific = said.hook_specific_output;
-        let judges = moment == HookEvent::PreToolUse;
+        let judges = event == HookEvent::PreToolUse;
         let unknown = |word: &str| format!("it wrote a decision that is not known: {word}");
         let decided = match specific.permission_decision.as_deref().filter(|_| judges) {
             None | Some("allow" | "ask" | "deny") => specific.permission_decision.as_deref(),
@@ -164,8 +164,8 @@ impl HookVerdict {
     }
 
     /// Plain text is for the model, on events where the model can read it.
-    fn apply_plain_text(&mut self, moment: HookEvent, output: &str) {
-        let tells = [HookEvent::PostToolUse, HookEvent::SessionStart, HookEvent::TaskStart].contains(&moment);
+    fn apply_plain_text(&mut self, event: HookEvent, output: &str) {
+        let tells = [HookEvent::PostToolUse, HookEvent::SessionStart, HookEvent::TaskStart].contains(&event);
         self.context.extend((tells && !output.is_empty()).then(|| output.to_owned()));
     }
 

@@ -59,19 +59,19 @@ impl ProcessGroup {
     /// Fails if it cannot be started or guarded: then it does not run either.
     pub fn start(
         program: impl AsRef<OsStr>,
-        watchman: &ProcessGuardian,
+        guardian: &ProcessGuardian,
         configure: impl FnOnce(&mut Command),
     ) -> io::Result<ProcessGroup> {
         #[cfg(target_os = "linux")]
-        if let Some((helper, limit)) = watchman.next_supervised_command() {
-            let (name, value) = watchman.marker_env()?;
+        if let Some((helper, limit)) = guardian.next_supervised_command() {
+            let (name, value) = guardian.marker_env()?;
             let pipes = SupervisorPipes::new(limit)?;
             let mut command = pipes.command(&helper, (name, &value), program.as_ref());
             configure(&mut command);
             // Closing its pipe ends it, and it then ends the others: it must not be killed before that.
             command.process_group(0).kill_on_drop(false);
             let (child, mut supervisor, id) = pipes.start(command)?;
-            let watched = watchman.guard(id).inspect_err(|_| supervisor.kill())?;
+            let watched = guardian.guard(id).inspect_err(|_| supervisor.kill())?;
             let (id, left) = (Pid::from_raw(id), LeftoverProcesses::Unknown);
             return Ok(ProcessGroup {
                 child,
@@ -84,7 +84,7 @@ impl ProcessGroup {
         }
         let mut command = Command::new(program);
         configure(&mut command);
-        ProcessGroup::spawn(command, watchman)
+        ProcessGroup::spawn(command, guardian)
     }
 
     /// Starts a command in its own group, with the guardian's mark in its environment, and without a
@@ -92,12 +92,12 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// Fails if it cannot be started or guarded: then it does not run either.
-    pub fn spawn(mut command: Command, watchman: &ProcessGuardian) -> io::Result<ProcessGroup> {
-        let (name, value) = watchman.marker_env()?;
+    pub fn spawn(mut command: Command, guardian: &ProcessGuardian) -> io::Result<ProcessGroup> {
+        let (name, value) = guardian.marker_env()?;
         let mut child = command.env(name, value).process_group(0).kill_on_drop(true).spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the process has no id"))?;
-        let watched = watchman.guard(id).inspect_err(|_| drop(child.start_kill()))?;
+        let watched = guardian.guard(id).inspect_err(|_| drop(child.start_kill()))?;
         Ok(ProcessGroup {
             child,
             id: Pid::from_raw(id),

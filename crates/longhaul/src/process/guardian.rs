@@ -101,10 +101,10 @@ impl ProcessGuardian {
         let mut duty = self.0.lock();
         *duty.groups.entry(group).or_default() += 1;
         let watched = GuardedGroup { post: self.0.clone(), group };
-        let told = duty.send(&self.0.mark, &format!("+{group}\n"));
+        let sent = duty.send(&self.0.mark, &format!("+{group}\n"));
         // Dropping it takes the lock.
         drop(duty);
-        told.map(|()| watched)
+        sent.map(|()| watched)
     }
 }
 

@@ -61,23 +61,23 @@ pub fn run_supervisor(args: impl IntoIterator<Item = OsString>) -> String {
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, String> {
-    let mut told = SuperviseArgs { control: -1, status: -1, ..SuperviseArgs::default() };
+    let mut options = SuperviseArgs { control: -1, status: -1, ..SuperviseArgs::default() };
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         if arg == "--" {
-            told.command = args.collect();
-            let whole = told.control > 2 && told.status > 2 && !told.command.is_empty();
-            return if whole { Ok(told) } else { Err("something is missing".to_owned()) };
+            options.command = args.collect();
+            let whole = options.control > 2 && options.status > 2 && !options.command.is_empty();
+            return if whole { Ok(options) } else { Err("something is missing".to_owned()) };
         }
         let value = args.next().and_then(|value| value.into_string().ok()).unwrap_or_default();
         let number = || value.parse::<u64>().map_err(|_| format!("'{value}' is no number"));
         let fd = || number().and_then(|n| i32::try_from(n).map_err(|error| error.to_string()));
         match arg.to_str() {
-            Some("--control") => told.control = fd()?,
-            Some("--status") => told.status = fd()?,
-            Some("--limit") => told.limit = number()?,
+            Some("--control") => options.control = fd()?,
+            Some("--status") => options.status = fd()?,
+            Some("--limit") => options.limit = number()?,
             Some("--mark") => {
-                told.mark = value.split_once('=').map(|(name, value)| (name.into(), value.into()))
+                options.mark = value.split_once('=').map(|(name, value)| (name.into(), value.into()))
             }
             _ => return Err(format!("'{}' is not understood", arg.display())),
         }
@@ -87,23 +87,23 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, Stri
 
 enum Never {}
 
-fn run(told: SuperviseArgs) -> Result<Never, String> {
+fn run(options: SuperviseArgs) -> Result<Never, String> {
     let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
     let errno = |what: &'static str| move |error: Errno| format!("{what}: {error}");
     // Opened again, the pipes are not inherited by the command; the original descriptors are closed.
     let control =
-        File::open(format!("/proc/self/fd/{}", told.control)).map_err(failed("the control pipe"))?;
-    let status = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", told.status));
+        File::open(format!("/proc/self/fd/{}", options.control)).map_err(failed("the control pipe"))?;
+    let status = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", options.status));
     let status = Arc::new(status.map_err(failed("the status pipe"))?);
-    for fd in [told.control, told.status] {
+    for fd in [options.control, options.status] {
         nix::unistd::close(fd).map_err(errno("a pipe"))?;
     }
     set_child_subreaper(true).map_err(errno("PR_SET_CHILD_SUBREAPER"))?;
     // If this process is killed, the others are found by this limit. If it cannot be set, only that is lost.
-    let _ = setrlimit(Resource::RLIMIT_LOCKS, told.limit, told.limit);
-    let (program, args) = told.command.split_first().ok_or("no command was named")?;
+    let _ = setrlimit(Resource::RLIMIT_LOCKS, options.limit, options.limit);
+    let (program, args) = options.command.split_first().ok_or("no command was named")?;
     let mut command = Command::new(program);
-    command.args(args).envs(told.mark).process_group(0);
+    command.args(args).envs(options.mark).process_group(0);
     let started = command.spawn();
     let _ = setrlimit(Resource::RLIMIT_LOCKS, 0, 0);
     let main = match started {
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn the_helper_is_told_in_few_words() {
-        let told = |words: &str| parse(words.split(' ').map(OsString::from));
-        let full = told("--control 7 --status 9 --limit 12 --mark A=b=c -- sh -c --control").unwrap();
+        let options = |words: &str| parse(words.split(' ').map(OsString::from));
+        let full = options("--control 7 --status 9 --limit 12 --mark A=b=c -- sh -c --control").unwrap();
         assert_eq!((full.control, full.status, full.limit), (7, 9, 12));
         assert_eq!(full.mark, Some(("A".to_owned(), "b=c".to_owned())));
         assert_eq!(full.command, ["sh", "-c", "--control"]);
@@ -216,7 +216,7 @@ mod tests {
             "--control x --status 9 -- sh",
             "--status",
         ] {
-            assert!(told(wrong).is_err(), "{wrong}");
+            assert!(options(wrong).is_err(), "{wrong}");
         }
     }
 }

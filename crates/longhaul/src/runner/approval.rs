@@ -62,37 +62,37 @@ impl ApprovalGate {
         &self,
         act: &mut PendingCall,
         open: &OpenTool,
-        usher: Option<&CallHooks>,
+        hooks: Option<&CallHooks>,
     ) -> Result<HookVerdict, Denied> {
         let refused = |why| Err(Denied::Refused(ToolError::Failed(why)));
         let mut verdict = self.verdict(&act.call, open);
-        let (mut counsel, mut arguments) = (HookVerdict::default(), None);
-        if let Some(usher) = usher
+        let (mut hook_verdict, mut arguments) = (HookVerdict::default(), None);
+        if let Some(hooks) = hooks
             && !matches!(verdict, PermissionVerdict::Refuse(_))
         {
-            counsel = tokio::select! {
+            hook_verdict = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(Denied::Cancelled),
-                counsel = usher.run_before(&act.call) => counsel,
+                hook_verdict = hooks.run_before(&act.call) => counsel,
             };
-            self.report_hook_failures(&mut counsel);
-            if let Some(why) = &counsel.blocked {
+            self.report_hook_failures(&mut hook_verdict);
+            if let Some(why) = &hook_verdict.blocked {
                 return refused(blocked(&act.call.tool, why));
             }
-            if let Some(updated) = counsel.updated_input.take() {
+            if let Some(updated) = hook_verdict.updated_input.take() {
                 let updated = serde_json::Value::Object(updated).to_string();
                 act.call.arguments = open.tool.canonical_arguments(&updated).map_err(Denied::Refused)?;
                 arguments = Some(act.call.arguments.clone());
                 verdict = self.verdict(&act.call, open);
             }
-            verdict = match counsel.decision {
+            verdict = match hook_verdict.decision {
                 Some(HookDecision::Allow) => self::verdict(
-                    usher.rights_if_hook_allows.as_deref(),
+                    hooks.rights_if_hook_allows.as_deref(),
                     &act.call,
                     open,
                     self.directory.as_deref(),
                 ),
-                Some(HookDecision::Ask) if !usher.approved => verdict.stricter(PermissionVerdict::Ask),
+                Some(HookDecision::Ask) if !hooks.approved => verdict.stricter(PermissionVerdict::Ask),
                 _ => verdict,
             };
         }
@@ -114,13 +114,13 @@ impl ApprovalGate {
         let tool = act.call.tool.as_str().into();
         let _ = self.requests.send(ApprovalRequest::Begin { call: act.id, tool, arguments, go });
         self.wait_for_runner(begun).await?;
-        Ok(counsel)
+        Ok(hook_verdict)
     }
 
     /// Sends the failures of hooks to the runner to be recorded.
-    pub(super) fn report_hook_failures(&self, counsel: &mut HookVerdict) {
-        if !counsel.failures.is_empty() {
-            let _ = self.requests.send(ApprovalRequest::HooksFailed(std::mem::take(&mut counsel.failures)));
+    pub(super) fn report_hook_failures(&self, verdict: &mut HookVerdict) {
+        if !verdict.failures.is_empty() {
+            let _ = self.requests.send(ApprovalRequest::HooksFailed(std::mem::take(&mut verdict.failures)));
         }
     }
 
@@ -221,11 +221,11 @@ fn asks_the_same(had: &Question, asks: &Question) -> bool {
 
 /// What an answer means for a call, and the message for the model if it is no.
 fn check_answer(tool: &str, answer: QuestionAnswer) -> Result<(), Denied> {
-    let told = |what: String| {
+    let explain = |what: String| {
         let then = "Do not make this call again. Do without it, or say what you could not do.";
         ToolError::Failed(format!("This call of '{tool}' was not made: {what}. {then}"))
     };
-    let refused = |what: String| Err(Denied::Refused(told(what)));
+    let refused = |what: String| Err(Denied::Refused(explain(what)));
     match answer {
         QuestionAnswer::Given(words) => match Approval::parse(&words) {
             Ok(Approval::Yes | Approval::Always(_)) => Ok(()),
@@ -235,7 +235,7 @@ fn check_answer(tool: &str, answer: QuestionAnswer) -> Result<(), Denied> {
         },
         QuestionAnswer::Declined => refused("a person was asked, and would not say".to_owned()),
         QuestionAnswer::Nobody(why) => {
-            Err(Denied::Unattended(told(format!("somebody has to allow it, and {why}"))))
+            Err(Denied::Unattended(explain(format!("somebody has to allow it, and {why}"))))
         }
     }
 }

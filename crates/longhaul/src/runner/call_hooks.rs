@@ -43,9 +43,9 @@ impl CallHooks {
         if which.is_empty() {
             return HookVerdict::default();
         }
-        let occasion = self.input_for(HookEvent::PreToolUse, call);
+        let input = self.input_for(HookEvent::PreToolUse, call);
         let _slot = self.processes.acquire(|_| ()).await;
-        self.hooks.run(&which, self.dir.as_deref(), &occasion).await
+        self.hooks.run(&which, self.dir.as_deref(), &input).await
     }
 
     /// Runs the hooks after a call, and adds their text to the result for the model.
@@ -54,32 +54,32 @@ impl CallHooks {
         call: &Call,
         result: &Result<ToolOutput, ToolError>,
         context: &CallContext,
-        door: &ApprovalGate,
+        gate: &ApprovalGate,
     ) -> Vec<String> {
         let which = self.hooks.after_tool(&call.tool);
         if which.is_empty() {
             return Vec::new();
         }
-        let mut occasion = self.input_for(HookEvent::PostToolUse, call);
+        let mut input = self.input_for(HookEvent::PostToolUse, call);
         let (text, is_error) = match result {
             Ok(output) => (output.text.clone(), output.is_error),
             Err(error) => (error.to_string(), true),
         };
-        (occasion.tool_response, occasion.tool_error) = (Some(text), Some(is_error));
+        (input.tool_response, input.tool_error) = (Some(text), Some(is_error));
         let _slot = self.processes.acquire(|_| ()).await;
-        let mut counsel = self.hooks.run(&which, self.dir.as_deref(), &occasion).await;
-        door.report_hook_failures(&mut counsel);
-        counsel.user_messages.iter().for_each(|note| context.progress(note.clone()));
+        let mut verdict = self.hooks.run(&which, self.dir.as_deref(), &input).await;
+        gate.report_hook_failures(&mut verdict);
+        verdict.user_messages.iter().for_each(|note| context.progress(note.clone()));
         // The call has been made: a hook that blocks can only say so.
-        counsel.blocked.into_iter().filter(|why| !why.is_empty()).chain(counsel.context).collect()
+        verdict.blocked.into_iter().filter(|why| !why.is_empty()).chain(verdict.context).collect()
     }
 
     fn input_for(&self, moment: HookEvent, call: &Call) -> HookInput {
-        let mut occasion = self.input.clone();
-        occasion.hook_event_name = moment;
-        occasion.tool_name = Some(call.tool.clone());
-        occasion.tool_input = Some(arguments(&call.arguments));
-        occasion
+        let mut input = self.input.clone();
+        input.hook_event_name = moment;
+        input.tool_name = Some(call.tool.clone());
+        input.tool_input = Some(arguments(&call.arguments));
+        input
     }
 }
 
@@ -121,14 +121,14 @@ impl TaskRun {
         if !before && hooks.after_tool(tool).is_empty() {
             return None;
         }
-        let mut occasion = self.hook_input(HookEvent::PreToolUse, &self.agent);
-        occasion.tool_use_id = Some(act.id.to_string());
+        let mut input = self.hook_input(HookEvent::PreToolUse, &self.agent);
+        input.tool_use_id = Some(act.id.to_string());
         let dir = self.order.working_dir.clone();
         let eased = if before { self.rights_if_hook_allows() } else { None };
         let (approved, processes) = (self.order.approved, self.context.processes.clone());
         Some(CallHooks {
             hooks: hooks.clone(),
-            input: occasion,
+            input,
             dir,
             processes,
             rights_if_hook_allows: eased,
@@ -194,14 +194,14 @@ impl TaskRun {
             if which.is_empty() {
                 continue;
             }
-            let mut occasion = self.hook_input(moment, &agent);
-            occasion.source = Some(if self.state.continues.is_some() { "resume" } else { "startup" });
+            let mut input = self.hook_input(moment, &agent);
+            input.source = Some(if self.state.continues.is_some() { "resume" } else { "startup" });
             let dir = self.order.working_dir.clone();
             self.ensure_lease().await?;
-            let counsel = self.unless_halted(hooks.run(&which, dir.as_deref(), &occasion)).await?;
-            self.log_hook_messages(moment, &counsel);
-            entries.extend(hook_failed_entries(counsel.failures));
-            parts.extend(hook_text(moment, &counsel.context));
+            let verdict = self.unless_halted(hooks.run(&which, dir.as_deref(), &input)).await?;
+            self.log_hook_messages(moment, &verdict);
+            entries.extend(hook_failed_entries(verdict.failures));
+            parts.extend(hook_text(moment, &verdict.context));
         }
         entries.push(Entry::Nudged { why: NudgeReason::Begun, text: parts.join("\n\n").into() });
         self.append_entries(entries).await
@@ -237,11 +237,11 @@ impl TaskRun {
             Outcome::Cancelled { .. } => "cancelled",
         };
         let output = outcome.output();
-        let mut occasion = self.hook_input(HookEvent::TaskEnd, &self.first_agent());
-        occasion.reason = Some(reason.to_owned());
-        occasion.error = outcome.error();
-        occasion.output = Some(output[..output.floor_char_boundary(MAX_HOOK_TEXT)].to_owned());
-        self.end_hook_input = Some(Box::new(occasion));
+        let mut input = self.hook_input(HookEvent::TaskEnd, &self.first_agent());
+        input.reason = Some(reason.to_owned());
+        input.error = outcome.error();
+        input.output = Some(output[..output.floor_char_boundary(MAX_HOOK_TEXT)].to_owned());
+        self.end_hook_input = Some(Box::new(input));
     }
 
     /// Runs the end hooks. The end is already recorded, and only the end of this run waits for them.
@@ -254,25 +254,25 @@ impl TaskRun {
             let heard = async { while notices.join_next().await.is_some() {} };
             self.with_stop_grace(HOOK_STOP_GRACE, heard).await;
         }
-        let Some(mut occasion) = self.end_hook_input.take() else { return };
+        let Some(mut input) = self.end_hook_input.take() else { return };
         self.seat.park();
         let hooks = self.first_agent().hooks.clone();
         let dir = match &self.worktree {
             Some(worktree) if !worktree.is_kept().await => Some(worktree.origin.clone()),
             _ => self.order.working_dir.clone(),
         };
-        occasion.cwd = dir.as_ref().map(|dir| dir.display().to_string()).unwrap_or_default();
+        input.cwd = dir.as_ref().map(|dir| dir.display().to_string()).unwrap_or_default();
         let session = if self.is_session() { &hooks.session_end[..] } else { &[] };
         for (moment, which) in [(HookEvent::TaskEnd, &hooks.task_end[..]), (HookEvent::SessionEnd, session)] {
             let which: Vec<_> = which.iter().collect();
             if which.is_empty() {
                 continue;
             }
-            occasion.hook_event_name = moment;
-            match self.with_stop_grace(HOOK_STOP_GRACE, hooks.run(&which, dir.as_deref(), &occasion)).await {
-                Some(counsel) => {
-                    self.log_hook_messages(moment, &counsel);
-                    write_failures(&*self.context.store, self.state.id, counsel.failures).await;
+            input.hook_event_name = moment;
+            match self.with_stop_grace(HOOK_STOP_GRACE, hooks.run(&which, dir.as_deref(), &input)).await {
+                Some(verdict) => {
+                    self.log_hook_messages(moment, &verdict);
+                    write_failures(&*self.context.store, self.state.id, verdict.failures).await;
                 }
                 None => {
                     let task = self.state.id;
@@ -287,25 +287,25 @@ impl TaskRun {
         if self.agent.hooks.on_user_input.is_empty() {
             return;
         }
-        let mut occasion = self.hook_input(HookEvent::OnUserInput, &self.agent);
-        occasion.question = question;
+        let mut input = self.hook_input(HookEvent::OnUserInput, &self.agent);
+        input.question = question;
         let (hooks, dir) = (self.agent.hooks.clone(), self.order.working_dir.clone());
         let notices = self.background_hooks.get_or_insert_with(Box::default);
         // Remove the finished ones.
         while notices.try_join_next().is_some() {}
-        let tenure = self.lease.clone();
+        let lease = self.lease.clone();
         let (store, task) = (self.context.store.clone(), self.state.id);
         notices.spawn(async move {
-            tenure.wait_until_held().await;
+            lease.wait_until_held().await;
             let which: Vec<_> = hooks.on_user_input.iter().collect();
-            let counsel = hooks.run(&which, dir.as_deref(), &occasion).await;
-            write_failures(&*store, task, counsel.failures).await;
+            let verdict = hooks.run(&which, dir.as_deref(), &input).await;
+            write_failures(&*store, task, verdict.failures).await;
         });
     }
 
     /// Logs what has no other place: messages of hooks for people, and blocks where nothing can be prevented.
-    fn log_hook_messages(&self, moment: HookEvent, counsel: &HookVerdict) {
-        for note in counsel.blocked.iter().chain(&counsel.user_messages) {
+    fn log_hook_messages(&self, moment: HookEvent, verdict: &HookVerdict) {
+        for note in verdict.blocked.iter().chain(&verdict.user_messages) {
             tracing::warn!(task = %self.state.id, ?moment, note, "a hook says");
         }
     }

@@ -26,16 +26,16 @@ impl Ledger {
     pub(super) async fn open(
         store: &dyn Store,
         orders: &SubmissionCache,
-        head: &TaskState,
+        state: &TaskState,
         order: &Order,
         habit: Budget,
     ) -> Result<Ledger, StoreError> {
         let mut ledger = Ledger { own: order.budget.and(habit), trees: Vec::new(), _above: Vec::new() };
-        ledger.add(head.id, head.budget_set.or(order.tree_budget));
-        let mut above = head.parent;
+        ledger.add(state.id, state.budget_set.or(order.tree_budget));
+        let mut above = state.parent;
         while let Some(id) = above {
             let submitted = orders.get(store, id).await?;
-            let set = store.task_state(id).await?.map(|head| head.budget_set).unwrap_or_default();
+            let set = store.task_state(id).await?.map(|state| state.budget_set).unwrap_or_default();
             ledger.add(id, set.or(submitted.order.tree_budget));
             above = submitted.parent;
             ledger._above.push(submitted);
@@ -73,29 +73,29 @@ impl Ledger {
     /// Rejects the next model call if any budget is used up.
     pub(super) async fn check(
         &self,
-        head: &TaskState,
+        state: &TaskState,
         worked: Duration,
         store: &dyn Store,
     ) -> Result<(), Halt> {
-        self.check_for(head, worked, store, 0).await
+        self.check_for(state, worked, store, 0).await
     }
 
     /// Like [`check`](Self::check), for a call with about this many input tokens: the rest of the budget must
     /// be enough for them.
     pub(super) async fn check_for(
         &self,
-        head: &TaskState,
+        state: &TaskState,
         worked: Duration,
         store: &dyn Store,
         more: u64,
     ) -> Result<(), Halt> {
-        let (usage, cost, unpriced) = (head.usage, head.cost, head.unpriced);
+        let (usage, cost, unpriced) = (state.usage, state.cost, state.unpriced);
         let spent = BudgetUsage { usage, cost, unpriced, time: worked, more };
         check_budget(&spent, &self.own, "this task has")?;
         if self.trees.is_empty() {
             return Ok(());
         }
-        let tree = store.list(TaskFilter::tree(head.root)).await?;
+        let tree = store.list(TaskFilter::tree(state.root)).await?;
         for (top, budget) in &self.trees {
             let mut spent = BudgetUsage { more, ..BudgetUsage::default() };
             let set = tree.iter().find(|task| task.id == *top).map(|task| task.budget_set);
@@ -104,7 +104,7 @@ impl Ledger {
                 spent.usage += task.usage;
                 spent.cost = spent.cost.saturating_add(task.cost);
                 spent.unpriced = spent.unpriced.saturating_add(task.unpriced);
-                if task.id == head.id && head.id == *top {
+                if task.id == state.id && state.id == *top {
                     spent.time = worked;
                 } else if task.id == *top {
                     // Another run counts that time, and writes it at least this often.

@@ -24,13 +24,13 @@ pub(super) async fn load_task(
     // Oldest first, one journal at a time.
     for old in continued_tasks(store, submitted.continues).await?.into_iter().rev() {
         let journal = read_journal(store, old, Seq(0)).await?;
-        let told = extend_conversation(turn.take(), team, &submission_in(old, &journal)?, &journal);
-        turn = Some(told);
+        let extended = extend_conversation(turn.take(), team, &submission_in(old, &journal)?, &journal);
+        turn = Some(extended);
     }
     let turn = extend_conversation(turn, team, &submitted, journal);
     let illegal = |why| StoreError::Illegal { task: id, why };
-    let head = TaskState::from_journal(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
-    Ok((head, turn, submitted))
+    let state = TaskState::from_journal(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+    Ok((state, turn, submitted))
 }
 
 /// The conversation of a task that continues another, or of a new one.

@@ -28,8 +28,8 @@ async fn a_chain_of_ten_thousand_tasks_is_recalled() {
     }
     let last = continues.unwrap();
     let journal = read_journal(&store, last, Seq(0)).await.unwrap();
-    let (head, turn, _) = load_task(&store, &team, last, &journal).await.unwrap();
-    assert_eq!(head.id, last);
+    let (state, turn, _) = load_task(&store, &team, last, &journal).await.unwrap();
+    assert_eq!(state.id, last);
     let conversation = turn.messages();
     assert_eq!(conversation.len(), LONG);
     assert_eq!(conversation[0], Message::User("order 0".into()), "the oldest first");

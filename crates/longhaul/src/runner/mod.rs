@@ -196,11 +196,11 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 impl TaskRun {
     /// Starts the run of a claimed task.
     pub(crate) async fn begin(
-        around: RunContext,
+        context: RunContext,
         team: Arc<Team>,
         task: ClaimedTask,
         seat: Seat,
-        tenure: RunLease,
+        lease: RunLease,
     ) -> Result<TaskRun, Halt> {
         let claimed = &task.state;
         let attempt = claimed.attempt;
@@ -214,26 +214,27 @@ impl TaskRun {
             EntryKind::Released,
             EntryKind::Finished,
         ]);
-        let bell = Arc::new(around.subscriptions.for_tasks(&[claimed.id], foreign));
+        let subscription = Arc::new(context.subscriptions.for_tasks(&[claimed.id], foreign));
         // Read after subscribing, so that nothing is missed in between.
-        let now = around.store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+        let now = context.store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         let journal = match fresh_journal(&task) {
             Some(journal) if now.seq == claimed.seq => journal,
-            _ => read_journal(&*around.store, claimed.id, Seq(0)).await?,
+            _ => read_journal(&*context.store, claimed.id, Seq(0)).await?,
         };
-        let (head, turn, submitted) = load_task(&*around.store, &team, claimed.id, &journal).await?;
-        if head.attempt != attempt || head.worker != claimed.worker {
+        let (state, conversation, submitted) =
+            load_task(&*context.store, &team, claimed.id, &journal).await?;
+        if state.attempt != attempt || state.worker != claimed.worker {
             return Err(Halt::Lost);
         }
-        let agent = find_agent(&team, &turn)?;
-        let habits = policy_for(&agent, &submitted.order);
+        let agent = find_agent(&team, &conversation)?;
+        let policy = policy_for(&agent, &submitted.order);
         // From here on there are effects outside of the journal: worktrees are created, servers started.
-        ensure_claim_held(&*around.store, claimed, &tenure).await?;
-        let watch = Stopwatch::new(head.worked, habits.timeout);
-        let mut starting = TaskStartup::new(&around, &bell, &head, watch.deadline(), &tenure);
-        let worktree = match habits.isolation {
+        ensure_claim_held(&*context.store, claimed, &lease).await?;
+        let watch = Stopwatch::new(state.worked, policy.timeout);
+        let mut starting = TaskStartup::new(&context, &subscription, &state, watch.deadline(), &lease);
+        let worktree = match policy.isolation {
             Isolation::None => None,
-            Isolation::Worktree => match starting.wait(open_worktree(&around, &submitted)).await? {
+            Isolation::Worktree => match starting.wait(open_worktree(&context, &submitted)).await? {
                 Some(worktree) => Some(Box::new(worktree?)),
                 None => None,
             },
@@ -241,37 +242,40 @@ impl TaskRun {
         let handed_over = submitted.order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // An agent that can hand its conversation over may have got it back from one that launched tasks.
         let may_launch = handed_over || !(agent.sub_agents.is_empty() && agent.handoffs.is_empty());
-        let kept = may_launch.then(|| around.submissions.remember(head.id, submitted.clone()));
+        let kept = may_launch.then(|| context.submissions.remember(state.id, submitted.clone()));
         let (mut order, above) = (submitted.order, submitted.above);
         let rights = rights_for(&team, &above, Some(&agent), &order);
         if let Some(worktree) = &worktree {
             order.working_dir = Some(worktree.dir.clone());
         }
-        let prepared =
-            starting.wait(open_agent_tools(&around, &team, &agent, &order, head.root)).await?.transpose()?;
+        let prepared = starting
+            .wait(open_agent_tools(&context, &team, &agent, &order, state.root))
+            .await?
+            .transpose()?;
         // A task with a stop request takes no step, and needs no tools.
-        let (gear, system, told) =
+        let (open_tools, system, notices) =
             prepared.unwrap_or_else(|| (Arc::new(OpenTools::none(&agent)), Arc::from(""), Vec::new()));
         let look_at = starting.recheck_at();
-        let ledger = Ledger::open(&*around.store, &around.submissions, &head, &order, habits.budget).await?;
-        let limit = habits.timeout.into_iter().chain(ledger.time_limit_for(head.id)).min();
+        let ledger =
+            Ledger::open(&*context.store, &context.submissions, &state, &order, policy.budget).await?;
+        let limit = policy.timeout.into_iter().chain(ledger.time_limit_for(state.id)).min();
         let unwritten = limit.map(worktime::max_unwritten);
         Ok(TaskRun {
-            context: around,
+            context,
             team,
             seat,
-            subscription: bell,
-            lease: tenure,
+            subscription,
+            lease,
             attempt,
-            state: head,
+            state,
             order,
             worktree,
             git_answers: true,
-            conversation: turn,
+            conversation,
             agent,
             previous_agents: Vec::new(),
-            policy: habits,
-            tools: gear,
+            policy,
+            tools: open_tools,
             previous_tools: None,
             system,
             readable_outputs: 0,
@@ -288,18 +292,18 @@ impl TaskRun {
             _submitted: kept,
             end_hook_input: None,
             background_hooks: None,
-            tool_notices: told,
+            tool_notices: notices,
         })
     }
 
     /// Drives the task to its end, or to the end of this attempt.
     pub(crate) async fn drive(mut self: Box<Self>) -> AttemptEnd {
-        let tenure = self.lease.clone();
+        let lease = self.lease.clone();
         let ended = tokio::select! {
             biased;
             // Drops everything, which kills its child processes: when the lease is over, another worker may
             // start.
-            why = PollOnWake::new(async move { tenure.wait_until_lost().await }) => AttemptEnd::StoreFailed(why),
+            why = PollOnWake::new(async move { lease.wait_until_lost().await }) => AttemptEnd::StoreFailed(why),
             ended = self.run() => ended,
         };
         Box::pin(self.clean_up(&ended)).await;
@@ -367,9 +371,9 @@ impl TaskRun {
             return Box::pin(self.run_start_hooks()).await.map(|()| None);
         }
         self.refresh_tools().await?;
-        let gear = self.tools.clone();
-        let manner = |tool: &str| gear.tool(tool).map(|tool| tool.effects).unwrap_or_default();
-        let step = self.conversation.next_step(&self.policy, manner);
+        let open_tools = self.tools.clone();
+        let effects = |tool: &str| open_tools.tool(tool).map(|tool| tool.effects).unwrap_or_default();
+        let step = self.conversation.next_step(&self.policy, effects);
         if let NextStep::RunCalls(acts) = step {
             self.act(acts).await?;
             return Ok(None);
@@ -449,17 +453,17 @@ impl TaskRun {
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.policy = policy_for(&self.agent, &self.order);
             self.rights = rights_for(&self.team, &self.above, Some(&self.agent), &self.order);
-            let (around, team) = (self.context.clone(), self.team.clone());
+            let (context, team) = (self.context.clone(), self.team.clone());
             let (agent, order) = (self.agent.clone(), self.order.clone());
             let (root, had) = (self.state.root, self.tools.clone());
-            let prepared = open_agent_tools(&around, &team, &agent, &order, root);
+            let prepared = open_agent_tools(&context, &team, &agent, &order, root);
             (self.tools, self.system, self.tool_notices) = Box::pin(self.unless_halted(prepared)).await??;
             self.previous_tools.get_or_insert(had);
             self.readable_outputs = 0;
         }
         if !self.tool_notices.is_empty() {
-            let told = std::mem::take(&mut self.tool_notices);
-            let warnings = self.conversation.new_warnings(told);
+            let notices = std::mem::take(&mut self.tool_notices);
+            let warnings = self.conversation.new_warnings(notices);
             if !warnings.is_empty() {
                 self.append_entries(warnings).await?;
             }
@@ -485,18 +489,18 @@ impl TaskRun {
 
 /// Waits until the journal should be read: a hint came, none came for long, or another worker may own the
 /// task now.
-async fn journal_may_have_changed(bell: &Subscription, look_at: Instant, tenure: &RunLease) {
+async fn journal_may_have_changed(subscription: &Subscription, look_at: Instant, lease: &RunLease) {
     tokio::select! {
         biased;
-        () = tenure.wait_for_new_term() => {}
-        () = hint_or_recheck(bell, look_at) => {}
+        () = lease.wait_for_new_term() => {}
+        () = hint_or_recheck(subscription, look_at) => {}
     }
 }
 
 /// Waits for a hint, or until none came for long.
-async fn hint_or_recheck(bell: &Subscription, look_at: Instant) {
+async fn hint_or_recheck(subscription: &Subscription, look_at: Instant) {
     tokio::select! {
-        _ = bell.next_wake() => {}
+        _ = subscription.next_wake() => {}
         () = tokio::time::sleep_until(look_at) => {}
     }
 }
@@ -511,32 +515,37 @@ async fn deadline_passed(deadline: Option<Instant>) {
 
 /// Opens an agent's tools and builds its system prompt. If this is dropped, everything it has started ends.
 async fn open_agent_tools(
-    around: &RunContext,
+    context: &RunContext,
     team: &Team,
     agent: &Agent,
     order: &Order,
     root: TaskId,
 ) -> Result<(Arc<OpenTools>, Arc<str>, Vec<String>), StoreError> {
-    let gear = around.tool_cache.get_or_open(team, agent).await;
-    let (mut gear, mut told) = gear.for_tree(&*around.store, root).await?;
-    told.extend(gear.missing.iter().cloned());
+    let open_tools = context.tool_cache.get_or_open(team, agent).await;
+    let (mut open_tools, mut notices) = open_tools.for_tree(&*context.store, root).await?;
+    notices.extend(open_tools.missing.iter().cloned());
     if let Some(names) = &order.tools {
-        gear = Arc::new(gear.restricted_to(names));
+        open_tools = Arc::new(open_tools.restricted_to(names));
     }
-    let system =
-        system_prompt::build_system_prompt(&gear, agent, around.store.now(), order.working_dir.clone()).await;
-    Ok((gear, system, told))
+    let system = system_prompt::build_system_prompt(
+        &open_tools,
+        agent,
+        context.store.now(),
+        order.working_dir.clone(),
+    )
+    .await;
+    Ok((open_tools, system, notices))
 }
 
 fn policy_for(agent: &Agent, order: &Order) -> Policy {
-    let mut habits = agent.policy.clone();
+    let mut policy = agent.policy.clone();
     if let Some(turns) = order.max_turns {
-        habits.max_turns = turns;
+        policy.max_turns = turns;
     }
-    habits.isolation = order.isolation.unwrap_or(habits.isolation);
-    habits.timeout = order.timeout.or(habits.timeout);
-    habits.on_finish = order.on_finish.unwrap_or(habits.on_finish);
-    habits
+    policy.isolation = order.isolation.unwrap_or(policy.isolation);
+    policy.timeout = order.timeout.or(policy.timeout);
+    policy.on_finish = order.on_finish.unwrap_or(policy.on_finish);
+    policy
 }
 
 /// The rights of an agent below others; without an agent, those of the others alone.
@@ -552,8 +561,8 @@ fn rights_for(team: &Team, above: &[AgentName], agent: Option<&Agent>, order: &O
     (!levels.is_empty()).then(|| Arc::new(Rights { levels, approved: order.approved }))
 }
 
-fn find_agent(team: &Team, turn: &Conversation) -> Result<Arc<Agent>, Halt> {
-    let name = turn.agent();
+fn find_agent(team: &Team, conversation: &Conversation) -> Result<Arc<Agent>, Halt> {
+    let name = conversation.agent();
     team.agent(name).cloned().ok_or_else(|| {
         let message = format!("{} has no agent '{name}' (any more)", team.reference());
         Halt::Fail(Failure::new(FailureKind::Team, message))
@@ -561,30 +570,30 @@ fn find_agent(team: &Team, turn: &Conversation) -> Result<Arc<Agent>, Halt> {
 }
 
 /// Returns once the attempt that claimed a task certainly owns it.
-async fn ensure_claim_held(store: &dyn Store, claimed: &TaskState, tenure: &RunLease) -> Result<(), Halt> {
-    while !tenure.is_held() {
-        tenure.wait_for_renewal().await;
-        let term = tenure.current_term();
+async fn ensure_claim_held(store: &dyn Store, claimed: &TaskState, lease: &RunLease) -> Result<(), Halt> {
+    while !lease.is_held() {
+        lease.wait_for_renewal().await;
+        let term = lease.current_term();
         let now = store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         if now.attempt != claimed.attempt || now.worker != claimed.worker {
             return Err(Halt::Lost);
         }
-        tenure.confirm_term(term);
+        lease.confirm_term(term);
     }
     Ok(())
 }
 
 /// The worktree of a task, or of the first task that it continues.
-async fn open_worktree(around: &RunContext, submitted: &Submission) -> Result<Worktree, Halt> {
+async fn open_worktree(context: &RunContext, submitted: &Submission) -> Result<Worktree, Halt> {
     let failed = |why: String| Halt::Fail(Failure::new(FailureKind::Place, why));
     let Some(dir) = &submitted.order.working_dir else {
         return Err(failed("isolation: worktree needs a working directory, and none was ordered".to_owned()));
     };
     let mut key = submitted.key.clone();
-    if let Some(first) = continued_tasks(&*around.store, submitted.continues).await?.last() {
-        key = submissions::read_submission(&*around.store, *first).await?.key;
+    if let Some(first) = continued_tasks(&*context.store, submitted.continues).await?.last() {
+        key = submissions::read_submission(&*context.store, *first).await?.key;
     }
     // The longest id: no task of another store shares it either.
     let name = key.candidate_ids().last().map(|id| id.to_string()).unwrap_or_default();
-    Worktree::open_or_create(dir, &name, &around.worktrees).await.map_err(failed)
+    Worktree::open_or_create(dir, &name, &context.worktrees).await.map_err(failed)
 }

@@ -107,7 +107,7 @@ impl TaskRun {
         retry: u32,
     ) -> Result<Result<Reply, (ModelError, LiveTextBuffer)>, Halt> {
         self.ensure_lease().await?;
-        let (conversation, gear, agent) =
+        let (conversation, open_tools, agent) =
             (self.conversation.messages(), self.tools.clone(), self.agent.clone());
         let system = self.system.clone();
         let memo = self.memo.clone();
@@ -123,7 +123,7 @@ impl TaskRun {
             agent: &agent.name,
             system: &system,
             messages: view.as_deref().unwrap_or(&conversation),
-            tools: if tools { &gear.specs } else { &[] },
+            tools: if tools { &open_tools.specs } else { &[] },
             output: agent.output_schema.as_deref().map(OutputSchema::structured_output),
             turn: self.conversation.replies(),
             retry,
@@ -135,10 +135,10 @@ impl TaskRun {
         // Nothing has been sent yet, so a drain loses nothing.
         let mut held = false;
         // Set up once, not for every chunk: a reply has hundreds.
-        let bell = self.subscription.clone();
-        let mut rung = pin!(bell.next_wake());
-        let tenure = self.lease.clone();
-        let mut doubted = pin!(tenure.wait_for_new_term());
+        let subscription = self.subscription.clone();
+        let mut wake = pin!(subscription.next_wake());
+        let lease = self.lease.clone();
+        let mut doubted = pin!(lease.wait_for_new_term());
         let mut alarm = pin!(tokio::time::sleep_until(self.recheck_at));
         let halt = loop {
             let due = [words.due, silent_at, self.stopwatch.deadline(), self.deferred.due()]
@@ -153,7 +153,7 @@ impl TaskRun {
                 biased;
                 () = doubted.as_mut() => {
                     self.catch_up().await?;
-                    doubted.set(tenure.wait_for_new_term());
+                    doubted.set(lease.wait_for_new_term());
                 }
                 chunk = stream.next() => {
                     silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
@@ -174,8 +174,8 @@ impl TaskRun {
                         self.append_entries(words.take()).await?;
                     }
                 }
-                _ = rung.as_mut() => {
-                    rung.set(bell.next_wake());
+                _ = wake.as_mut() => {
+                    wake.set(subscription.next_wake());
                     self.catch_up().await?;
                     if self.state.stop.is_some() {
                         break Halt::Stop;

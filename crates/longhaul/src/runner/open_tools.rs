@@ -69,7 +69,7 @@ struct ListedTool {
 impl ServerTools {
     /// Decides on the tools, given what the tree has seen. Records what is new.
     fn decide(&self, seen: &mut SeenTools) -> Vec<ToolDecision> {
-        seen.record_new(self.offers.iter().map(|(identity, manner)| (&**identity, *manner)));
+        seen.record_new(self.offers.iter().map(|(identity, effects)| (&**identity, *effects)));
         let listed: Vec<ToolCandidate<'_>> = self
             .tools
             .iter()
@@ -86,7 +86,7 @@ impl ServerTools {
     /// Notices about tools whose names differ from those of their server.
     fn rename_notices(&self, judged: &[ToolDecision]) -> Vec<String> {
         let pairs = self.tools.iter().zip(judged).filter(|(opened, _)| opened.identity.is_from_server());
-        let told = |(opened, judged): (&ListedTool, &ToolDecision)| {
+        let notices = |(opened, judged): (&ListedTool, &ToolDecision)| {
             let (had, server) = (&opened.spec.name, opened.identity.server.as_deref().unwrap_or_default());
             match &judged.name {
                 Some(name) if name == had => None,
@@ -98,7 +98,7 @@ impl ServerTools {
                 )),
             }
         };
-        pairs.filter_map(told).collect()
+        pairs.filter_map(notices).collect()
     }
 }
 
@@ -119,13 +119,13 @@ impl OpenTools {
     }
 
     async fn open(team: &Team, agent: &Agent) -> OpenTools {
-        let patron = team.toolset_context(agent);
+        let context = team.toolset_context(agent);
         // Read before opening: a change in the meantime leads to opening them again.
         let generation = generation(agent);
         let mut system = agent.instruction.to_string();
         let (mut missing, mut all, mut offers) = (Vec::new(), Vec::new(), Vec::new());
         for toolset in &agent.toolsets {
-            let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
+            let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&context)).await;
             let opened = opened.unwrap_or_else(|_| {
                 let why = format!("it did not start within {LONGEST_OPEN:?}");
                 Err(ToolsetError { toolset: toolset.name().to_owned(), why })
@@ -143,7 +143,7 @@ impl OpenTools {
                     continue;
                 }
             };
-            if let Some(text) = toolset.instruction(&patron).filter(|_| !tools.is_empty()) {
+            if let Some(text) = toolset.instruction(&context).filter(|_| !tools.is_empty()) {
                 push_paragraph(&mut system, &text);
             }
             let identity = |tool: &Arc<dyn DynTool>| {
@@ -155,11 +155,11 @@ impl OpenTools {
             };
             offers.extend(toolset.offered_tools().iter().map(|tool| (identity(tool), tool.effects())));
             for tool in tools {
-                let (spec, manner) = (Arc::new(tool.spec()), tool.effects());
+                let (spec, effects) = (Arc::new(tool.spec()), tool.effects());
                 let (identity, prefix) = (identity(&tool), toolset.prefix().map(str::to_owned));
-                offers.push((identity.clone(), manner));
-                if !agent.policy.read_only || manner.read_only {
-                    all.push(ListedTool { tool, spec, effects: manner, identity, prefix });
+                offers.push((identity.clone(), effects));
+                if !agent.policy.read_only || effects.read_only {
+                    all.push(ListedTool { tool, spec, effects, identity, prefix });
                 }
             }
         }
@@ -175,7 +175,7 @@ impl OpenTools {
             judged: Vec::new(),
         };
         foreign.judged = foreign.decide(&mut SeenTools::default());
-        let gear = OpenTools {
+        let open_tools = OpenTools {
             system: system.into(),
             specs: Vec::new(),
             tools: HashMap::new(),
@@ -183,13 +183,13 @@ impl OpenTools {
             missing,
             generation,
         };
-        let gear = gear.with_decisions(&foreign, &foreign.judged);
-        OpenTools { server_tools: (!foreign.offers.is_empty()).then(|| Arc::new(foreign)), ..gear }
+        let open_tools = open_tools.with_decisions(&foreign, &foreign.judged);
+        OpenTools { server_tools: (!foreign.offers.is_empty()).then(|| Arc::new(foreign)), ..open_tools }
     }
 
     /// A copy with these tools, as decided.
     fn with_decisions(&self, from: &ServerTools, judged: &[ToolDecision]) -> OpenTools {
-        let mut gear = OpenTools {
+        let mut open_tools = OpenTools {
             system: self.system.clone(),
             specs: Vec::new(),
             tools: HashMap::new(),
@@ -199,8 +199,8 @@ impl OpenTools {
         };
         for (opened, judged) in from.tools.iter().zip(judged) {
             let ListedTool { tool, spec, identity, .. } = opened;
-            let ToolDecision { name, effects: manner, changed } = judged;
-            if from.read_only && !manner.read_only {
+            let ToolDecision { name, effects, changed } = judged;
+            if from.read_only && !effects.read_only {
                 continue;
             }
             let Some(name) = name else {
@@ -216,11 +216,11 @@ impl OpenTools {
                 }
             };
             let changed = changed.as_deref().map(Arc::from);
-            let open = OpenTool { tool, effects: *manner, identity: identity.clone(), changed };
-            gear.tools.insert(name.clone(), open);
-            gear.specs.push(spec);
+            let open = OpenTool { tool, effects: *effects, identity: identity.clone(), changed };
+            open_tools.tools.insert(name.clone(), open);
+            open_tools.specs.push(spec);
         }
-        gear
+        open_tools
     }
 
     /// A copy for a tree, which may have seen other tools before, and notices for people.
@@ -232,10 +232,10 @@ impl OpenTools {
         let Some(foreign) = self.server_tools.clone() else { return Ok((self, Vec::new())) };
         let (judged, is_new) =
             seen_tools::update_seen_tools(store, root, |seen| foreign.decide(seen)).await?;
-        let told = if is_new { foreign.rename_notices(&judged) } else { Vec::new() };
+        let notices = if is_new { foreign.rename_notices(&judged) } else { Vec::new() };
         match judged == foreign.judged {
-            true => Ok((self, told)),
-            false => Ok((Arc::new(self.with_decisions(&foreign, &judged)), told)),
+            true => Ok((self, notices)),
+            false => Ok((Arc::new(self.with_decisions(&foreign, &judged)), notices)),
         }
     }
 
@@ -260,7 +260,7 @@ impl OpenTools {
     /// A copy with this tool added.
     pub(crate) fn with_tool(&self, tool: Arc<dyn DynTool>) -> OpenTools {
         let spec = Arc::new(tool.spec());
-        let mut gear = OpenTools {
+        let mut open_tools = OpenTools {
             system: self.system.clone(),
             specs: self.specs.iter().filter(|had| had.name != spec.name).cloned().collect(),
             tools: self.tools.clone(),
@@ -268,10 +268,10 @@ impl OpenTools {
             missing: self.missing.clone(),
             generation: self.generation,
         };
-        let (manner, identity) = (tool.effects(), Arc::new(tool.identity()));
-        gear.tools.insert(spec.name.clone(), OpenTool { tool, effects: manner, identity, changed: None });
-        gear.specs.push(spec);
-        gear
+        let (effects, identity) = (tool.effects(), Arc::new(tool.identity()));
+        open_tools.tools.insert(spec.name.clone(), OpenTool { tool, effects, identity, changed: None });
+        open_tools.specs.push(spec);
+        open_tools
     }
 
     /// Whether the agent has other tools by now.
@@ -307,22 +307,22 @@ impl ToolCache {
     /// The tools of an agent; opens them if needed.
     pub(crate) async fn get_or_open(&self, team: &Team, agent: &Agent) -> Arc<OpenTools> {
         let key = (team.reference().clone(), agent.name.clone());
-        let shelf = {
-            let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let shelf = shelves.entry(key).or_default();
-            if shelf.get().is_some_and(|gear| gear.is_outdated(agent)) {
-                *shelf = ToolCacheSlot::default();
+        let slot = {
+            let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let slot = slots.entry(key).or_default();
+            if slot.get().is_some_and(|open_tools| open_tools.is_outdated(agent)) {
+                *slot = ToolCacheSlot::default();
             }
-            shelf.clone()
+            slot.clone()
         };
         let open = || async {
-            let gear = Arc::new(OpenTools::open(team, agent).await);
+            let open_tools = Arc::new(OpenTools::open(team, agent).await);
             // Toolsets that could not be opened are tried again for the next task.
-            if gear.missing.is_empty() { Ok(gear) } else { Err(gear) }
+            if open_tools.missing.is_empty() { Ok(open_tools) } else { Err(open_tools) }
         };
-        match shelf.get_or_try_init(open).await {
-            Ok(gear) => gear.clone(),
-            Err(gear) => gear,
+        match slot.get_or_try_init(open).await {
+            Ok(open_tools) => open_tools.clone(),
+            Err(open_tools) => open_tools,
         }
     }
 }

@@ -80,7 +80,7 @@ impl SeenTools {
     ) {
         let known: HashSet<String> = self.servers.keys().cloned().collect();
         let round = self.round + 1;
-        for (tool, manner) in offers {
+        for (tool, effects) in offers {
             let tools = self.servers.entry(tool.toolset.clone()).or_default();
             if tools.contains_key(&tool.tool) || tools.len() >= MOST {
                 continue;
@@ -93,8 +93,8 @@ impl SeenTools {
                 arguments: tool.arguments.clone(),
                 hints: tool.hints.clone(),
                 setting: tool.setting.clone(),
-                read_only: manner.read_only,
-                repeatable: manner.repeatable,
+                read_only: effects.read_only,
+                repeatable: effects.repeatable,
             };
             tools.insert(tool.tool.clone(), seen);
         }
@@ -149,9 +149,9 @@ impl SeenTools {
 
     /// The trusted effects of a tool.
     fn decide_effects(&self, tool: &ToolCandidate<'_>) -> ToolDecision {
-        let ToolCandidate { identity, effects: manner, .. } = tool;
+        let ToolCandidate { identity, effects, .. } = tool;
         let Some(server) = &identity.server else {
-            return ToolDecision { name: None, effects: *manner, changed: None };
+            return ToolDecision { name: None, effects: *effects, changed: None };
         };
         match self.tool(identity) {
             Some(seen) if !seen.late => {
@@ -169,12 +169,12 @@ impl SeenTools {
                         join_with_and(&parts)
                     )
                 });
-                let manner = ToolEffects {
-                    read_only: manner.read_only && seen.read_only,
-                    repeatable: manner.repeatable && seen.repeatable,
-                    ..*manner
+                let effects = ToolEffects {
+                    read_only: effects.read_only && seen.read_only,
+                    repeatable: effects.repeatable && seen.repeatable,
+                    ..*effects
                 };
-                ToolDecision { name: None, effects: manner, changed }
+                ToolDecision { name: None, effects, changed }
             }
             _ => {
                 let changed = format!("the server '{server}' added it after this run had listed its tools");
@@ -198,15 +198,15 @@ pub(super) async fn update_seen_tools<T>(
 ) -> Result<(T, bool), StoreError> {
     let key = format!("tools:{root}");
     loop {
-        let slip = store.stored_value(&key).await?;
-        let before: SeenTools = serde_json::from_slice(&slip.bytes).unwrap_or_default();
+        let stored = store.stored_value(&key).await?;
+        let before: SeenTools = serde_json::from_slice(&stored.bytes).unwrap_or_default();
         let mut seen = before.clone();
         let answer = change(&mut seen);
         if seen == before {
             return Ok((answer, false));
         }
         let bytes = serde_json::to_vec(&seen).unwrap_or_default();
-        if store.put_stored_value(&key, slip.version, bytes).await? {
+        if store.put_stored_value(&key, stored.version, bytes).await? {
             return Ok((answer, true));
         }
     }
@@ -231,10 +231,10 @@ mod tests {
         seen.record_new(tools.iter().filter(|(tool, _)| tool.is_from_server()).copied());
         let listed: Vec<_> = tools
             .iter()
-            .map(|(identity, manner)| ToolCandidate {
+            .map(|(identity, effects)| ToolCandidate {
                 name: &identity.tool,
                 identity,
-                effects: *manner,
+                effects: *effects,
                 prefix: None,
             })
             .collect();

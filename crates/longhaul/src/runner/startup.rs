@@ -25,19 +25,19 @@ pub(super) struct TaskStartup<'a> {
 
 impl<'a> TaskStartup<'a> {
     pub(super) fn new(
-        around: &'a RunContext,
-        bell: &Arc<Subscription>,
-        head: &'a TaskState,
+        context: &'a RunContext,
+        subscription: &Arc<Subscription>,
+        state: &'a TaskState,
         deadline: Option<Instant>,
-        tenure: &'a RunLease,
+        lease: &'a RunLease,
     ) -> Self {
-        let (look_at, stopped) = (Instant::now() + RECHECK_INTERVAL, head.stop.is_some());
+        let (look_at, stopped) = (Instant::now() + RECHECK_INTERVAL, state.stop.is_some());
         TaskStartup {
-            context: around,
-            subscription: bell.clone(),
-            state: head,
+            context,
+            subscription: subscription.clone(),
+            state,
             deadline,
-            lease: tenure,
+            lease,
             recheck_at: look_at,
             heard: false,
             stopped,

@@ -15,17 +15,17 @@ const FILE_CAP: usize = 64 * 1024;
 
 /// The whole system prompt.
 pub(super) async fn build_system_prompt(
-    gear: &OpenTools,
+    open_tools: &OpenTools,
     agent: &Agent,
     now: Timestamp,
     dir: Option<PathBuf>,
 ) -> Arc<str> {
     if agent.preamble == Preamble::default() {
-        return gear.system.clone();
+        return open_tools.system.clone();
     }
     let preamble = agent.preamble.clone();
     let told = tokio::task::spawn_blocking(move || preamble_parts(&preamble, now, dir.as_deref())).await;
-    let mut text = gear.system.to_string();
+    let mut text = open_tools.system.to_string();
     told.unwrap_or_default().iter().for_each(|part| push_paragraph(&mut text, part));
     text.into()
 }

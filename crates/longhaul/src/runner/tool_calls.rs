@@ -68,7 +68,7 @@ impl TaskRun {
         self.record_started(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
         let start = |(act, asks_first): (PendingCall, bool)| {
             let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
-            let door = ApprovalGate {
+            let gate = ApprovalGate {
                 rights: self.rights.clone(),
                 directory: self.order.working_dir.clone(),
                 requests: pleas.clone(),
@@ -76,7 +76,7 @@ impl TaskRun {
                 abandon: give_up,
             };
             let hurry = now.backgrounded.get(&act.id).cloned().unwrap_or_default();
-            self.start(act, &line, door, hurry, asks_first)
+            self.start(act, &line, gate, hurry, asks_first)
         };
         let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
         let mut halt: Option<(Halt, Instant)> = None;
@@ -115,8 +115,8 @@ impl TaskRun {
                     while let Ok(signal) = signals.try_recv() {
                         self.handle_signal(signal, &mut now).await?;
                     }
-                    while let Ok(plea) = pleading.try_recv() {
-                        self.handle_approval_request(plea, &mut now).await?;
+                    while let Ok(request) = pleading.try_recv() {
+                        self.handle_approval_request(request, &mut now).await?;
                     }
                     if now.progress.due.is_some() {
                         self.append_entries(now.progress.take()).await?;
@@ -129,7 +129,7 @@ impl TaskRun {
                     }
                 }
                 Some(signal) = signals.recv() => self.handle_signal(signal, &mut now).await?,
-                Some(plea) = pleading.recv() => self.handle_approval_request(plea, &mut now).await?,
+                Some(request) = pleading.recv() => self.handle_approval_request(request, &mut now).await?,
                 () = self.seat.take(), if wants_seat => {}
                 () = people_wake(self.people_subscription.as_ref()) => {}
             }
@@ -184,7 +184,7 @@ impl TaskRun {
         &self,
         mut act: PendingCall,
         line: &RunnerChannel,
-        door: ApprovalGate,
+        gate: ApprovalGate,
         hurry: CancellationToken,
         asks_first: bool,
     ) -> impl Future<Output = CallOutcome> + use<> {
@@ -193,7 +193,7 @@ impl TaskRun {
             caller: self.caller(),
             call: act.id,
             dispatcher: self.context.dispatcher.clone(),
-            cancel: door.stop.clone(),
+            cancel: gate.stop.clone(),
             backgrounded: hurry,
             earlier: self.conversation.earlier(self.state.id, act.id),
             working_dir: self.order.working_dir.clone(),
@@ -201,19 +201,19 @@ impl TaskRun {
             processes: self.context.processes.clone(),
             runner: line.clone(),
         };
-        let gear = self.tools.clone();
+        let open_tools = self.tools.clone();
         let judged_by = self.previous_tools.clone().filter(|_| act.started && !act.interrupted);
-        let usher = self.call_hooks(&act).map(Box::new);
-        let tenure = self.lease.clone();
+        let hooks = self.call_hooks(&act).map(Box::new);
+        let lease = self.lease.clone();
         async move {
             let id = act.id;
             let returned = |result| CallOutcome::new(id, Some(result));
             let name = &act.call.tool;
-            let Some(open) = gear.tool(name) else {
-                let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
+            let Some(open) = open_tools.tool(name) else {
+                let text = format!("There is no tool '{name}'. Your tools are: {}.", open_tools.names());
                 return returned(Err(ToolError::Retry(text)));
             };
-            let OpenTool { tool, effects: manner, changed, identity } = open;
+            let OpenTool { tool, effects, changed, identity } = open;
             // It started as a call of the tool that the model saw, and nobody approved this other one.
             let saw = |had: Arc<OpenTools>| had.tool(name).is_some_and(|had| had.identity.covers(identity));
             if judged_by.is_some_and(|had| !saw(had)) {
@@ -229,7 +229,7 @@ impl TaskRun {
                 return returned(Err(ToolError::Retry(text.to_owned())));
             }
             // Nor is a call repeated whose tool has changed.
-            if act.interrupted && (!manner.repeatable || changed.is_some()) {
+            if act.interrupted && (!effects.repeatable || changed.is_some()) {
                 let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
                             effect is unknown. Find out before you make it again.";
                 return returned(Err(ToolError::Failed(text.to_owned())));
@@ -239,13 +239,13 @@ impl TaskRun {
                 Ok(arguments) => act.call.arguments = arguments,
                 Err(error) => return CallOutcome::new(act.id, Some(Err(error))),
             }
-            let mut told = Vec::new();
+            let mut hook_texts = Vec::new();
             if asks_first {
-                tenure.wait_until_held().await;
-                match Box::pin(door.request_approval(&mut act, open, usher.as_deref())).await {
-                    Ok(counsel) => {
-                        counsel.user_messages.into_iter().for_each(|note| context.progress(note));
-                        told.extend(call_hooks::hook_text(HookEvent::PreToolUse, &counsel.context));
+                lease.wait_until_held().await;
+                match Box::pin(gate.request_approval(&mut act, open, hooks.as_deref())).await {
+                    Ok(verdict) => {
+                        verdict.user_messages.into_iter().for_each(|note| context.progress(note));
+                        hook_texts.extend(call_hooks::hook_text(HookEvent::PreToolUse, &verdict.context));
                     }
                     Err(Denied::Refused(error)) => return CallOutcome::new(act.id, Some(Err(error))),
                     Err(Denied::Unattended(error)) => {
@@ -257,38 +257,38 @@ impl TaskRun {
                     Err(Denied::Cancelled) => return CallOutcome::new(act.id, None),
                 }
             } else if act.interrupted
-                && let PermissionVerdict::Refuse(why) = door.verdict(&act.call, open)
+                && let PermissionVerdict::Refuse(why) = gate.verdict(&act.call, open)
             {
                 return CallOutcome::new(act.id, Some(Err(ToolError::Failed(why))));
             }
             if let Some(changed) = changed
-                && !door.asks_people()
-                && !manner.is_harmless()
+                && !gate.asks_people()
+                && !effects.is_harmless()
             {
                 context.progress(format!("{} is called though {changed}", act.call.tool));
             }
             // The last check before the effect: a process that was suspended here continues here.
-            tenure.wait_until_held().await;
+            lease.wait_until_held().await;
             let call =
                 AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
                 result = call => result,
-                () = door.abandon.cancelled(), if manner.repeatable => return CallOutcome::new(act.id, None),
+                () = gate.abandon.cancelled(), if effects.repeatable => return CallOutcome::new(act.id, None),
             };
             let result = result.unwrap_or_else(|panic| {
                 Err(ToolError::Failed(format!("the tool failed: {}", panic_message(&*panic))))
             });
-            if let Some(usher) = &usher {
+            if let Some(hooks) = &hooks {
                 // The hooks do not run if the task is stopping.
-                tenure.wait_until_held().await;
-                let heard = tokio::select! {
+                lease.wait_until_held().await;
+                let texts = tokio::select! {
                     biased;
-                    () = door.stop.cancelled() => Vec::new(),
-                    heard = Box::pin(usher.run_after(&act.call, &result, &context, &door)) => heard,
+                    () = gate.stop.cancelled() => Vec::new(),
+                    texts = Box::pin(hooks.run_after(&act.call, &result, &context, &gate)) => texts,
                 };
-                told.extend(call_hooks::hook_text(HookEvent::PostToolUse, &heard));
+                hook_texts.extend(call_hooks::hook_text(HookEvent::PostToolUse, &texts));
             }
-            CallOutcome { hook_texts: told, ..CallOutcome::new(act.id, Some(result)) }
+            CallOutcome { hook_texts, ..CallOutcome::new(act.id, Some(result)) }
         }
     }
 
@@ -336,10 +336,10 @@ impl TaskRun {
     /// Handles the request of a call that is about to start.
     async fn handle_approval_request(
         &mut self,
-        plea: ApprovalRequest,
+        request: ApprovalRequest,
         now: &mut ActiveCalls,
     ) -> Result<(), Halt> {
-        match plea {
+        match request {
             // While draining nothing is asked: it is asked when the task is resumed.
             ApprovalRequest::Ask { call, .. } if now.draining => now.give_up(call),
             ApprovalRequest::Ask { call, question, reply } => {
@@ -366,7 +366,7 @@ impl TaskRun {
     ) -> Result<Option<Failure>, Halt> {
         let mut entries = Vec::with_capacity(came.len());
         let mut fatal = None;
-        for CallOutcome { call, result, hook_texts: told, unattended } in came {
+        for CallOutcome { call, result, hook_texts, unattended } in came {
             let Some(result) = result else { continue };
             if unattended {
                 let tool = names.get(&call).map_or("", String::as_str).into();
@@ -385,20 +385,20 @@ impl TaskRun {
             {
                 returned.output = escaped.into();
             }
-            if !told.is_empty() {
-                returned.output = format!("{}\n\n{}", returned.output, told.join("\n")).into();
+            if !hook_texts.is_empty() {
+                returned.output = format!("{}\n\n{}", returned.output, hook_texts.join("\n")).into();
             }
             entries.push(Entry::Returned(Box::new(returned)));
         }
         let repeatable = |entry: &Entry| match entry {
             Entry::Returned(returned) => {
                 let tool = names.get(&returned.call).map_or("", String::as_str);
-                let manner = self.tools.tool(tool).map(|tool| tool.effects);
+                let effects = self.tools.tool(tool).map(|tool| tool.effects);
                 // A result that changes the agent, the model or the collected tasks is written first.
                 let plain =
                     returned.collected.is_empty() && returned.handoff.is_none() && returned.model.is_none();
                 // So is one that hooks ran for: they would run again.
-                plain && !self.has_tool_hooks(tool) && manner.is_some_and(|manner| manner.repeatable)
+                plain && !self.has_tool_hooks(tool) && effects.is_some_and(|effects| effects.repeatable)
             }
             _ => false,
         };

@@ -87,8 +87,8 @@ impl TaskRun {
 
     /// The entry that corrects the working time in the journal, if it is needed.
     pub(super) fn corrected_time(&self) -> Option<Entry> {
-        let told = self.state.worked_at(self.context.store.now(), Duration::MAX);
-        let off = self.has_time_limit() && told.abs_diff(self.stopwatch.total()) > TOLERANCE;
+        let written = self.state.worked_at(self.context.store.now(), Duration::MAX);
+        let off = self.has_time_limit() && written.abs_diff(self.stopwatch.total()) > TOLERANCE;
         off.then(|| self.time_until_now())
     }
 
@@ -135,24 +135,23 @@ impl TaskRun {
                     ]),
                     false => EntryKinds::from_kinds([EntryKind::Waiting, EntryKind::Finished]),
                 };
-                let bell = self.context.subscriptions.for_tree(self.state.root, news);
-                self.people_subscription =
-                    Some(PeopleSubscription { subscription: bell, paused, at_work: None });
+                let subscription = self.context.subscriptions.for_tree(self.state.root, news);
+                self.people_subscription = Some(PeopleSubscription { subscription, paused, at_work: None });
             }
             if let Some(id) = self
                 .people_subscription
                 .as_ref()
                 .and_then(|people| people.at_work)
                 .filter(|id| tasks.contains(id))
-                && self.context.store.task_state(id).await?.is_some_and(|head| head.is_at_work())
+                && self.context.store.task_state(id).await?.is_some_and(|state| state.is_at_work())
             {
                 return Ok(());
             }
             let tree = self.context.store.list(TaskFilter::tree(self.state.root).live()).await?;
             if let Some(people) = &mut self.people_subscription {
                 // The last one was launched last.
-                let mut candidates = tree.iter().filter(|head| tasks.contains(&head.id));
-                people.at_work = candidates.rfind(|head| head.is_at_work()).map(|head| head.id);
+                let mut candidates = tree.iter().filter(|state| tasks.contains(&state.id));
+                people.at_work = candidates.rfind(|state| state.is_at_work()).map(|state| state.id);
             }
             match (all_wait_for_people(tasks, &tree), paused) {
                 (true, false) => {

@@ -62,8 +62,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// The ids of the tasks that match, in submission order.
     fn ids(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskId>> {
-        let heads = self.list(filter);
-        Box::pin(async move { Ok(heads.await?.into_iter().map(|head| head.id).collect()) })
+        let states = self.list(filter);
+        Box::pin(async move { Ok(states.await?.into_iter().map(|state| state.id).collect()) })
     }
 
     /// How many tasks match. Counting stops at the filter's limit.

@@ -80,15 +80,15 @@ impl Subscriptions {
     }
 
     fn subscribe(&self, places: Vec<SubscriptionScope>, kinds: EntryKinds) -> Subscription {
-        let rung = Arc::new(WakeSignal::default());
+        let wake = Arc::new(WakeSignal::default());
         let mut board = self.table();
         let number = board.next;
         board.next += 1;
         for place in &places {
-            board.subscribers(*place).push(Subscriber { number, kinds, signal: rung.clone() });
+            board.subscribers(*place).push(Subscriber { number, kinds, signal: wake.clone() });
         }
         drop(board);
-        Subscription { subscriptions: self.clone(), number, scopes: places, signal: rung }
+        Subscription { subscriptions: self.clone(), number, scopes: places, signal: wake }
     }
 
     fn notify(&self, hint: Hint) {

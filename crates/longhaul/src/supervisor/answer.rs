@@ -136,13 +136,13 @@ impl Longhaul {
         root: TaskId,
         consent: &Consent,
     ) -> Result<Vec<(TaskId, QuestionId)>, LonghaulError> {
-        let office = &self.0.service;
+        let service = &self.0.service;
         let mut settled = Vec::new();
-        for head in office.store.list(TaskFilter::tree(root).live()).await? {
-            if head.asked.iter().all(|asked| asked.tool.is_none()) {
+        for state in service.store.list(TaskFilter::tree(root).live()).await? {
+            if state.asked.iter().all(|asked| asked.tool.is_none()) {
                 continue;
             }
-            for (question, asks) in office.snapshot(head.id).await?.questions {
+            for (question, asks) in service.snapshot(state.id).await?.questions {
                 let ExpectedAnswer::Leave { tool, arguments: text, why, identity, .. } = &asks.wants else {
                     continue;
                 };
@@ -152,8 +152,8 @@ impl Longhaul {
                 }
                 let answer = QuestionAnswer::Given("yes".to_owned());
                 let entry = Entry::Answered { question, answer };
-                match office.store.append(Batch::one(head.id, Fence::Anyone, vec![entry])).await {
-                    Ok(_) => settled.push((head.id, question)),
+                match service.store.append(Batch::one(state.id, Fence::Anyone, vec![entry])).await {
+                    Ok(_) => settled.push((state.id, question)),
                     // It was answered just now, or the task has ended.
                     Err(StoreError::Illegal { .. }) => {}
                     Err(error) => return Err(error.into()),

@@ -135,7 +135,7 @@ impl LonghaulBuilder {
     /// store does not open.
     pub async fn start(self) -> Result<Longhaul, LonghaulError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let bells = Subscriptions::default();
+        let subscriptions = Subscriptions::default();
         let (background, runs) = (TaskTracker::new(), TaskTracker::new());
         let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
         let running = self.limits.running;
@@ -145,9 +145,9 @@ impl LonghaulBuilder {
         let teams = Arc::new(TeamRegistry::new(self.team.into_iter().chain(self.others), self.loader));
         let roots = Arc::new(Mutex::new(self.roots));
         let orders = Arc::default();
-        let office = Arc::new(TaskService {
+        let service = Arc::new(TaskService {
             store: store.clone(),
-            subscriptions: bells.clone(),
+            subscriptions: subscriptions.clone(),
             teams: teams.clone(),
             submissions: Arc::clone(&orders),
             limits: self.limits,
@@ -156,7 +156,7 @@ impl LonghaulBuilder {
 
         // Subscribe first, so that no change from now on is missed.
         let hints = store.hints();
-        let (ears, gone) = (bells.clone(), abort.clone());
+        let (ears, gone) = (subscriptions.clone(), abort.clone());
         background.spawn(async move {
             tokio::select! {
                 () = ears.forward_hints(hints) => {}
@@ -168,12 +168,12 @@ impl LonghaulBuilder {
         let trouble = Arc::new(watch::Sender::new(None));
         let lost = Arc::new(watch::Sender::new(Vec::new()));
         if runs_tasks {
-            let around = RunContext {
+            let context = RunContext {
                 processes,
                 worktrees: Arc::default(),
                 store: store.clone(),
-                subscriptions: bells,
-                dispatcher: dispatcher(&office),
+                subscriptions,
+                dispatcher: dispatcher(&service),
                 tool_cache: Arc::default(),
                 submissions: orders,
                 drain: drain.clone(),
@@ -183,7 +183,7 @@ impl LonghaulBuilder {
             };
             let worker = Worker {
                 id: id.clone(),
-                context: around,
+                context,
                 teams,
                 settings: WorkerSettings { running, lease: self.lease, recovery: self.recovery },
                 roots,
@@ -208,7 +208,7 @@ impl LonghaulBuilder {
             runs.spawn(worker.work());
         }
         Ok(Longhaul(Arc::new(LonghaulInner {
-            service: office,
+            service,
             team: reference,
             worker: runs_tasks.then_some(id),
             background,

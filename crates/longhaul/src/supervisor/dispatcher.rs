@@ -47,8 +47,8 @@ impl TaskService {
         caller: &Caller,
         mut order: Order,
     ) -> Result<(Order, TaskState, Vec<AgentName>), DispatchError> {
-        let head = self.state(caller.task).await?;
-        let team = self.team(&head.team).ok_or(StoreError::NoTask(caller.task))?;
+        let state = self.state(caller.task).await?;
+        let team = self.team(&state.team).ok_or(StoreError::NoTask(caller.task))?;
         let agent = team.agent(&caller.agent);
         if let Some(agent) = agent {
             order = agent.policy.launch_limits.apply_to(order);
@@ -58,7 +58,7 @@ impl TaskService {
         if let Some(model) = order.model.as_ref().filter(|model| team.model(model).is_none()) {
             return Err(DispatchError::UnknownModel { asked: model.clone(), may: team.model_names() });
         }
-        if head.stop.is_some() {
+        if state.stop.is_some() {
             return Err(DispatchError::Stopping);
         }
         let parent = self.submissions.get(&*self.store, caller.task).await?;
@@ -69,16 +69,16 @@ impl TaskService {
         if !above.contains(&caller.agent) {
             above.push(caller.agent.clone());
         }
-        Ok((order, head, above))
+        Ok((order, state, above))
     }
 
     async fn launch(&self, caller: &Caller, call: CallId, order: Order) -> Result<TaskId, DispatchError> {
-        let (order, head, above) = self.prepare(caller, order).await?;
+        let (order, state, above) = self.prepare(caller, order).await?;
         let plan = NewTask {
             key: TaskKey::for_child(caller.task, call),
             order,
-            team: head.team.clone(),
-            parent: Some(head),
+            team: state.team.clone(),
+            parent: Some(state),
             continues: None,
             letter: None,
             retries: None,
@@ -100,10 +100,10 @@ impl TaskService {
         // Read only when the same order was given twice; no other launch needs it.
         let tree = self.store.list(TaskFilter::tree(caller.root)).await?;
         for earlier in earlier {
-            let Some(head) = tree.iter().find(|task| task.id == earlier.task) else { continue };
+            let Some(state) = tree.iter().find(|task| task.id == earlier.task) else { continue };
             let had = self.submissions.get(&*self.store, earlier.task).await?;
             if had.key == TaskKey::for_child(caller.task, earlier.call)
-                && is_answered_by(&order, earlier, &had.order, head, &tree)
+                && is_answered_by(&order, earlier, &had.order, state, &tree)
             {
                 return Ok(Some(self.snapshot(earlier.task).await?));
             }
@@ -220,6 +220,6 @@ impl Dispatcher for TaskService {
 }
 
 /// The dispatcher that tools get.
-pub(crate) fn dispatcher(office: &Arc<TaskService>) -> Arc<dyn Dispatcher> {
-    office.clone()
+pub(crate) fn dispatcher(service: &Arc<TaskService>) -> Arc<dyn Dispatcher> {
+    service.clone()
 }

@@ -24,12 +24,12 @@ pub(super) fn sort_events(mut events: Vec<Event>) -> Vec<Event> {
         })
         .collect();
     keyed.sort_by_key(|(at, _)| *at);
-    let mut told = Vec::with_capacity(keyed.len());
+    let mut sorted = Vec::with_capacity(keyed.len());
     for moment in keyed.chunk_by(|(one, _), (two, _)| one == two) {
         let moment: Vec<&Event> = moment.iter().map(|(_, event)| event).collect();
-        told.extend(by_cause(&moment).into_iter().cloned());
+        sorted.extend(by_cause(&moment).into_iter().cloned());
     }
-    told
+    sorted
 }
 
 /// Sorts events of the same moment by cause.
@@ -39,7 +39,7 @@ fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
         return moment.to_vec();
     }
     let mut left = moment.to_vec();
-    let mut told = Vec::with_capacity(left.len());
+    let mut sorted = Vec::with_capacity(left.len());
     while !left.is_empty() {
         let first_of_task = |at: &usize| left[..*at].iter().all(|event| event.task != left[*at].task);
         let next = || (0..left.len()).filter(first_of_task);
@@ -47,9 +47,9 @@ fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
         let rather =
             |at: &usize| matches!(left[*at].kind, EventKind::Result { .. } | EventKind::Waiting { .. });
         let at = next().find(|at| !waits(left[*at], &left)).or_else(|| next().find(rather)).unwrap_or(0);
-        told.push(left.remove(at));
+        sorted.push(left.remove(at));
     }
-    told
+    sorted
 }
 
 /// Whether an event that is still left caused this one.
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn time_goes_before_the_order_of_reading() {
-        let told = words(vec![
+        let sorted = words(vec![
             event(C, 5, submitted(Some(P))),
             event(C, 9, finished()),
             event(P, 1, submitted(None)),
@@ -140,33 +140,33 @@ mod tests {
                 let (task, what) = words.split_once(' ').unwrap();
                 format!("t-{} {what}", task.repeat(5))
             });
-        assert_eq!(told, expected);
+        assert_eq!(sorted, expected);
     }
 
     #[test]
     fn in_one_moment_causes_come_first() {
-        let told = words(vec![
+        let sorted = words(vec![
             event(C, 5, submitted(Some(P))),
             event(P, 5, result()),
             event(P, 5, used()),
             event(P, 5, call()),
         ]);
-        assert_eq!(told, [(P, "result"), (P, "usage"), (P, "call"), (C, "submitted")].map(joined));
-        let told = words(vec![
+        assert_eq!(sorted, [(P, "result"), (P, "usage"), (P, "call"), (C, "submitted")].map(joined));
+        let sorted = words(vec![
             event(P, 5, letter(C)),
             event(P, 5, used()),
             event(C, 5, used()),
             event(C, 5, finished()),
         ]);
-        assert_eq!(told, [(C, "usage"), (C, "finished"), (P, "letter"), (P, "usage")].map(joined));
-        let told = words(vec![event(P, 5, call()), event(P, 5, result()), event(C, 5, submitted(Some(P)))]);
-        assert_eq!(told, [(P, "call"), (C, "submitted"), (P, "result")].map(joined));
+        assert_eq!(sorted, [(C, "usage"), (C, "finished"), (P, "letter"), (P, "usage")].map(joined));
+        let sorted = words(vec![event(P, 5, call()), event(P, 5, result()), event(C, 5, submitted(Some(P)))]);
+        assert_eq!(sorted, [(P, "call"), (C, "submitted"), (P, "result")].map(joined));
     }
 
     #[test]
     fn a_clock_that_was_set_back_does_not_turn_a_task_around() {
-        let told = words(vec![event(P, 9, call()), event(P, 3, result()), event(P, 4, used())]);
-        assert_eq!(told, [(P, "call"), (P, "result"), (P, "usage")].map(joined));
+        let sorted = words(vec![event(P, 9, call()), event(P, 3, result()), event(P, 4, used())]);
+        assert_eq!(sorted, [(P, "call"), (P, "result"), (P, "usage")].map(joined));
     }
 
     fn joined((task, what): (&str, &str)) -> String {

@@ -42,12 +42,12 @@ pub(crate) enum FollowUntil {
 }
 
 /// Follows one task, starting after an entry.
-pub(crate) fn follow_task(office: Arc<TaskService>, id: TaskId, after: Seq) -> TaskEvents {
-    let bell = office.subscriptions.for_tasks(&[id], EntryKinds::ALL);
+pub(crate) fn follow_task(service: Arc<TaskService>, id: TaskId, after: Seq) -> TaskEvents {
+    let subscription = service.subscriptions.for_tasks(&[id], EntryKinds::ALL);
     let seen = HashMap::from([(id, after)]);
     follow(EventFollower {
-        service: office,
-        subscription: bell,
+        service,
+        subscription,
         root: id,
         tree: None,
         seen,
@@ -59,40 +59,40 @@ pub(crate) fn follow_task(office: Arc<TaskService>, id: TaskId, after: Seq) -> T
 }
 
 /// Follows one task, continuing with an existing projector.
-pub(crate) fn follow_from(office: Arc<TaskService>, narrator: EventProjector, after: Seq) -> TaskEvents {
-    let id = narrator.task();
-    let bell = office.subscriptions.for_tasks(&[id], EntryKinds::ALL);
+pub(crate) fn follow_from(service: Arc<TaskService>, projector: EventProjector, after: Seq) -> TaskEvents {
+    let id = projector.task();
+    let subscription = service.subscriptions.for_tasks(&[id], EntryKinds::ALL);
     follow(EventFollower {
-        service: office,
-        subscription: bell,
+        service,
+        subscription,
         root: id,
         tree: None,
         seen: HashMap::new(),
         until: FollowUntil::Ended,
         over: false,
-        projectors: HashMap::from([(id, (narrator, after))]),
+        projectors: HashMap::from([(id, (projector, after))]),
         held_back: Vec::new(),
     })
 }
 
 /// Follows a task and everything below it, without the entries that were seen before.
 pub(crate) fn follow_tree(
-    office: Arc<TaskService>,
+    service: Arc<TaskService>,
     root: TaskId,
     seen: HashMap<TaskId, Seq>,
     until: FollowUntil,
 ) -> TaskEvents {
-    let bell = office.subscriptions.for_tree(root, EntryKinds::ALL);
-    let (tree, over, told, held) = (Some(root), false, HashMap::new(), Vec::new());
+    let subscription = service.subscriptions.for_tree(root, EntryKinds::ALL);
+    let (tree, over, new_events, held) = (Some(root), false, HashMap::new(), Vec::new());
     follow(EventFollower {
-        service: office,
-        subscription: bell,
+        service,
+        subscription,
         root,
         tree,
         seen,
         until,
         over,
-        projectors: told,
+        projectors: new_events,
         held_back: held,
     })
 }
@@ -144,7 +144,7 @@ impl EventFollower {
     /// The tasks that have something new; `None` means that any may.
     async fn wait_for_news(&self) -> Option<Vec<TaskId>> {
         tokio::select! {
-            heard = self.subscription.next_wake() => (!heard.lagged).then(|| heard.tasks.into_iter().collect()),
+            wake = self.subscription.next_wake() => (!wake.lagged).then(|| wake.tasks.into_iter().collect()),
             () = tokio::time::sleep(SOON), if !self.held_back.is_empty() => Some(Vec::new()),
             () = tokio::time::sleep(RECHECK_INTERVAL) => None,
         }
@@ -225,16 +225,16 @@ impl EventFollower {
     async fn read_new_events(&mut self, tasks: &[TaskId]) -> Result<Vec<Event>, LonghaulError> {
         let mut events = Vec::new();
         for task in tasks {
-            let (narrator, seq) =
+            let (projector, seq) =
                 self.projectors.entry(*task).or_insert_with(|| (EventProjector::new(*task), Seq(0)));
             for record in read_journal(&*self.service.store, *task, *seq).await? {
                 *seq = record.seq;
-                let told = narrator.project(&record);
+                let new_events = projector.project(&record);
                 if *task == self.root {
-                    self.over |= told.iter().any(|event| ends(&mut self.until, &event.kind));
+                    self.over |= new_events.iter().any(|event| ends(&mut self.until, &event.kind));
                 }
                 if self.seen.get(task).is_none_or(|seen| record.seq > *seen) {
-                    events.extend(told);
+                    events.extend(new_events);
                 }
             }
         }

@@ -88,15 +88,15 @@ impl Longhaul {
         text: impl Into<Arc<str>>,
     ) -> Result<TaskEvents, LonghaulError> {
         let letter = self.letter(text.into(), Delivery::Asap)?;
-        let office = &self.0.service;
+        let service = &self.0.service;
         let letter_id = letter.id.clone();
-        let last = office.latest_continuation(session).await?;
-        let seen = office.store.list(TaskFilter::tree(last.root)).await?;
-        let sent = office.send(last.id, letter).await?;
-        let begins_with_it = office.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
+        let last = service.latest_continuation(session).await?;
+        let seen = service.store.list(TaskFilter::tree(last.root)).await?;
+        let sent = service.send(last.id, letter).await?;
+        let begins_with_it = service.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
         let seen = seen.into_iter().filter(|_| sent.to == last.id).map(|task| (task.id, task.seq)).collect();
         let until = FollowUntil::Idle((!begins_with_it).then_some(letter_id));
-        Ok(follow::follow_tree(office.clone(), sent.to, seen, until))
+        Ok(follow::follow_tree(service.clone(), sent.to, seen, until))
     }
 
     /// Closes a session, or the task that continues it: it ends with its last answer. If it is busy, or no
@@ -195,11 +195,11 @@ impl Longhaul {
     /// # Ok(()) }
     /// ```
     pub async fn retry(&self, id: TaskId) -> Result<TaskId, LonghaulError> {
-        let head = self.0.service.state(id).await?;
-        if !matches!(head.status, Status::Failed | Status::Cancelled) {
-            return Err(LonghaulError::NotFailed { task: id, status: head.status });
+        let state = self.0.service.state(id).await?;
+        if !matches!(state.status, Status::Failed | Status::Cancelled) {
+            return Err(LonghaulError::NotFailed { task: id, status: state.status });
         }
-        match self.0.service.retry(&head).await? {
+        match self.0.service.retry(&state).await? {
             RetryResult::New(again) => Ok(again),
             RetryResult::Open(by) => Err(LonghaulError::AlreadyRetried { task: id, by }),
         }

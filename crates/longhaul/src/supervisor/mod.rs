@@ -160,25 +160,25 @@ impl Longhaul {
 
     /// Like [`events`](Self::events), for a caller that has already projected the journal up to `after`: the
     /// projector continues from there, and nothing is read twice.
-    pub fn events_from(&self, narrator: EventProjector, after: Seq) -> TaskEvents {
-        follow::follow_from(self.0.service.clone(), narrator, after)
+    pub fn events_from(&self, projector: EventProjector, after: Seq) -> TaskEvents {
+        follow::follow_from(self.0.service.clone(), projector, after)
     }
 
     /// Like [`snapshot`](Self::snapshot), but cheaper if you only need the latest events and the output: the
     /// long middle of an ended task's journal is not read, and `dropped` counts entries there.
     pub async fn recent_snapshot(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
         let mut snapshot = self.0.service.recent_snapshot(id).await?;
-        if let Some(head) = self.0.service.as_observed(vec![snapshot.state.clone()]).await?.pop() {
-            snapshot.state = head;
+        if let Some(state) = self.0.service.as_observed(vec![snapshot.state.clone()]).await?.pop() {
+            snapshot.state = state;
         }
         Ok(snapshot)
     }
 
     /// The state of a task. Fails if there is no such task.
     pub async fn state(&self, id: TaskId) -> Result<TaskState, LonghaulError> {
-        let office = &self.0.service;
-        let head = office.state(id).await?;
-        Ok(office.as_observed(vec![head.clone()]).await?.pop().unwrap_or(head))
+        let service = &self.0.service;
+        let state = service.state(id).await?;
+        Ok(service.as_observed(vec![state.clone()]).await?.pop().unwrap_or(state))
     }
 
     /// Waits for tasks: by default for all of them and without a timeout.
@@ -212,16 +212,16 @@ impl Longhaul {
     /// is no such task.
     pub async fn snapshot(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
         let mut snapshot = self.0.service.snapshot(id).await?;
-        if let Some(head) = self.0.service.as_observed(vec![snapshot.state.clone()]).await?.pop() {
-            snapshot.state = head;
+        if let Some(state) = self.0.service.as_observed(vec![snapshot.state.clone()]).await?.pop() {
+            snapshot.state = state;
         }
         Ok(snapshot)
     }
 
     /// The states of the tasks that match, in submission order.
     pub async fn list(&self, filter: TaskFilter) -> Result<Vec<TaskState>, LonghaulError> {
-        let office = &self.0.service;
-        Ok(office.as_observed(office.store.list(filter).await?).await?)
+        let service = &self.0.service;
+        Ok(service.as_observed(service.store.list(filter).await?).await?)
     }
 
     /// The answer of a task, or its text so far if there is none yet.

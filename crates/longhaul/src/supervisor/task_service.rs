@@ -163,11 +163,11 @@ impl TaskService {
                 }
                 PostResult::Ended => {}
             }
-            let head = self.state(at).await?;
-            let next = match head.continued_by {
+            let state = self.state(at).await?;
+            let next = match state.continued_by {
                 Some(next) => next,
                 None => {
-                    let mut plan = self.continuation(&head, &letter).await?;
+                    let mut plan = self.continuation(&state, &letter).await?;
                     plan.order.tree_budget = budget.or(plan.order.tree_budget);
                     self.submit(plan).await?.0
                 }
@@ -183,8 +183,8 @@ impl TaskService {
     /// Allows a task and everything below it this much more than it has used. Each limit set here replaces
     /// the earlier one.
     pub(crate) async fn add_budget(&self, id: TaskId, more: Budget) -> Result<(), StoreError> {
-        let head = self.state(id).await?;
-        let tree = self.store.list(TaskFilter::tree(head.root)).await?;
+        let state = self.state(id).await?;
+        let tree = self.store.list(TaskFilter::tree(state.root)).await?;
         let (mut tokens, mut cost) = (0_u64, 0_u64);
         for task in subtree(&tree, id) {
             tokens = tokens.saturating_add(task.usage.total());
@@ -193,7 +193,7 @@ impl TaskService {
         let budget = Budget {
             tokens: more.tokens.map(|more| tokens.saturating_add(more)),
             cost: more.cost.map(|more| cost.saturating_add(more)),
-            time: more.time.map(|more| head.worked.saturating_add(more)),
+            time: more.time.map(|more| state.worked.saturating_add(more)),
         };
         append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }]))
             .await
@@ -216,11 +216,11 @@ impl TaskService {
 
     /// The task that holds this task's conversation now: itself, or its last continuation.
     pub(crate) async fn latest_continuation(&self, id: TaskId) -> Result<TaskState, StoreError> {
-        let mut head = self.state(id).await?;
-        while let Some(next) = head.continued_by {
-            head = self.state(next).await?;
+        let mut state = self.state(id).await?;
+        while let Some(next) = state.continued_by {
+            state = self.state(next).await?;
         }
-        Ok(head)
+        Ok(state)
     }
 
     /// From now on the tasks of this tree run here, if this process does not run all trees anyway.
@@ -300,9 +300,9 @@ impl TaskService {
 
     /// Stops a task and everything below it.
     pub(crate) async fn stop(&self, id: TaskId, stop: &StopRequest) -> Result<(), StoreError> {
-        let head = self.state(id).await?;
-        let root = head.root;
-        stop_task(&*self.store, head, stop, None).await?;
+        let state = self.state(id).await?;
+        let root = state.root;
+        stop_task(&*self.store, state, stop, None).await?;
         let tree = self.store.list(TaskFilter::tree(root)).await?;
         let inherited = StopRequest { cause: StopCause::ParentStopped, note: None };
         for task in subtree(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
@@ -318,9 +318,10 @@ impl TaskService {
         if which.is_empty() {
             return Ok(());
         }
-        for head in self.store.abandoned_tasks().await?.into_iter().filter(|head| which.contains(&head.id)) {
-            let fence = Fence::Abandoned(head.attempt);
-            match release_task(&*self.store, head, fence, ReleaseReason::Lost).await {
+        for state in self.store.abandoned_tasks().await?.into_iter().filter(|state| which.contains(&state.id))
+        {
+            let fence = Fence::Abandoned(state.attempt);
+            match release_task(&*self.store, state, fence, ReleaseReason::Lost).await {
                 // Another process was faster, or the owner is back.
                 Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) | Ok(()) => {}
                 Err(error) => return Err(error),
@@ -331,8 +332,8 @@ impl TaskService {
 
     /// Moves the waiting calls of a task to the background. Returns whether it was running any call.
     pub(crate) async fn background(&self, id: TaskId) -> Result<bool, StoreError> {
-        let head = self.state(id).await?;
-        if head.status != Status::Running || head.calling.is_empty() {
+        let state = self.state(id).await?;
+        if state.status != Status::Running || state.calling.is_empty() {
             return Ok(false);
         }
         match append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await
@@ -353,7 +354,7 @@ impl TaskService {
     ) -> Result<WaitResult, StoreError> {
         let ends =
             EntryKinds::from_kinds([EntryKind::Finished, EntryKind::StopRequested, EntryKind::Released]);
-        let bell = self.subscriptions.for_tasks(ids, ends);
+        let subscription = self.subscriptions.for_tasks(ids, ends);
         let deadline = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout));
         let mut open = HashMap::new();
         for id in ids {
@@ -365,16 +366,16 @@ impl TaskService {
         };
         let mut timed_out = false;
         while !over(&open) && !timed_out {
-            let heard = tokio::select! {
-                heard = bell.next_wake() => Some(heard),
+            let wake = tokio::select! {
+                wake = subscription.next_wake() => Some(wake),
                 () = tokio::time::sleep(RECHECK_INTERVAL) => None,
                 () = until(deadline) => {
                     timed_out = true;
                     None
                 }
             };
-            let look: Vec<TaskId> = match heard {
-                Some(heard) if !heard.lagged => heard.tasks.into_iter().collect(),
+            let look: Vec<TaskId> = match wake {
+                Some(wake) if !wake.lagged => wake.tasks.into_iter().collect(),
                 _ => open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| *id).collect(),
             };
             for id in look {
@@ -391,32 +392,32 @@ impl TaskService {
 
     /// Adjusts states for an observer: a task whose worker is gone is not running, whatever its journal says
     /// last, and a wait for a provider is over when its time is.
-    pub(crate) async fn as_observed(&self, heads: Vec<TaskState>) -> Result<Vec<TaskState>, StoreError> {
-        if heads.iter().all(|head| head.status != Status::Running) {
-            return Ok(heads);
+    pub(crate) async fn as_observed(&self, states: Vec<TaskState>) -> Result<Vec<TaskState>, StoreError> {
+        if states.iter().all(|state| state.status != Status::Running) {
+            return Ok(states);
         }
         let now = self.store.now();
         let gone: HashMap<TaskId, Attempt> =
-            self.store.abandoned_tasks().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
-        let silent = self.silent_workers(&heads, now).await?;
-        let seen = |head: TaskState| match gone.get(&head.id) {
-            Some(attempt) if *attempt == head.attempt => head.into_interrupted(),
-            _ if head.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => {
-                head.into_interrupted()
+            self.store.abandoned_tasks().await?.into_iter().map(|state| (state.id, state.attempt)).collect();
+        let silent = self.silent_workers(&states, now).await?;
+        let seen = |state: TaskState| match gone.get(&state.id) {
+            Some(attempt) if *attempt == state.attempt => state.into_interrupted(),
+            _ if state.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => {
+                state.into_interrupted()
             }
-            _ => TaskState { waiting: head.waiting_at(now).cloned(), ..head },
+            _ => TaskState { waiting: state.waiting_at(now).cloned(), ..state },
         };
-        Ok(heads.into_iter().map(seen).collect())
+        Ok(states.into_iter().map(seen).collect())
     }
 
     /// The workers whose leases ended long ago by wall-clock time. Clocks may differ, so their tasks are not
     /// taken away, but they are not shown as running either.
     async fn silent_workers(
         &self,
-        heads: &[TaskState],
+        states: &[TaskState],
         now: Timestamp,
     ) -> Result<HashSet<WorkerId>, StoreError> {
-        let workers: HashSet<&WorkerId> = heads.iter().filter_map(|head| head.worker.as_ref()).collect();
+        let workers: HashSet<&WorkerId> = states.iter().filter_map(|state| state.worker.as_ref()).collect();
         let mut silent = HashSet::new();
         for worker in workers {
             let lease = self.store.lease(worker.clone()).await?;
@@ -436,16 +437,16 @@ impl TaskService {
     pub(crate) async fn recent_snapshot(&self, id: TaskId) -> Result<Snapshot, StoreError> {
         /// How many entries at the end of a journal are enough.
         const LAST: u64 = 500;
-        let head = self.state(id).await?;
-        if head.status.is_final() && head.seq.0 > 2 * LAST {
-            let after = Seq(head.seq.0 - LAST);
+        let state = self.state(id).await?;
+        if state.status.is_final() && state.seq.0 > 2 * LAST {
+            let after = Seq(state.seq.0 - LAST);
             let (first, last) =
                 futures::join!(self.store.read(id, Seq(0), 1), self.store.read(id, after, usize::MAX));
             let (first, last) = (first?, last?);
             // Something may have happened to it since.
-            let whole = last.last().is_some_and(|record| record.seq == head.seq);
+            let whole = last.last().is_some_and(|record| record.seq == state.seq);
             let seen =
-                first.first().filter(|_| whole).and_then(|first| Snapshot::from_tail(head, first, &last));
+                first.first().filter(|_| whole).and_then(|first| Snapshot::from_tail(state, first, &last));
             if let Some(seen) = seen {
                 return Ok(seen);
             }

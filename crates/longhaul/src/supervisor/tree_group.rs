@@ -25,7 +25,7 @@ pub struct TreeGroup {
 
 impl TreeGroup {
     /// Groups tasks, in the order of each group's first task. Only correct if every linked task is included.
-    pub fn group(heads: Vec<TaskState>) -> Vec<TreeGroup> {
+    pub fn group(states: Vec<TaskState>) -> Vec<TreeGroup> {
         let mut first: HashMap<TaskId, TaskId> = HashMap::new();
         fn of(first: &HashMap<TaskId, TaskId>, mut tree: TaskId) -> TaskId {
             while let Some(above) = first.get(&tree).filter(|above| **above != tree) {
@@ -33,10 +33,10 @@ impl TreeGroup {
             }
             tree
         }
-        let roots: HashMap<TaskId, TaskId> = heads.iter().map(|head| (head.id, head.root)).collect();
-        for head in &heads {
-            let links = [Some(head.root), head.continues, head.continued_by];
-            let here = of(&first, head.root);
+        let roots: HashMap<TaskId, TaskId> = states.iter().map(|state| (state.id, state.root)).collect();
+        for state in &states {
+            let links = [Some(state.root), state.continues, state.continued_by];
+            let here = of(&first, state.root);
             for other in links.into_iter().flatten().filter_map(|id| roots.get(&id)) {
                 let other = of(&first, *other);
                 if other != here {
@@ -45,20 +45,20 @@ impl TreeGroup {
             }
         }
         let mut groves: indexmap::IndexMap<TaskId, Vec<TaskState>> = indexmap::IndexMap::new();
-        for head in heads {
-            groves.entry(of(&first, head.root)).or_default().push(head);
+        for state in states {
+            groves.entry(of(&first, state.root)).or_default().push(state);
         }
         groves.into_values().map(|tasks| TreeGroup { tasks }).collect()
     }
 
     /// The tasks that have not ended.
     pub fn open_tasks(&self) -> impl Iterator<Item = &TaskState> {
-        self.tasks.iter().filter(|head| !head.status.is_final())
+        self.tasks.iter().filter(|state| !state.status.is_final())
     }
 
     /// When anything last happened in it.
     pub fn last_active(&self) -> Timestamp {
-        self.tasks.iter().map(|head| head.active).max().unwrap_or_default()
+        self.tasks.iter().map(|state| state.active).max().unwrap_or_default()
     }
 }
 
@@ -77,7 +77,7 @@ impl Longhaul {
         let open = store.list(TaskFilter::default().live()).await?.into_iter();
         let ended = TaskFilter { quiet_before: Some(before), roots: true, ..TaskFilter::default() };
         let mut trees: indexmap::IndexSet<TaskId> =
-            open.filter(|head| head.active < before).map(|head| head.root).collect();
+            open.filter(|state| state.active < before).map(|state| state.root).collect();
         trees.extend(store.ids(ended).await?);
         Ok(trees.into_iter().collect())
     }
@@ -85,21 +85,21 @@ impl Longhaul {
     /// The group of a task. The cost depends on the size of the group, not on the number of tasks in the
     /// store.
     pub async fn tree_group(&self, id: TaskId) -> Result<TreeGroup, LonghaulError> {
-        let office = &self.0.service;
-        let mut trees = vec![office.state(id).await?.root];
+        let service = &self.0.service;
+        let mut trees = vec![service.state(id).await?.root];
         let mut known: HashSet<TaskId> = trees.iter().copied().collect();
         let mut tasks = Vec::new();
         while let Some(root) = trees.pop() {
-            let tree = office.store.list(TaskFilter::tree(root)).await?;
-            for head in &tree {
+            let tree = service.store.list(TaskFilter::tree(root)).await?;
+            for state in &tree {
                 let mut others = Vec::new();
-                if let Some(old) = head.continues {
-                    others.extend(office.store.task_state(old).await?);
+                if let Some(old) = state.continues {
+                    others.extend(service.store.task_state(old).await?);
                 }
                 // The link names the first continuation. There may be others, which retry that one.
-                if head.continued_by.is_some() {
-                    let later = TaskFilter { continues: Some(head.id), ..TaskFilter::default() };
-                    others.extend(office.store.list(later).await?);
+                if state.continued_by.is_some() {
+                    let later = TaskFilter { continues: Some(state.id), ..TaskFilter::default() };
+                    others.extend(service.store.list(later).await?);
                 }
                 trees.extend(others.iter().map(|other| other.root).filter(|root| known.insert(*root)));
             }
@@ -107,17 +107,17 @@ impl Longhaul {
         }
         // Trees were found in any order; each tree is in submission order.
         if known.len() > 1 {
-            tasks.sort_by_key(|head| head.created);
+            tasks.sort_by_key(|state| state.created);
         }
-        Ok(TreeGroup { tasks: office.as_observed(tasks).await? })
+        Ok(TreeGroup { tasks: service.as_observed(tasks).await? })
     }
 
     /// Marks the end of a task as [read](Longhaul::unread_tasks), if it has ended.
     pub async fn mark_read(&self, id: TaskId) -> Result<(), LonghaulError> {
-        let office = &self.0.service;
-        if office.state(id).await?.status.is_final() && !is_marked_read(&*office.store, id).await? {
+        let service = &self.0.service;
+        if service.state(id).await?.status.is_final() && !is_marked_read(&*service.store, id).await? {
             // If another process was faster, it is marked too.
-            office.store.put_stored_value(&read_mark_key(id), 0, b"looked at".to_vec()).await?;
+            service.store.put_stored_value(&read_mark_key(id), 0, b"looked at".to_vec()).await?;
         }
         Ok(())
     }
@@ -125,16 +125,18 @@ impl Longhaul {
     /// The tasks of a group whose end is unread: they were not [marked as read](Longhaul::mark_read) or
     /// continued since, and their parent was not notified. A cancelled task below another, or one whose
     /// parent did not complete, does not count.
-    pub async fn unread_tasks(&self, grove: &TreeGroup) -> Result<Vec<TaskId>, LonghaulError> {
+    pub async fn unread_tasks(&self, group: &TreeGroup) -> Result<Vec<TaskId>, LonghaulError> {
         let store = &*self.0.service.store;
-        let by_id: HashMap<TaskId, &TaskState> = grove.tasks.iter().map(|head| (head.id, head)).collect();
+        let by_id: HashMap<TaskId, &TaskState> = group.tasks.iter().map(|state| (state.id, state)).collect();
         let mut told: HashMap<TaskId, HashSet<TaskId>> = HashMap::new();
         let mut unread = Vec::new();
-        for head in grove.tasks.iter().filter(|head| head.status.is_final() && head.continued_by.is_none()) {
-            if let Some(parent) = head.parent.and_then(|parent| by_id.get(&parent)) {
+        for state in
+            group.tasks.iter().filter(|state| state.status.is_final() && state.continued_by.is_none())
+        {
+            if let Some(parent) = state.parent.and_then(|parent| by_id.get(&parent)) {
                 // A letter about every end is in the parent's mailbox: a parent without unread letters has
                 // read about this one.
-                let no_news = head.status == Status::Cancelled || parent.status != Status::Completed;
+                let no_news = state.status == Status::Cancelled || parent.status != Status::Completed;
                 if no_news || parent.unread == 0 {
                     continue;
                 }
@@ -142,12 +144,12 @@ impl Longhaul {
                     hash_map::Entry::Occupied(told) => told.into_mut(),
                     hash_map::Entry::Vacant(place) => place.insert(known_ends(store, parent.id).await?),
                 };
-                if told.contains(&head.id) {
+                if told.contains(&state.id) {
                     continue;
                 }
             }
-            if !is_marked_read(store, head.id).await? {
-                unread.push(head.id);
+            if !is_marked_read(store, state.id).await? {
+                unread.push(state.id);
             }
         }
         Ok(unread)
@@ -157,10 +159,10 @@ impl Longhaul {
     /// Returns the group as it is then.
     pub async fn stop_group(
         &self,
-        grove: &TreeGroup,
+        group: &TreeGroup,
         patience: Duration,
     ) -> Result<TreeGroup, LonghaulError> {
-        let open: Vec<TaskId> = grove.open_tasks().map(|head| head.id).collect();
+        let open: Vec<TaskId> = group.open_tasks().map(|state| state.id).collect();
         for id in &open {
             self.stop(*id).await?;
         }
@@ -174,17 +176,17 @@ impl Longhaul {
             // A suspended process is only known to be gone after it was watched for long enough.
             self.0.service.release_abandoned(&open.iter().copied().collect()).await?;
         }
-        let mut tasks = Vec::with_capacity(grove.tasks.len());
-        for head in &grove.tasks {
-            tasks.push(self.0.service.state(head.id).await?);
+        let mut tasks = Vec::with_capacity(group.tasks.len());
+        for state in &group.tasks {
+            tasks.push(self.0.service.state(state.id).await?);
         }
         Ok(TreeGroup { tasks })
     }
 
     /// Deletes a group: journals, letters, stored values, and blobs that only it refers to. Fails, and
     /// deletes nothing, if a task has not ended or has changed since the group was read.
-    pub async fn delete_group(&self, grove: &TreeGroup) -> Result<(), LonghaulError> {
-        let tasks = grove.tasks.iter().map(|head| (head.id, head.seq)).collect();
+    pub async fn delete_group(&self, group: &TreeGroup) -> Result<(), LonghaulError> {
+        let tasks = group.tasks.iter().map(|state| (state.id, state.seq)).collect();
         Ok(self.0.service.store.delete(tasks).await?)
     }
 }
@@ -195,7 +197,7 @@ fn read_mark_key(id: TaskId) -> String {
 
 async fn is_marked_read(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
     match store.stored_value(&read_mark_key(id)).await {
-        Ok(slip) => Ok(slip.version > 0),
+        Ok(stored) => Ok(stored.version > 0),
         // A damaged mark counts as unread.
         Err(StoreError::Damaged { .. }) => Ok(false),
         Err(error) => Err(error),

@@ -34,8 +34,8 @@ impl ToolStorage {
 
     /// The value stored under a name; empty if there is none.
     pub async fn read(&self, whose: StorageScope, name: &str) -> Result<Vec<u8>, ToolError> {
-        let slip = self.store.stored_value(&self.stored_value_key(whose, name).await?).await;
-        Ok(slip.map_err(fatal)?.bytes)
+        let stored = self.store.stored_value(&self.stored_value_key(whose, name).await?).await;
+        Ok(stored.map_err(fatal)?.bytes)
     }
 
     /// Updates the value stored under a name. `change` gets the current value and returns the new one and a
@@ -48,10 +48,10 @@ impl ToolStorage {
     ) -> Result<T, ToolError> {
         let key = self.stored_value_key(whose, name).await?;
         loop {
-            let slip = self.store.stored_value(&key).await.map_err(fatal)?;
-            let (bytes, answer) = change(&slip.bytes)?;
-            if bytes == slip.bytes
-                || self.store.put_stored_value(&key, slip.version, bytes).await.map_err(fatal)?
+            let stored = self.store.stored_value(&key).await.map_err(fatal)?;
+            let (bytes, answer) = change(&stored.bytes)?;
+            if bytes == stored.bytes
+                || self.store.put_stored_value(&key, stored.version, bytes).await.map_err(fatal)?
             {
                 return Ok(answer);
             }

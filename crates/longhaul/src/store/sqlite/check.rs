@@ -32,7 +32,7 @@ pub(super) struct CheckReport {
 impl ReadConnection {
     /// Checks the tasks that match; if `journals` is set, also the journals of the unfinished ones.
     pub(super) fn find_damaged(&self, which: &TaskFilter, journals: bool) -> Result<CheckReport, StoreError> {
-        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
+        let transaction = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let mut checked = CheckReport::default();
         let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
         for n in self.to_check(which)? {
@@ -46,7 +46,7 @@ impl ReadConnection {
             }
         }
         drop(statement);
-        drop(moment);
+        drop(transaction);
         Ok(checked)
     }
 
@@ -71,25 +71,25 @@ impl ReadConnection {
 
     /// Whether the row of a task is correct. Fails if the task cannot be loaded.
     fn check_one(&self, row: &Row<'_>, journals: bool) -> Result<bool, StoreError> {
-        let rows::LoadedState { n, state: head, whole, .. } =
+        let rows::LoadedState { n, state, whole, .. } =
             rows::load_state(&self.connection, &self.place, row, None)?;
         if !whole {
             return Ok(false);
         }
-        if !differing_columns(row, &head).is_empty() {
+        if !differing_columns(row, &state).is_empty() {
             rows::rebuild_state(&self.connection, &self.place, row)?;
             return Ok(false);
         }
-        if journals && !head.status.is_final() {
-            let told = rows::read_journal(&self.connection, &self.place, head.id, n, Seq(0), usize::MAX)?;
-            let illegal = |why| StoreError::Illegal { task: head.id, why };
-            let folded = TaskState::from_journal(head.id, &told).map_err(illegal)?;
+        if journals && !state.status.is_final() {
+            let records = rows::read_journal(&self.connection, &self.place, state.id, n, Seq(0), usize::MAX)?;
+            let illegal = |why| StoreError::Illegal { task: state.id, why };
+            let folded = TaskState::from_journal(state.id, &records).map_err(illegal)?;
             match folded {
-                Some(folded) if folded.seq == head.seq => return Ok(folded == head),
+                Some(folded) if folded.seq == state.seq => return Ok(folded == state),
                 _ => {
                     return Err(self
                         .place
-                        .damaged_error(format_args!("the end of the journal of task {}", head.id)));
+                        .damaged_error(format_args!("the end of the journal of task {}", state.id)));
                 }
             }
         }
@@ -109,7 +109,7 @@ fn damage(row: &Row<'_>, error: &StoreError) -> Option<DamagedTask> {
 }
 
 /// The columns in which the row of a task differs from its state.
-fn differing_columns(row: &Row<'_>, head: &TaskState) -> Vec<&'static str> {
+fn differing_columns(row: &Row<'_>, state: &TaskState) -> Vec<&'static str> {
     let text =
         |column: usize| row.get_ref(column).ok().and_then(|value| value.as_str_or_null().ok().flatten());
     let number = |column: usize| row.get_ref(column).ok().and_then(|value| value.as_i64().ok());
@@ -119,18 +119,18 @@ fn differing_columns(row: &Row<'_>, head: &TaskState) -> Vec<&'static str> {
             differs.push(name);
         }
     };
-    compare("id", text(1) == Some(&head.id.to_string()));
-    compare("status", number(4) == Some(head.status as i64));
-    compare("team", text(5) == Some(&rows::team_text(&head.team)));
-    compare("agent", text(6) == Some(head.agent.as_str()));
-    compare("parent", text(7) == head.parent.map(|parent| parent.to_string()).as_deref());
-    compare("root", text(8) == Some(&head.root.to_string()));
-    compare("attempt", number(9) == Some(head.attempt.0.into()));
-    compare("worker", text(10) == head.worker.as_ref().map(WorkerId::as_str));
-    compare("created", number(11) == Some(head.created.as_millisecond()));
-    compare("continues", text(12) == head.continues.map(|old| old.to_string()).as_deref());
-    compare("retries", text(13) == head.retries.map(|old| old.to_string()).as_deref());
-    compare("quiet", number(14) == rows::quiet_column(head));
+    compare("id", text(1) == Some(&state.id.to_string()));
+    compare("status", number(4) == Some(state.status as i64));
+    compare("team", text(5) == Some(&rows::team_text(&state.team)));
+    compare("agent", text(6) == Some(state.agent.as_str()));
+    compare("parent", text(7) == state.parent.map(|parent| parent.to_string()).as_deref());
+    compare("root", text(8) == Some(&state.root.to_string()));
+    compare("attempt", number(9) == Some(state.attempt.0.into()));
+    compare("worker", text(10) == state.worker.as_ref().map(WorkerId::as_str));
+    compare("created", number(11) == Some(state.created.as_millisecond()));
+    compare("continues", text(12) == state.continues.map(|old| old.to_string()).as_deref());
+    compare("retries", text(13) == state.retries.map(|old| old.to_string()).as_deref());
+    compare("quiet", number(14) == rows::quiet_column(state));
     differs
 }
 
@@ -143,29 +143,29 @@ impl WriteConnection {
             let mut found = statement.query([n]).or_store_error(&self.place)?;
             let Some(row) = found.next().or_store_error(&self.place)? else { continue };
             // If its journal is damaged too, the check has already reported it.
-            let Ok(head) = rows::rebuild_state(&self.connection, &self.place, row) else { continue };
+            let Ok(state) = rows::rebuild_state(&self.connection, &self.place, row) else { continue };
             let mut bytes = Vec::new();
-            let _ = saved_state::write(&head, &mut bytes);
-            let sum = RowChecksum::for_task(*n, &head, &bytes);
+            let _ = saved_state::write(&state, &mut bytes);
+            let sum = RowChecksum::for_task(*n, &state, &bytes);
             let sql = "UPDATE tasks SET id = ?2, status = ?3, team = ?4, agent = ?5, parent = ?6, root = ?7, \
                        attempt = ?8, worker = ?9, created = ?10, head = ?11, sum = ?12, continues = ?13, \
                        retries = ?14, quiet = ?15 WHERE n = ?1";
             let columns = params![
                 n,
-                head.id.to_string(),
-                head.status as u8,
-                rows::team_text(&head.team),
-                head.agent.as_str(),
-                head.parent.map(|p| p.to_string()),
-                head.root.to_string(),
-                head.attempt.0,
-                head.worker.as_ref().map(WorkerId::as_str),
-                head.created.as_millisecond(),
+                state.id.to_string(),
+                state.status as u8,
+                rows::team_text(&state.team),
+                state.agent.as_str(),
+                state.parent.map(|p| p.to_string()),
+                state.root.to_string(),
+                state.attempt.0,
+                state.worker.as_ref().map(WorkerId::as_str),
+                state.created.as_millisecond(),
                 bytes,
                 sum,
-                head.continues.map(|old| old.to_string()),
-                head.retries.map(|old| old.to_string()),
-                rows::quiet_column(&head),
+                state.continues.map(|old| old.to_string()),
+                state.retries.map(|old| old.to_string()),
+                rows::quiet_column(&state),
             ];
             self.execute(sql, columns)?;
         }
@@ -270,8 +270,8 @@ fn check_tasks(
         let mut found = statement.query([n])?;
         let Some(row) = found.next()? else { continue };
         let name = rows::task_id(row).map_or_else(|| format!("task number {n}"), |id| format!("task {id}"));
-        let head = match rows::rebuild_state(connection, place, row) {
-            Ok(head) => head,
+        let state = match rows::rebuild_state(connection, place, row) {
+            Ok(state) => state,
             Err(error) => {
                 wrong.push(match error {
                     StoreError::BadEntry { seq, why, .. } => {
@@ -283,18 +283,18 @@ fn check_tasks(
             }
         };
         let stored = row.get_ref(2)?.as_bytes().ok().and_then(saved_state::read);
-        let mut columns = differing_columns(row, &head);
+        let mut columns = differing_columns(row, &state);
         // Earlier versions did not store the working time.
         let timed = |found: TaskState| TaskState {
-            worked: head.worked,
-            counting: head.counting,
-            changed: head.changed,
-            changing: head.changing.clone(),
+            worked: state.worked,
+            counting: state.counting,
+            changed: state.changed,
+            changing: state.changing.clone(),
             ..found
         };
         let stale = rows::load_state(connection, place, row, None).map(|found| timed(found.state));
         // A stored state may be some entries behind; with those applied it must be the same.
-        if stored.is_some() && stale.as_ref().ok() != Some(&head) {
+        if stored.is_some() && stale.as_ref().ok() != Some(&state) {
             columns.push("head");
         }
         if !rows::is_whole(row) && columns.is_empty() {
@@ -310,7 +310,7 @@ fn check_tasks(
             connection,
             n,
             &name,
-            &rows::read_journal(connection, place, head.id, n, Seq(0), usize::MAX),
+            &rows::read_journal(connection, place, state.id, n, Seq(0), usize::MAX),
             wrong,
         )?;
     }

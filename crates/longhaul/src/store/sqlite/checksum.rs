@@ -57,15 +57,15 @@ impl RowChecksum {
     }
 
     /// The checksum of a task's row: its columns and the stored state.
-    pub(super) fn for_task(n: i64, head: &TaskState, stored: &[u8]) -> i64 {
-        let (id, root, team) = (head.id.to_string(), head.root.to_string(), rows::team_text(&head.team));
-        let parent = head.parent.map(|parent| parent.to_string());
-        let worker = head.worker.as_ref().map(WorkerId::as_str);
-        let sum = RowChecksum::new(2).number(n).bytes(Some(id.as_bytes())).number(head.status as i64);
-        let sum = sum.bytes(Some(team.as_bytes())).bytes(Some(head.agent.as_str().as_bytes()));
+    pub(super) fn for_task(n: i64, state: &TaskState, stored: &[u8]) -> i64 {
+        let (id, root, team) = (state.id.to_string(), state.root.to_string(), rows::team_text(&state.team));
+        let parent = state.parent.map(|parent| parent.to_string());
+        let worker = state.worker.as_ref().map(WorkerId::as_str);
+        let sum = RowChecksum::new(2).number(n).bytes(Some(id.as_bytes())).number(state.status as i64);
+        let sum = sum.bytes(Some(team.as_bytes())).bytes(Some(state.agent.as_str().as_bytes()));
         let sum = sum.bytes(parent.as_ref().map(String::as_bytes)).bytes(Some(root.as_bytes()));
-        let sum = sum.number(i64::from(head.attempt.0)).bytes(worker.map(str::as_bytes));
-        sum.number(head.created.as_millisecond()).bytes(Some(stored)).finish()
+        let sum = sum.number(i64::from(state.attempt.0)).bytes(worker.map(str::as_bytes));
+        sum.number(state.created.as_millisecond()).bytes(Some(stored)).finish()
     }
 
     /// The checksum of a row with the columns of [`rows::TASK`]; `None` if a column has the wrong type.
@@ -77,12 +77,12 @@ impl RowChecksum {
             Ok(ValueRef::Text(text)) => Some(Some(text)),
             _ => None,
         };
-        let head = row.get_ref(2).ok()?.as_blob().ok()?;
+        let state = row.get_ref(2).ok()?.as_blob().ok()?;
         let sum = RowChecksum::new(2).number(number(0)?).bytes(Some(text(1)?)).number(number(4)?);
         let sum = sum.bytes(Some(text(5)?)).bytes(Some(text(6)?));
         let sum = sum.bytes(perhaps(7)?).bytes(Some(text(8)?));
         let sum = sum.number(number(9)?).bytes(perhaps(10)?);
-        Some(sum.number(number(11)?).bytes(Some(head)).finish())
+        Some(sum.number(number(11)?).bytes(Some(state)).finish())
     }
 
     /// The checksum of a stored value.

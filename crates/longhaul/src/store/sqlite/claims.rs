@@ -41,10 +41,10 @@ impl WriteConnection {
     }
 
     fn claimable(&mut self, id: TaskId) -> Result<Option<(i64, ClaimedTask)>, StoreError> {
-        let Some(head) = self.task_state(id)? else { return Ok(None) };
+        let Some(state) = self.task_state(id)? else { return Ok(None) };
         let Some(n) = self.states.get(id).map(|known| known.n) else { return Ok(None) };
         let first = rows::read_journal(&self.connection, &self.place, id, n, Seq(0), 1)?.pop();
-        Ok(first.map(|first| (n, ClaimedTask { state: head, first })))
+        Ok(first.map(|first| (n, ClaimedTask { state, first })))
     }
 
     fn claim_one(

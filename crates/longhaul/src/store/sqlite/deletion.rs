@@ -76,9 +76,9 @@ impl WriteConnection {
         let mut doomed = HashMap::new();
         let mut numbers = Vec::new();
         for (id, _) in tasks {
-            if let Some(head) = self.task_state(*id)? {
+            if let Some(state) = self.task_state(*id)? {
                 numbers.extend(self.states.get(*id).map(|known| known.n));
-                doomed.insert(*id, head);
+                doomed.insert(*id, state);
             }
         }
         check_deletable(tasks, &doomed, self.related_tasks(&doomed)?)?;
@@ -86,10 +86,10 @@ impl WriteConnection {
             self.execute(DELETE_TASK, [n])?;
         }
         let mut teams = HashSet::new();
-        for (id, head) in &doomed {
+        for (id, state) in &doomed {
             self.execute(DELETE_SLIPS, [id.to_string()])?;
             self.states.remove(*id);
-            if let TeamRef::File(digest) = &head.team {
+            if let TeamRef::File(digest) = &state.team {
                 teams.insert(digest);
             }
         }
@@ -160,7 +160,7 @@ impl WriteConnection {
     /// one.
     fn related_tasks(&self, doomed: &HashMap<TaskId, TaskState>) -> Result<Vec<TaskLinks>, StoreError> {
         let mut bonds = Vec::new();
-        let roots: HashSet<TaskId> = doomed.values().map(|head| head.root).collect();
+        let roots: HashSet<TaskId> = doomed.values().map(|state| state.root).collect();
         for (sql, ids) in
             [(OF_TREE, roots.into_iter().collect::<Vec<_>>()), (CONTINUING, doomed.keys().copied().collect())]
         {

@@ -112,18 +112,18 @@ impl SqliteStore {
         private_files::restrict_existing(place.path());
         let connection = schema::open(&place, options.busy_timeout)?;
         let identity = DatabaseIdentity::capture(&connection, &place)?;
-        let bell = Arc::new(HintSender::new(&connection, &place)?);
+        let hints = Arc::new(HintSender::new(&connection, &place)?);
         let roll = WorkerLocks::for_database(place.path());
         let readers = ReaderPool::start(place.clone(), options.busy_timeout)?;
         let clock = options.clock.clone();
         let leases = Arc::new(LeaseWatch::default());
         let others = (roll.clone(), leases.clone());
-        let writer = WriterHandle::start(connection, place.clone(), options, others, bell.clone())?;
+        let writer = WriterHandle::start(connection, place.clone(), options, others, hints.clone())?;
         Ok(SqliteStore {
             writer,
             readers,
             watch: Mutex::default(),
-            hints: bell,
+            hints,
             worker_locks: roll,
             leases,
             clock,

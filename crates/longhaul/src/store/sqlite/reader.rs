@@ -84,9 +84,9 @@ impl ReaderPool {
         look: impl FnOnce(&ReadConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let (answer, answered) = oneshot::channel();
-        let look = move |desk: &mut ReaderThread| {
+        let look = move |thread: &mut ReaderThread| {
             // The caller may be gone.
-            let _ = answer.send(desk.reader().and_then(look));
+            let _ = answer.send(thread.reader().and_then(look));
         };
         let asked = self.0.queue.as_ref().is_some_and(|queue| queue.send(Box::new(look)).is_ok());
         let place = self.0.place.clone();
@@ -172,23 +172,23 @@ impl ReadConnection {
 
     pub(super) fn list(&self, filter: &TaskFilter) -> Result<Vec<TaskState>, StoreError> {
         // In one transaction: between two reads a task may be deleted.
-        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
+        let transaction = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let numbers = self.numbers(filter)?;
-        let mut heads = Vec::with_capacity(numbers.len());
+        let mut states = Vec::with_capacity(numbers.len());
         let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
         for n in numbers {
             let mut found = statement.query([n]).or_store_error(&self.place)?;
             if let Some(row) = found.next().or_store_error(&self.place)? {
-                heads.extend(self.load_or_skip(row)?);
+                states.extend(self.load_or_skip(row)?);
             }
         }
         drop(statement);
-        drop(moment);
-        Ok(heads)
+        drop(transaction);
+        Ok(states)
     }
 
     pub(super) fn ids(&self, filter: &TaskFilter) -> Result<Vec<TaskId>, StoreError> {
-        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
+        let transaction = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let numbers = self.numbers(filter)?;
         let mut ids = Vec::with_capacity(numbers.len());
         let sql = "SELECT id FROM tasks WHERE n = ?1";
@@ -198,7 +198,7 @@ impl ReadConnection {
             ids.extend(id.optional().or_store_error(&self.place)?.flatten());
         }
         drop(statement);
-        drop(moment);
+        drop(transaction);
         Ok(ids)
     }
 
@@ -236,11 +236,11 @@ impl ReadConnection {
     fn states(&self, sql: &str, values: Vec<Value>) -> Result<Vec<TaskState>, StoreError> {
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         let mut found = statement.query(params_from_iter(values)).or_store_error(&self.place)?;
-        let mut heads = Vec::new();
+        let mut states = Vec::new();
         while let Some(row) = found.next().or_store_error(&self.place)? {
-            heads.extend(self.load_or_skip(row)?);
+            states.extend(self.load_or_skip(row)?);
         }
-        Ok(heads)
+        Ok(states)
     }
 
     /// The state in a row. A task that cannot be loaded must not hide the others; `check` reports it.
@@ -284,7 +284,7 @@ impl ReadConnection {
             .or_store_error(&self.place)?
             .collect::<Result<Vec<Option<String>>, _>>()
             .or_store_error(&self.place)?;
-        let mut heads = Vec::new();
+        let mut states = Vec::new();
         let sql = format!("SELECT {} FROM tasks WHERE worker = ?1", rows::TASK);
         for name in owners.into_iter().flatten() {
             let worker = WorkerId::from(name.as_str());
@@ -292,10 +292,10 @@ impl ReadConnection {
             let lease = worker_locks::lease(&self.connection, &worker).or_store_error(&self.place)?;
             let has_run_out = |lease| leases.has_run_out(&worker, lease, before, clock.elapsed());
             if lease.is_none_or(has_run_out) || roll.is_dead(&worker) {
-                heads.extend(self.states(&sql, vec![Value::Text(name)])?);
+                states.extend(self.states(&sql, vec![Value::Text(name)])?);
             }
         }
-        Ok(heads)
+        Ok(states)
     }
 
     pub(super) fn lease(&self, worker: &WorkerId) -> Result<Option<Lease>, StoreError> {
@@ -322,11 +322,11 @@ impl ReadConnection {
     pub(super) fn stored_value(&self, name: &str) -> Result<StoredValue, StoreError> {
         let sql = "SELECT name, written, bytes, sum FROM slips WHERE name = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
-        let slip =
+        let stored =
             |row: &rusqlite::Row<'_>| Ok(rows::read_stored_value(row).filter(|(found, _)| found == name));
-        match statement.query_row([name], slip).optional().or_store_error(&self.place)? {
+        match statement.query_row([name], stored).optional().or_store_error(&self.place)? {
             None => Ok(StoredValue::default()),
-            Some(Some((_, slip))) => Ok(slip),
+            Some(Some((_, stored))) => Ok(stored),
             Some(None) => Err(self.place.damaged_error(format_args!("the note '{name}'"))),
         }
     }

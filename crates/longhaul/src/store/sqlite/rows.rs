@@ -52,8 +52,8 @@ pub(super) const NTH_TASK: &str = "SELECT n, id, head, sum, status, team, agent,
                                    continues, retries, quiet FROM tasks WHERE n = ?1";
 
 /// When anything last happened in a task that has ended.
-pub(super) fn quiet_column(head: &TaskState) -> Option<i64> {
-    head.status.is_final().then(|| head.active.as_millisecond())
+pub(super) fn quiet_column(state: &TaskState) -> Option<i64> {
+    state.status.is_final().then(|| state.active.as_millisecond())
 }
 
 /// A part of a journal: the columns that [`record`] reads.
@@ -121,17 +121,17 @@ pub(super) fn load_state(
 ) -> Result<LoadedState, StoreError> {
     let n = row.get(0).or_store_error(place)?;
     let whole = is_whole(row);
-    let stored = row.get_ref(2).ok().and_then(|head| head.as_bytes().ok());
+    let stored = row.get_ref(2).ok().and_then(|state| state.as_bytes().ok());
     if whole
-        && let Some(mut head) = stored.and_then(saved_state::read)
-        && asked.is_none_or(|asked| asked == head.id)
+        && let Some(mut state) = stored.and_then(saved_state::read)
+        && asked.is_none_or(|asked| asked == state.id)
     {
-        let saved = head.seq;
-        apply_journal_tail(connection, place, n, &mut head)?;
-        return Ok(LoadedState { n, state: head, saved, whole });
+        let saved = state.seq;
+        apply_journal_tail(connection, place, n, &mut state)?;
+        return Ok(LoadedState { n, state, saved, whole });
     }
-    let head = rebuild_state(connection, place, row)?;
-    Ok(LoadedState { n, state: head, saved: Seq(0), whole: false })
+    let state = rebuild_state(connection, place, row)?;
+    Ok(LoadedState { n, state, saved: Seq(0), whole: false })
 }
 
 /// Whether the checksum of a task's row is correct. A row from before checksums existed counts as correct.
@@ -172,7 +172,7 @@ pub(super) fn rebuild_state(
     };
     let id = id.ok_or_else(no_name)?;
     match TaskState::from_journal(id, &journal) {
-        Ok(Some(head)) => Ok(head),
+        Ok(Some(state)) => Ok(state),
         Ok(None) => Err(place.damaged_error(format_args!("task {id}, which has no journal,"))),
         Err(why) => Err(StoreError::Illegal { task: id, why }),
     }
@@ -198,15 +198,15 @@ fn apply_journal_tail(
     connection: &Connection,
     place: &DatabasePath,
     n: i64,
-    head: &mut TaskState,
+    state: &mut TaskState,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(JOURNAL).or_store_error(place)?;
-    let mut rows = statement.query(params![n, number(head.seq.0), i64::MAX]).or_store_error(place)?;
+    let mut rows = statement.query(params![n, number(state.seq.0), i64::MAX]).or_store_error(place)?;
     while let Some(row) = rows.next().or_store_error(place)? {
         let seq = row.get::<_, i64>(0).ok().and_then(|seq| u64::try_from(seq).ok());
-        let taken = read_record(head.id, row).ok().map(|record| head.apply(&record));
+        let taken = read_record(state.id, row).ok().map(|record| state.apply(&record));
         if !matches!(taken, Some(Ok(()))) {
-            head.seq = Seq(seq.unwrap_or(head.seq.0 + 1));
+            state.seq = Seq(seq.unwrap_or(state.seq.0 + 1));
         }
     }
     Ok(())

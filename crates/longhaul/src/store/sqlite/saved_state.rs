@@ -18,15 +18,15 @@ use crate::permission::Consent;
 use crate::task::{OpenQuestion, Status, TaskState, WaitState, milliseconds};
 
 /// Writes a state.
-pub(super) fn write(head: &TaskState, to: &mut Vec<u8>) -> serde_json::Result<()> {
-    SavedTaskState::serialize(head, &mut serde_json::Serializer::new(to))
+pub(super) fn write(state: &TaskState, to: &mut Vec<u8>) -> serde_json::Result<()> {
+    SavedTaskState::serialize(state, &mut serde_json::Serializer::new(to))
 }
 
 /// Reads a state; `None` if it is in another format.
 pub(super) fn read(bytes: &[u8]) -> Option<TaskState> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let head = SavedTaskState::deserialize(&mut json).ok()?;
-    json.end().is_ok().then_some(head)
+    let state = SavedTaskState::deserialize(&mut json).ok()?;
+    json.end().is_ok().then_some(state)
 }
 
 /// The fields of a [`TaskState`], with times in milliseconds since 1970. A forgotten field does not compile.

@@ -179,13 +179,14 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
 /// Rejects a file that is not a Longhaul database, before anything in it is changed.
 pub(super) fn check(connection: &Connection, place: &DatabasePath) -> Result<(), StoreError> {
     // In one transaction: another process may be creating the tables right now.
-    let moment = connection.unchecked_transaction().or_store_error(place)?;
-    let version = version(&moment).or_store_error(place)?;
+    let transaction = connection.unchecked_transaction().or_store_error(place)?;
+    let version = version(&transaction).or_store_error(place)?;
     let application: i32 =
-        moment.query_row("PRAGMA application_id", [], |row| row.get(0)).or_store_error(place)?;
-    let tables: i64 =
-        moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).or_store_error(place)?;
-    drop(moment);
+        transaction.query_row("PRAGMA application_id", [], |row| row.get(0)).or_store_error(place)?;
+    let tables: i64 = transaction
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .or_store_error(place)?;
+    drop(transaction);
     if application != APPLICATION && (tables > 0 || version > 0 || application != 0) {
         return Err(place.error(format_args!(
             "is an SQLite database of another program. Nothing was changed in it; give another path"

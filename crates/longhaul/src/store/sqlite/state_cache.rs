@@ -49,28 +49,27 @@ impl StateCache {
     }
 
     /// Caches a state that the database has: up to `saved` as a state, beyond that in the journal.
-    pub(super) fn insert_saved(&mut self, n: i64, head: TaskState, saved: Seq) {
-        self.young
-            .insert(head.id, Box::new(CachedState { n, state: head, unsaved: UnsavedPart::Nothing, saved }));
+    pub(super) fn insert_saved(&mut self, n: i64, state: TaskState, saved: Seq) {
+        self.young.insert(state.id, Box::new(CachedState { n, state, unsaved: UnsavedPart::Nothing, saved }));
     }
 
     /// Updates a cached state.
-    pub(super) fn update(&mut self, head: TaskState) {
-        let Some(known) = self.young.get_mut(&head.id) else { return };
-        let moved = known.state.status != head.status
-            || known.state.attempt != head.attempt
-            || known.state.worker != head.worker
-            || (head.status.is_final() && known.state.active != head.active);
-        let unsaved = match head.seq.0.saturating_sub(known.saved.0) {
+    pub(super) fn update(&mut self, state: TaskState) {
+        let Some(known) = self.young.get_mut(&state.id) else { return };
+        let moved = known.state.status != state.status
+            || known.state.attempt != state.attempt
+            || known.state.worker != state.worker
+            || (state.status.is_final() && known.state.active != state.active);
+        let unsaved = match state.seq.0.saturating_sub(known.saved.0) {
             _ if moved => UnsavedPart::Columns,
             BEHIND.. => UnsavedPart::Head,
             _ => UnsavedPart::Nothing,
         };
         if known.unsaved == UnsavedPart::Nothing && unsaved > UnsavedPart::Nothing {
-            self.unsaved.push(head.id);
+            self.unsaved.push(state.id);
         }
         known.unsaved = known.unsaved.max(unsaved);
-        known.state = head;
+        known.state = state;
     }
 
     /// Passes every unsaved state to `save`. An ended task is then removed: it is rarely written to.

@@ -80,7 +80,7 @@ async fn what_was_written_is_there_when_the_file_is_opened_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("not/there/yet/tasks.db");
     written(&path, 3).await;
-    let (heads, digest) = {
+    let (states, digest) = {
         let store = SqliteStore::open(&path).unwrap();
         store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
         store.claim(claim("w", 2)).await.unwrap();
@@ -88,7 +88,7 @@ async fn what_was_written_is_there_when_the_file_is_opened_again() {
         (store.list(TaskFilter::default()).await.unwrap(), digest)
     };
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), heads);
+    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), states);
     assert_eq!(store.read(id(0), Seq(0), 9).await.unwrap().len(), 2);
     assert_eq!(store.blob(digest).await.unwrap().unwrap(), b"a team");
     assert_eq!(store.claim(claim("v", 9)).await.unwrap().len(), 1);
@@ -100,7 +100,7 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     written(&path, 1).await;
-    let (heads, digest) = {
+    let (states, digest) = {
         let store = SqliteStore::open(&path).unwrap();
         store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
         let mut again = submission(id(1), "once more");
@@ -135,14 +135,14 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
     Connection::open(&path).unwrap().execute_batch(back).unwrap();
 
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), heads);
+    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), states);
     assert_eq!(SqliteStore::examine(&path).unwrap().unwrap().problems, Vec::<String>::new());
     let quiet =
         TaskFilter { quiet_before: Some(store.now() + Duration::from_secs(9)), ..TaskFilter::default() };
     assert_eq!(store.ids(quiet).await.unwrap(), [id(1)]);
     let again = TaskFilter { retries: Some(id(0)), ..TaskFilter::default() };
     assert_eq!(store.ids(again).await.unwrap(), [id(1)]);
-    store.delete(vec![(id(1), heads[1].seq)]).await.unwrap();
+    store.delete(vec![(id(1), states[1].seq)]).await.unwrap();
     assert_eq!(store.blob(digest).await.unwrap().unwrap(), b"a long output");
 }
 

@@ -65,7 +65,7 @@ impl WriteConnection {
         place: DatabasePath,
         options: SqliteOptions,
         (roll, leases): (WorkerLocks, Arc<LeaseWatch>),
-        bell: Arc<HintSender>,
+        hints: Arc<HintSender>,
     ) -> Result<WriteConnection, StoreError> {
         connection.busy_timeout(Duration::ZERO).or_store_error(&place)?;
         Ok(WriteConnection {
@@ -75,7 +75,7 @@ impl WriteConnection {
             busy_timeout: options.busy_timeout,
             worker_locks: roll,
             leases,
-            hints: bell,
+            hints,
             held: HashMap::new(),
             states: StateCache::default(),
             version: None,
@@ -195,9 +195,9 @@ impl WriteConnection {
         let at = self.clock.now();
         let verdict = validate_batch(drafts, at, self)?;
         let hints: Vec<Hint> = drafts.iter().filter_map(|d| d.hint(verdict.root(d.task))).collect();
-        for (_, head) in verdict.states {
-            if let Some(head) = head {
-                self.put_state(head)?;
+        for (_, state) in verdict.states {
+            if let Some(state) = state {
+                self.put_state(state)?;
             }
         }
         for (draft, encoded) in drafts.iter().zip(encoded) {
@@ -229,40 +229,40 @@ impl WriteConnection {
     }
 
     /// Caches a state; a new task is also inserted into the database, for the rows that refer to it.
-    pub(super) fn put_state(&mut self, head: TaskState) -> Result<(), StoreError> {
-        if self.states.get(head.id).is_some() {
-            self.states.update(head);
+    pub(super) fn put_state(&mut self, state: TaskState) -> Result<(), StoreError> {
+        if self.states.get(state.id).is_some() {
+            self.states.update(state);
             return Ok(());
         }
         self.last_task += 1;
         let n = self.last_task;
         self.buffer.clear();
-        encode_state(&mut self.buffer, &head);
+        encode_state(&mut self.buffer, &state);
         let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head, sum, \
                    continues, retries, quiet) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
         let columns = params![
             n,
-            head.id.to_string(),
-            head.status as u8,
-            rows::team_text(&head.team),
-            head.agent.as_str(),
-            head.parent.map(|p| p.to_string()),
-            head.root.to_string(),
-            head.attempt.0,
-            head.worker.as_ref().map(WorkerId::as_str),
-            head.created.as_millisecond(),
+            state.id.to_string(),
+            state.status as u8,
+            rows::team_text(&state.team),
+            state.agent.as_str(),
+            state.parent.map(|p| p.to_string()),
+            state.root.to_string(),
+            state.attempt.0,
+            state.worker.as_ref().map(WorkerId::as_str),
+            state.created.as_millisecond(),
             self.buffer,
-            RowChecksum::for_task(n, &head, &self.buffer),
-            head.continues.map(|old| old.to_string()),
-            head.retries.map(|old| old.to_string()),
-            rows::quiet_column(&head),
+            RowChecksum::for_task(n, &state, &self.buffer),
+            state.continues.map(|old| old.to_string()),
+            state.retries.map(|old| old.to_string()),
+            rows::quiet_column(&state),
         ];
         self.connection
             .prepare_cached(sql)
             .and_then(|mut s| s.execute(columns))
             .or_store_error(&self.place)?;
-        let saved = head.seq;
-        self.states.insert_saved(n, head, saved);
+        let saved = state.seq;
+        self.states.insert_saved(n, state, saved);
         Ok(())
     }
 
@@ -362,8 +362,8 @@ impl WriteConnection {
 }
 
 /// JSON can represent every state; if not, the empty column would make readers fold the journal.
-fn encode_state(buffer: &mut Vec<u8>, head: &TaskState) {
-    if saved_state::write(head, buffer).is_err() {
+fn encode_state(buffer: &mut Vec<u8>, state: &TaskState) {
+    if saved_state::write(state, buffer).is_err() {
         buffer.clear();
     }
 }
@@ -376,10 +376,10 @@ impl StoreLookup for WriteConnection {
         let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_store_error(&self.place)?;
         let mut found = statement.query([task.to_string()]).or_store_error(&self.place)?;
         let Some(row) = found.next().or_store_error(&self.place)? else { return Ok(None) };
-        let rows::LoadedState { n, state: head, saved, .. } =
+        let rows::LoadedState { n, state, saved, .. } =
             rows::load_state(&self.connection, &self.place, row, Some(task))?;
-        self.states.insert_saved(n, head.clone(), saved);
-        Ok(Some(head))
+        self.states.insert_saved(n, state.clone(), saved);
+        Ok(Some(state))
     }
 
     fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError> {
@@ -390,8 +390,8 @@ impl StoreLookup for WriteConnection {
         statement.exists(params![n, letter.as_str()]).or_store_error(&self.place)
     }
 
-    fn is_abandoned(&mut self, head: &TaskState) -> Result<bool, StoreError> {
-        let Some(worker) = &head.worker else { return Ok(true) };
+    fn is_abandoned(&mut self, state: &TaskState) -> Result<bool, StoreError> {
+        let Some(worker) = &state.worker else { return Ok(true) };
         let before = self.clock.elapsed();
         let lease = worker_locks::lease(&self.connection, worker).or_store_error(&self.place)?;
         let Some(lease) = lease else { return Ok(true) };

@@ -131,12 +131,12 @@ pub(super) struct FileWatcher {
 impl FileWatcher {
     pub(super) fn start(
         place: &DatabasePath,
-        bell: Arc<HintSender>,
+        hints: Arc<HintSender>,
         identity: DatabaseIdentity,
     ) -> Result<FileWatcher, StoreError> {
         let connection = schema::open_reader(place, Duration::ZERO)?;
         let (end, ended) = channel();
-        let look = move || watch(&connection, &bell, identity, &ended);
+        let look = move || watch(&connection, &hints, identity, &ended);
         let thread = std::thread::Builder::new()
             .name("longhaul-watch".into())
             .spawn(look)
@@ -145,16 +145,16 @@ impl FileWatcher {
     }
 }
 
-fn watch(connection: &Connection, bell: &HintSender, mut identity: DatabaseIdentity, ended: &Receiver<()>) {
+fn watch(connection: &Connection, hints: &HintSender, mut identity: DatabaseIdentity, ended: &Receiver<()>) {
     let mut looks = 0;
     while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        bell.send_new(connection);
+        hints.send_new(connection);
         looks += 1;
         if looks % SAME_FILE == 0
-            && bell.lost.get().is_none()
-            && let Some(why) = identity.find_change(bell.known())
+            && hints.lost.get().is_none()
+            && let Some(why) = identity.find_change(hints.known())
         {
-            let _ = bell.lost.set(why);
+            let _ = hints.lost.set(why);
         }
     }
 }

@@ -133,15 +133,15 @@ impl WriterHandle {
         place: DatabasePath,
         options: SqliteOptions,
         others: (WorkerLocks, Arc<LeaseWatch>),
-        bell: Arc<HintSender>,
+        hints: Arc<HintSender>,
     ) -> Result<WriterHandle, StoreError> {
-        let (queue, errands) = channel();
+        let (queue, requests) = channel();
         let durability = options.durability;
-        let desk = WriteConnection::new(connection, place.clone(), options, others, bell)?;
-        let mut scribe = WriterThread { connection: desk, durability, synchronous: None };
+        let write_connection = WriteConnection::new(connection, place.clone(), options, others, hints)?;
+        let mut writer = WriterThread { connection: write_connection, durability, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())
-            .spawn(move || scribe.run_loop(&errands))
+            .spawn(move || writer.run_loop(&requests))
             .map_err(|e| place.error(format_args!("cannot be written: no thread could be started ({e})")))?;
         Ok(WriterHandle { queue: Some(queue), thread: Some(thread), place })
     }
@@ -172,15 +172,15 @@ impl Drop for WriterHandle {
 /// Callers that just got a reply are about to send the next request. Without a short wait for them, many
 /// callers split into two halves that take turns, and need twice as many commits. Streamed text is never
 /// urgent, until an urgent request arrives.
-fn gather(first: QueuedRequest, errands: &Receiver<QueuedRequest>, last: usize) -> Vec<QueuedRequest> {
+fn gather(first: QueuedRequest, requests: &Receiver<QueuedRequest>, last: usize) -> Vec<QueuedRequest> {
     let mut together = vec![first];
-    together.extend(errands.try_iter().take(TOGETHER - 1));
+    together.extend(requests.try_iter().take(TOGETHER - 1));
     let begun = Instant::now();
     let crowd = (last + together.len()).min(TOGETHER);
     let mut seen = 0;
     let mut hurry = false;
     while together.len() < TOGETHER {
-        hurry |= together.iter().skip(seen).any(|errand| errand.request.is_durable());
+        hurry |= together.iter().skip(seen).any(|request| request.request.is_durable());
         seen = together.len();
         let (wait, nap) = match hurry {
             false => (WAIT_WHEN_LIVE, WAIT_WHEN_LIVE / 8),
@@ -192,23 +192,23 @@ fn gather(first: QueuedRequest, errands: &Receiver<QueuedRequest>, last: usize) 
         }
         // A sleep instead of waiting for the next one: waking up for each would cost more than it saves.
         std::thread::sleep(nap);
-        together.extend(errands.try_iter().take(TOGETHER - seen));
+        together.extend(requests.try_iter().take(TOGETHER - seen));
     }
     together
 }
 
 /// Splits requests so that no part deletes more than a few tasks. Their order stays.
-fn parts(errands: Vec<QueuedRequest>) -> Vec<Vec<QueuedRequest>> {
+fn parts(requests: Vec<QueuedRequest>) -> Vec<Vec<QueuedRequest>> {
     let mut parts = Vec::new();
     let (mut part, mut deleted) = (Vec::new(), 0);
-    for errand in errands {
-        let more = errand.request.deletes().unwrap_or_default();
+    for request in requests {
+        let more = request.request.deletes().unwrap_or_default();
         if deleted > 0 && deleted + more > DELETED_TOGETHER {
             parts.push(std::mem::take(&mut part));
             deleted = 0;
         }
         deleted += more;
-        part.push(errand);
+        part.push(request);
     }
     parts.push(part);
     parts
@@ -223,19 +223,19 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn run_loop(&mut self, errands: &Receiver<QueuedRequest>) {
+    fn run_loop(&mut self, requests: &Receiver<QueuedRequest>) {
         let mut last = 0;
         let mut begun = Instant::now();
         let mut deleted: Option<Instant> = None;
-        while let Ok(first) = errands.recv() {
+        while let Ok(first) = requests.recv() {
             if last >= CROWD {
                 std::thread::sleep(PACE.saturating_sub(begun.elapsed()));
             }
             begun = Instant::now();
-            let together = gather(first, errands, last);
+            let together = gather(first, requests, last);
             last = together.len();
             for part in parts(together) {
-                let deletes = part.iter().any(|errand| errand.request.deletes().is_some());
+                let deletes = part.iter().any(|request| request.request.deletes().is_some());
                 match deleted.filter(|_| deletes) {
                     Some(before) => std::thread::sleep(LET_THROUGH.saturating_sub(before.elapsed())),
                     None if deletes => self.checkpoint_often(),
@@ -253,22 +253,22 @@ impl WriterThread {
         let _ = self.connection.connection.execute_batch("PRAGMA wal_autocheckpoint = 1000");
     }
 
-    fn run(&mut self, mut errands: Vec<QueuedRequest>) {
-        match self.transact(&mut errands) {
+    fn run(&mut self, mut requests: Vec<QueuedRequest>) {
+        match self.transact(&mut requests) {
             Ok(answers) => {
-                for (errand, answer) in errands.into_iter().zip(answers) {
+                for (request, answer) in requests.into_iter().zip(answers) {
                     // The caller may be gone.
-                    let _ = errand.reply.send(answer);
+                    let _ = request.reply.send(answer);
                 }
             }
             // One of them may be the cause (a text that is too large, a damaged page): the others must not
             // fail with it.
-            Err(StoreError::Database { transient: false, .. }) if errands.len() > 1 => {
-                errands.into_iter().for_each(|errand| self.run(vec![errand]));
+            Err(StoreError::Database { transient: false, .. }) if requests.len() > 1 => {
+                requests.into_iter().for_each(|request| self.run(vec![request]));
             }
             Err(error) => {
-                for errand in errands {
-                    let _ = errand.reply.send(Err(error.clone()));
+                for request in requests {
+                    let _ = request.reply.send(Err(error.clone()));
                 }
             }
         }
@@ -278,13 +278,13 @@ impl WriterThread {
     /// breaks the whole transaction.
     fn transact(
         &mut self,
-        errands: &mut [QueuedRequest],
+        requests: &mut [QueuedRequest],
     ) -> Result<Vec<Result<WriterReply, StoreError>>, StoreError> {
-        self.wait_for_disk(errands.iter().any(|e| e.request.is_durable()))?;
+        self.wait_for_disk(requests.iter().any(|e| e.request.is_durable()))?;
         let transacted = self.connection.begin().and_then(|()| {
-            let mut answers = Vec::with_capacity(errands.len());
-            for errand in errands {
-                match self.connection.run(&mut errand.request) {
+            let mut answers = Vec::with_capacity(requests.len());
+            for request in requests {
+                match self.connection.run(&mut request.request) {
                     Err(broken @ StoreError::Database { .. }) => return Err(broken),
                     answer => answers.push(answer),
                 }
