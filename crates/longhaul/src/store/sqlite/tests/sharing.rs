@@ -283,7 +283,7 @@ async fn lock_files_without_a_worker_are_cleared_away_unless_somebody_holds_them
     assert_eq!(left, ["held.lock", "w.lock"]);
 }
 
-/// Who opened the file before another removed it must not hold a file that nobody sees.
+/// A process that opened the file before another removed it must not hold a file that no one else sees.
 #[test]
 fn whoever_signs_holds_the_file_that_others_see() {
     let directory = tempfile::tempdir().unwrap();
