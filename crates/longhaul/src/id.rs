@@ -287,7 +287,7 @@ impl fmt::Display for QuestionId {
 
 /// Why a text is not a [`QuestionId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not the name of a question: one looks like 2.0.1")]
+#[error("'{0}' is not a question id: an id looks like 2.0.1")]
 pub struct ParseQuestionIdError(pub String);
 
 impl FromStr for QuestionId {

@@ -224,10 +224,10 @@ impl OpenQuestion {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalTransition {
     /// The journal does not begin with [`Entry::Submitted`].
-    #[error("a journal begins with its submission, not with '{0:?}'")]
+    #[error("a journal starts with its submission, not with '{0:?}'")]
     NotASubmission(EntryKind),
     /// A task with this status does not accept this entry.
-    #[error("a task that is {status} cannot take '{entry:?}'")]
+    #[error("a task that is {status} does not accept '{entry:?}'")]
     NotNow {
         /// The task's status.
         status: Status,
@@ -243,7 +243,7 @@ pub enum IllegalTransition {
         expected: Attempt,
     },
     /// The answer is to a question that is not open.
-    #[error("the question {0} is not open: it was answered, or given up, or never asked")]
+    #[error("question {0} is not open: it was answered, cancelled or never asked")]
     NotAsked(QuestionId),
     /// Too many letters are unread.
     #[error(

@@ -314,7 +314,7 @@ async fn release_after_store_failure(
     let mut reported = false;
     while let AttemptEnd::StoreFailed(error @ StoreError::Database { .. }) = &ended {
         if !std::mem::replace(&mut reported, true) {
-            tracing::warn!(task = %state.id, %error, "the store failed; the task will be given back when it is well again");
+            tracing::warn!(task = %state.id, %error, "the store failed; the task will be released once the store works again");
         }
         store_failure.send_replace(Some(error.clone()));
         tokio::select! {

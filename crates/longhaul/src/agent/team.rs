@@ -187,7 +187,7 @@ pub enum TeamError {
         other: AgentName,
     },
     /// An agent lists the same sub-agent twice.
-    #[error("agent '{agent}' has '{other}' twice among its sub-agents")]
+    #[error("agent '{agent}' lists the sub-agent '{other}' twice")]
     DuplicateSubAgent {
         /// The agent.
         agent: AgentName,

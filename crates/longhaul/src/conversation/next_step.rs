@@ -23,9 +23,10 @@ impl Conversation {
         let schema = schema?;
         let wrong = schema.extract_json(&self.said).err()?;
         if self.reshaped {
-            return Some(
-                self.fail(FailureKind::Shape, format!("the answer does not fit its schema: {wrong}")),
-            );
+            return Some(self.fail(
+                FailureKind::Shape,
+                format!("the answer does not match the required schema: {wrong}"),
+            ));
         }
         let text = format!(
             "Your answer does not have the form that is asked for: {wrong}. Answer again, with nothing but JSON that \
@@ -193,12 +194,11 @@ impl Conversation {
             return NextStep::Idle;
         }
         if self.reminded && self.called_last && self.last_word.is_none() {
-            let what = "it went round in circles, and called tools also when it had none";
+            let what = "the model was in a loop, and kept calling tools after they were turned off";
             return self.fail(FailureKind::Repeating, what);
         }
         if self.reminded || (self.last_word.is_some() && !self.called_last) {
-            return self
-                .fail(FailureKind::NoAnswer, "the model ended without saying anything, also when reminded");
+            return self.fail(FailureKind::NoAnswer, "the model gave no answer, even after a reminder");
         }
         if self.called_last {
             return NextStep::Nudge {

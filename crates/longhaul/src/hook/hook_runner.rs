@@ -93,7 +93,7 @@ impl HookRunner {
         };
         let Ok((out, err)) = words else {
             return HookResult::Failed(
-                "something that it has started outlives it, and holds its output".to_owned(),
+                "a process that it started is still running and keeps its output open".to_owned(),
             );
         };
         match status.map(|status| status.code()) {
@@ -107,7 +107,7 @@ impl HookRunner {
                 said => format!("it exited with {code}: {said}"),
             }),
             Ok(None) => HookResult::Failed("it was killed".to_owned()),
-            Err(error) => HookResult::Failed(format!("it was lost: {error}")),
+            Err(error) => HookResult::Failed(format!("its exit status is unknown: {error}")),
         }
     }
 

@@ -84,7 +84,8 @@ impl ToolMatcher {
             "" | "*" => None,
             text => {
                 let whole = regex::RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 18).build();
-                let wrong = |error| format!("the matcher '{text}' is no regular expression: {error}");
+                let wrong =
+                    |error| format!("the matcher '{text}' is not a valid regular expression: {error}");
                 Some(whole.map_err(wrong)?)
             }
         };

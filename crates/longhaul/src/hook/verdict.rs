@@ -124,11 +124,11 @@ impl HookVerdict {
         }
         let said = serde_json::from_str::<HookOutput>(output).map_err(|error| {
             self.apply_plain_text(event, output);
-            format!("it wrote JSON that cannot be understood: {error}")
+            format!("it wrote invalid JSON: {error}")
         })?;
         let specific = said.hook_specific_output;
         let judges = event == HookEvent::PreToolUse;
-        let unknown = |word: &str| format!("it wrote a decision that is not known: {word}");
+        let unknown = |word: &str| format!("it wrote an unknown decision: {word}");
         let decided = match specific.permission_decision.as_deref().filter(|_| judges) {
             None | Some("allow" | "ask" | "deny") => specific.permission_decision.as_deref(),
             Some(other) => return Err(unknown(other)),

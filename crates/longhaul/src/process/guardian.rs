@@ -131,7 +131,7 @@ impl Drop for GuardedGroup {
             duty.groups.remove(&self.group);
             // A guardian that cannot be reached is replaced by one that knows only the remaining groups.
             if let Err(error) = duty.send(&self.post.mark, &format!("-{}\n", self.group)) {
-                tracing::warn!(%error, "the guardian of child processes cannot be told that one has ended");
+                tracing::warn!(%error, "the guardian of child processes cannot be notified that one has ended");
             }
         }
     }
@@ -286,7 +286,9 @@ impl GuardianProcess {
         let until = Instant::now() + LEAVING;
         while let Ok(None) = self.child.try_wait() {
             if Instant::now() > until {
-                tracing::warn!("the guardian of child processes is still at work; it is left to itself");
+                tracing::warn!(
+                    "the guardian of child processes is still running; not waiting for it any longer"
+                );
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));

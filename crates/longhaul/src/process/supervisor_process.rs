@@ -70,7 +70,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, Stri
             return if whole { Ok(options) } else { Err("something is missing".to_owned()) };
         }
         let value = args.next().and_then(|value| value.into_string().ok()).unwrap_or_default();
-        let number = || value.parse::<u64>().map_err(|_| format!("'{value}' is no number"));
+        let number = || value.parse::<u64>().map_err(|_| format!("'{value}' is not a number"));
         let fd = || number().and_then(|n| i32::try_from(n).map_err(|error| error.to_string()));
         match arg.to_str() {
             Some("--control") => options.control = fd()?,
@@ -79,7 +79,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, Stri
             Some("--mark") => {
                 options.mark = value.split_once('=').map(|(name, value)| (name.into(), value.into()))
             }
-            _ => return Err(format!("'{}' is not understood", arg.display())),
+            _ => return Err(format!("unknown argument '{}'", arg.display())),
         }
     }
     Err("there is no '--' with a command after it".to_owned())

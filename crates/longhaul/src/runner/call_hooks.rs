@@ -108,7 +108,7 @@ async fn write_failures(store: &dyn Store, task: TaskId, failures: Vec<HookFailu
     }
     let batch = Batch::one(task, Fence::Anyone, hook_failed_entries(failures).collect());
     if let Err(error) = append_with_retry(store, batch).await {
-        tracing::warn!(%task, %error, "the failure of a hook could not be written down");
+        tracing::warn!(%task, %error, "the failure of a hook could not be recorded");
     }
 }
 
@@ -276,7 +276,7 @@ impl TaskRun {
                 }
                 None => {
                     let task = self.state.id;
-                    tracing::warn!(%task, ?moment, "hooks took too long for a task that was stopped, and were ended");
+                    tracing::warn!(%task, ?moment, "hooks of a stopped task took too long and were killed");
                 }
             }
         }

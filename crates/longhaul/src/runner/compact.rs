@@ -52,7 +52,7 @@ impl TaskRun {
             .compaction_input(limit / 3, most)
             .or_else(|| self.conversation.compaction_input(0, most));
         let Some(old) = old else { return Ok(false) };
-        tracing::debug!(task = %self.state.id, replaces = old.replaces, "making the conversation shorter");
+        tracing::debug!(task = %self.state.id, replaces = old.replaces, "compacting the conversation");
         let reply = self.summarise(model, &old.transcript).await?;
         let (summary, usage, cost) = match reply {
             Some(reply) => (reply.text(), reply.usage, reply.cost),
@@ -99,7 +99,7 @@ impl TaskRun {
                     Some(Ok(ReplyChunk::Done(reply))) => return Ok(Some(*reply).filter(|reply| !reply.text().trim().is_empty())),
                     Some(Ok(_)) => silent_at = Instant::now().checked_add(self.policy.inactivity_timeout),
                     Some(Err(error)) => {
-                        tracing::warn!(task = %self.state.id, %error, "no summary could be had; the conversation is cut instead");
+                        tracing::warn!(task = %self.state.id, %error, "the model wrote no summary; the conversation is cut instead");
                         return Ok(None);
                     }
                     None => return Ok(None),

@@ -127,7 +127,7 @@ pub(crate) async fn append_with_retry(store: &dyn Store, batch: Batch) -> Result
     loop {
         match store.append(batch.clone()).await {
             Err(StoreError::Database { what, transient: true }) if pause < Duration::from_secs(5) => {
-                tracing::warn!(error = what, "the store did not take an entry; trying again");
+                tracing::warn!(error = what, "the store rejected a write; retrying");
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }

@@ -51,8 +51,8 @@ impl Ledger {
             Some(name) => Err(Halt::Fail(Failure::new(
                 FailureKind::Budget,
                 format!(
-                    "the price of {name} is not known, so a limit of cost cannot be kept to: give it with --prices, or \
-                     leave max_cost out"
+                    "the price of {name} is not known, so the cost limit cannot be enforced: set the price with \
+                     --prices, or remove max_cost"
                 ),
             ))),
         }

@@ -564,7 +564,7 @@ fn rights_for(team: &Team, above: &[AgentName], agent: Option<&Agent>, order: &O
 fn find_agent(team: &Team, conversation: &Conversation) -> Result<Arc<Agent>, Halt> {
     let name = conversation.agent();
     team.agent(name).cloned().ok_or_else(|| {
-        let message = format!("{} has no agent '{name}' (any more)", team.reference());
+        let message = format!("{} has no agent '{name}' any more", team.reference());
         Halt::Fail(Failure::new(FailureKind::Team, message))
     })
 }
@@ -587,7 +587,9 @@ async fn ensure_claim_held(store: &dyn Store, claimed: &TaskState, lease: &RunLe
 async fn open_worktree(context: &RunContext, submitted: &Submission) -> Result<Worktree, Halt> {
     let failed = |why: String| Halt::Fail(Failure::new(FailureKind::Place, why));
     let Some(dir) = &submitted.order.working_dir else {
-        return Err(failed("isolation: worktree needs a working directory, and none was ordered".to_owned()));
+        return Err(failed(
+            "isolation: worktree needs a working directory, and the order has none".to_owned(),
+        ));
     };
     let mut key = submitted.key.clone();
     if let Some(first) = continued_tasks(&*context.store, submitted.continues).await?.last() {

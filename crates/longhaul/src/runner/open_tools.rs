@@ -204,7 +204,7 @@ impl OpenTools {
                 continue;
             }
             let Some(name) = name else {
-                tracing::warn!(agent = %from.agent, tool = spec.name, "two tools have one name; the first is used");
+                tracing::warn!(agent = %from.agent, tool = spec.name, "two tools have the same name; the first is used");
                 continue;
             };
             let (tool, spec) = match *name == spec.name {

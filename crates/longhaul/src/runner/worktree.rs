@@ -65,7 +65,7 @@ impl Worktree {
             let worktree = Worktree { origin, top, branch: format!("longhaul/{name}"), name, dir };
             if !worktree.is_there(&repository) {
                 let made = worktree.make(&repository);
-                made.map_err(|why| format!("no git worktree could be made for the task: {why}"))?;
+                made.map_err(|why| format!("no git worktree could be created for the task: {why}"))?;
             }
             // Git does not know the ordered directory if no file in it is tracked.
             let made = repository.dir.create_dir_all(worktree.inside().join(&repository.prefix));
@@ -430,7 +430,7 @@ mod tests {
         assert!(why.contains("isolation: worktree needs a git repository, and"), "{why}");
         git(dir.path(), ["init", "-q"]).await.unwrap();
         let why = Worktree::open_or_create(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err();
-        assert!(why.contains("no git worktree could be made"), "a repository without a commit: {why}");
+        assert!(why.contains("no git worktree could be created"), "a repository without a commit: {why}");
     }
 }
 

@@ -389,13 +389,13 @@ pub enum StoreError {
     #[error("no task {0}")]
     NoTask(TaskId),
     /// No task has this id or prefix.
-    #[error("no task '{typed}': see what there is with `longhaul tasks --all`")]
+    #[error("no task '{typed}': list all tasks with `longhaul tasks --all`")]
     NotFound {
         /// The requested id.
         typed: String,
     },
     /// Several tasks match the prefix.
-    #[error("'{typed}' is the beginning of several tasks ({}): type more of the id", join(.matches))]
+    #[error("'{typed}' matches several tasks ({}): type more of the id", join(.matches))]
     Ambiguous {
         /// The requested prefix.
         typed: String,
@@ -403,7 +403,7 @@ pub enum StoreError {
         matches: Vec<TaskId>,
     },
     /// The writer is not the owner, or no longer.
-    #[error("task {task} is not held by attempt {attempt} (any more)")]
+    #[error("task {task} is not owned by attempt {attempt} (any more)")]
     Superseded {
         /// The task.
         task: TaskId,

@@ -35,7 +35,7 @@ pub enum LonghaulError {
     #[error("this Longhaul has no team: name one with `submit_to`")]
     NoTeam,
     /// The task to retry did not fail.
-    #[error("task {task} is {status}: only one that failed or was cancelled can be tried again")]
+    #[error("task {task} is {status}: only a failed or cancelled task can be retried")]
     NotFailed {
         /// The task.
         task: TaskId,
@@ -43,7 +43,7 @@ pub enum LonghaulError {
         status: Status,
     },
     /// The task is already being retried.
-    #[error("task {task} is tried again already, as {by}, which has not ended")]
+    #[error("task {task} is already being retried as {by}, which has not ended")]
     AlreadyRetried {
         /// The task.
         task: TaskId,
@@ -51,7 +51,7 @@ pub enum LonghaulError {
         by: TaskId,
     },
     /// The task has no open question.
-    #[error("task {task} asks nothing: it is {status}")]
+    #[error("task {task} has no open question: it is {status}")]
     NotAsking {
         /// The task.
         task: TaskId,
@@ -59,7 +59,7 @@ pub enum LonghaulError {
         status: Status,
     },
     /// The task has several open questions.
-    #[error("task {task} asks several things; say which you answer: {}", names(.open))]
+    #[error("task {task} has several open questions; name the one you answer: {}", names(.open))]
     AmbiguousQuestion {
         /// The task.
         task: TaskId,
@@ -67,7 +67,7 @@ pub enum LonghaulError {
         open: Vec<QuestionId>,
     },
     /// The question is no longer open.
-    #[error("the question {question} of task {task} has been settled already: {said}")]
+    #[error("question {question} of task {task} is already closed: {said}")]
     AlreadyAnswered {
         /// The task.
         task: TaskId,
@@ -77,7 +77,7 @@ pub enum LonghaulError {
         said: String,
     },
     /// The question was never asked.
-    #[error("task {task} has never asked a question {question}")]
+    #[error("task {task} has no question {question}")]
     UnknownQuestion {
         /// The task.
         task: TaskId,

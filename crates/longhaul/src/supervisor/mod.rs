@@ -348,7 +348,7 @@ impl Longhaul {
         if let Some(worker) = &self.0.worker
             && let Err(error) = self.0.service.store.retire_worker(worker.clone()).await
         {
-            tracing::warn!(%error, "the lease could not be given up");
+            tracing::warn!(%error, "the lease could not be ended");
         }
         // 6. Toolsets stop what they have started.
         let teams = self.0.service.teams.all();

@@ -285,7 +285,7 @@ impl TaskService {
                 return Ok(RetryResult::Open(id));
             }
         }
-        Err(StoreError::Database { what: format!("task {} was tried too often", old.id), transient: false })
+        Err(StoreError::Database { what: format!("task {} was retried too often", old.id), transient: false })
     }
 
     /// Which task gets the letter about the end of a task that continues a child of `parent`: the parent or

@@ -63,7 +63,7 @@ impl CallContext {
                 return Ok(*reply);
             }
         }
-        Err("the model's answer broke off".to_owned())
+        Err("the model's reply ended early".to_owned())
     }
 
     async fn record_usage(&self, reply: &Reply) -> Result<(), String> {

@@ -298,7 +298,7 @@ impl TempGitDir {
                 Err(error) => why = error,
             }
         }
-        Err(format!("no directory can be made for git's own files: {why}"))
+        Err(format!("no directory can be created for git's own files: {why}"))
     }
 
     /// Reads a configuration. Files that it includes are not read.

@@ -302,7 +302,7 @@ fn check_tasks(
         }
         if !columns.is_empty() {
             wrong.push(format!(
-                "{name}: its row is damaged ({}); `longhaul tasks` makes it again from the journal",
+                "{name}: its row is damaged ({}); `longhaul tasks` rebuilds it from the journal",
                 columns.join(", ")
             ));
         }
@@ -323,7 +323,7 @@ fn check_orphans(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::
                    AND task NOT IN (SELECT task FROM garbage)";
     let mut statement = connection.prepare(orphans)?;
     for n in statement.query_map([], |row| Ok(row.get::<_, i64>(0).unwrap_or_default()))? {
-        wrong.push(format!("the journal of task number {} is there, but not the task", n?));
+        wrong.push(format!("the journal of task number {} exists, but not the task", n?));
     }
     Ok(())
 }
@@ -350,7 +350,7 @@ fn check_references(
         let kind = row.get_ref(0)?.as_i64().ok();
         let stored = row.get_ref(1)?.as_str_or_null().ok().flatten();
         if kind != Some(record.entry.kind() as i64) || stored != letter {
-            wrong.push(format!("{name}: entry {} of its journal is not filed as what it is", record.seq));
+            wrong.push(format!("{name}: entry {} of its journal has wrong index columns", record.seq));
         }
         if let Entry::Returned(returned) = &record.entry
             && let Some(whole) = &returned.whole
@@ -390,7 +390,7 @@ fn check_blobs(
             let users = users.query_map([digest], |row| row.get::<_, String>(0))?;
             let users: Vec<String> = users.flatten().take(5).collect();
             let of = if users.is_empty() { String::new() } else { format!(" (of {})", users.join(", ")) };
-            wrong.push(format!("what is kept under the digest {digest}{of} is damaged"));
+            wrong.push(format!("the blob {digest}{of} is damaged"));
         }
     }
     Ok(())
@@ -422,7 +422,7 @@ fn check_stored_values(
     while let Some(row) = found.next()? {
         if rows::read_stored_value(row).is_none() {
             let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned();
-            wrong.push(format!("the note '{name}' is damaged"));
+            wrong.push(format!("the stored value '{name}' is damaged"));
         }
     }
     Ok(())

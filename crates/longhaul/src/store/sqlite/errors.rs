@@ -27,7 +27,7 @@ impl DatabasePath {
             }
             super::private_files::create_private_dir(parent).map_err(|e| {
                 let what = format!(
-                    "The directory {} for the database {} cannot be made: {e}. Make it yourself, or give another path.",
+                    "The directory {} for the database {} cannot be created: {e}. Create it yourself, or give another path.",
                     parent.display(),
                     place.name()
                 );
@@ -77,8 +77,8 @@ impl DatabasePath {
     /// The file is no longer the one that was opened.
     pub(super) fn lost_error(&self, how: &str) -> StoreError {
         self.error(format_args!(
-            "{how} while it was in use. What happens from now on goes on, but is stored where nobody will find it: let \
-             it end, or stop it and start again"
+            "{how} while it was in use. Running tasks continue, but what they write from now on is lost: let them end, or \
+             stop them and start again"
         ))
     }
 

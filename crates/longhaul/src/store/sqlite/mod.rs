@@ -254,7 +254,7 @@ impl Store for SqliteStore {
             if !found.rows_to_rebuild.is_empty() {
                 tracing::warn!(
                     tasks = found.rows_to_rebuild.len(),
-                    "rows that were damaged are made again from journals"
+                    "damaged rows are rebuilt from their journals"
                 );
                 self.writer.request(WriterRequest::RebuildRows(found.rows_to_rebuild)).await?;
             }
@@ -273,7 +273,7 @@ impl Store for SqliteStore {
             match FileWatcher::start(&self.place, self.hints.clone(), self.identity.clone()) {
                 Ok(started) => *watch = Some(started),
                 // Hints of this process still arrive, and hints may be lost.
-                Err(error) => tracing::warn!(%error, "what other processes write will not be noticed"),
+                Err(error) => tracing::warn!(%error, "changes by other processes will not be noticed"),
             }
         }
         hints

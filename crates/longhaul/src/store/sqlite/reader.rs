@@ -315,7 +315,7 @@ impl ReadConnection {
         match kept {
             None => Ok(None),
             Some(Some(bytes)) if Digest::of_bytes(&bytes) == *digest => Ok(Some(bytes)),
-            Some(_) => Err(self.place.damaged_error(format_args!("what is kept under the digest {digest}"))),
+            Some(_) => Err(self.place.damaged_error(format_args!("the blob {digest}"))),
         }
     }
 
@@ -327,7 +327,7 @@ impl ReadConnection {
         match statement.query_row([name], stored).optional().or_store_error(&self.place)? {
             None => Ok(StoredValue::default()),
             Some(Some((_, stored))) => Ok(stored),
-            Some(None) => Err(self.place.damaged_error(format_args!("the note '{name}'"))),
+            Some(None) => Err(self.place.damaged_error(format_args!("the stored value '{name}'"))),
         }
     }
 }

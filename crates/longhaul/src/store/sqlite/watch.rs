@@ -82,7 +82,7 @@ impl HintSender {
             }
             Ok(_) => {}
             // The next poll may succeed, and a hint may be late.
-            Err(error) => tracing::debug!(%error, "the journal could not be looked at"),
+            Err(error) => tracing::debug!(%error, "the journal could not be polled"),
         }
     }
 

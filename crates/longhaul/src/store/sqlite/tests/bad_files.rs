@@ -15,7 +15,11 @@ fn a_file_that_is_not_a_database_is_left_alone() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     assert!(!trouble(SqliteStore::open(directory.path()), directory.path(), &["is a directory"]));
     assert!(!trouble(SqliteStore::open(path.join("below.db")), &path, &["is a file", "a directory"]));
-    assert!(!trouble(SqliteStore::open(path.join("a/below.db")), &path, &["cannot be made", "another path"]));
+    assert!(!trouble(
+        SqliteStore::open(path.join("a/below.db")),
+        &path,
+        &["cannot be created", "another path"]
+    ));
 }
 
 #[test]
