@@ -156,12 +156,12 @@ impl Team {
 
     /// The context that an agent's toolsets are opened with.
     pub fn toolset_context(&self, agent: &Agent) -> ToolsetContext {
-        let cards =
+        let infos =
             |names: &[AgentName]| names.iter().filter_map(|n| self.agents.get(n)).map(|a| a.info()).collect();
         ToolsetContext {
             agent: agent.name.clone(),
-            sub_agents: cards(&agent.sub_agents),
-            handoffs: cards(&agent.handoffs),
+            sub_agents: infos(&agent.sub_agents),
+            handoffs: infos(&agent.handoffs),
         }
     }
 }

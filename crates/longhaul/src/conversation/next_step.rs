@@ -52,9 +52,9 @@ impl Conversation {
 
     /// What to do now.
     pub fn next_step(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
-        let acts = self.pending_calls();
-        if !acts.is_empty() {
-            return NextStep::RunCalls(acts);
+        let pending_calls = self.pending_calls();
+        if !pending_calls.is_empty() {
+            return NextStep::RunCalls(pending_calls);
         }
         match self.ball {
             NextSpeaker::Model => self.next_reply(policy, effects),

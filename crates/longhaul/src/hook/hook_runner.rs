@@ -33,9 +33,9 @@ impl HookRunner {
         hooks: &[&Hook],
         all: &Hooks,
         dir: Option<&Path>,
-        occasion: &HookInput,
+        hook_input: &HookInput,
     ) -> Vec<HookResult> {
-        let input = serde_json::to_vec(occasion).unwrap_or_default();
+        let input = serde_json::to_vec(hook_input).unwrap_or_default();
         let run = |hook: &&Hook| {
             let (hook, input) = ((*hook).clone(), input.clone());
             async move { self.run_one(&hook, all, dir, input).await }
@@ -62,14 +62,14 @@ impl HookRunner {
         };
         let (stdin, stdout, stderr) =
             (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
-        let told = async move {
+        let write_input = async move {
             if let Some(mut stdin) = stdin {
                 // A hook that does not read its input is fine.
                 let _ = stdin.write_all(&input).await;
             }
         };
         let mut heard = std::pin::pin!(async {
-            let (_, out, err) = tokio::join!(told, capture_output(stdout), capture_output(stderr));
+            let (_, out, err) = tokio::join!(write_input, capture_output(stdout), capture_output(stderr));
             (out, err)
         });
         let mut all_heard = None;

@@ -60,12 +60,12 @@ impl ApprovalGate {
     /// Hooks may have changed the call's arguments.
     pub(super) async fn request_approval(
         &self,
-        act: &mut PendingCall,
+        pending: &mut PendingCall,
         open: &OpenTool,
         hooks: Option<&CallHooks>,
     ) -> Result<HookVerdict, Denied> {
         let refused = |why| Err(Denied::Refused(ToolError::Failed(why)));
-        let mut verdict = self.verdict(&act.call, open);
+        let mut verdict = self.verdict(&pending.call, open);
         let (mut hook_verdict, mut arguments) = (HookVerdict::default(), None);
         if let Some(hooks) = hooks
             && !matches!(verdict, PermissionVerdict::Refuse(_))
@@ -73,22 +73,22 @@ impl ApprovalGate {
             hook_verdict = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(Denied::Cancelled),
-                hook_verdict = hooks.run_before(&act.call) => counsel,
+                hook_verdict = hooks.run_before(&pending.call) => hook_verdict,
             };
             self.report_hook_failures(&mut hook_verdict);
             if let Some(why) = &hook_verdict.blocked {
-                return refused(blocked(&act.call.tool, why));
+                return refused(blocked(&pending.call.tool, why));
             }
             if let Some(updated) = hook_verdict.updated_input.take() {
                 let updated = serde_json::Value::Object(updated).to_string();
-                act.call.arguments = open.tool.canonical_arguments(&updated).map_err(Denied::Refused)?;
-                arguments = Some(act.call.arguments.clone());
-                verdict = self.verdict(&act.call, open);
+                pending.call.arguments = open.tool.canonical_arguments(&updated).map_err(Denied::Refused)?;
+                arguments = Some(pending.call.arguments.clone());
+                verdict = self.verdict(&pending.call, open);
             }
             verdict = match hook_verdict.decision {
                 Some(HookDecision::Allow) => self::verdict(
                     hooks.rights_if_hook_allows.as_deref(),
-                    &act.call,
+                    &pending.call,
                     open,
                     self.directory.as_deref(),
                 ),
@@ -105,14 +105,14 @@ impl ApprovalGate {
                     _ => None,
                 };
                 let (reply, answer) = oneshot::channel();
-                let question = approval_question(&act.call, why, open);
-                let _ = self.requests.send(ApprovalRequest::Ask { call: act.id, question, reply });
-                check_answer(&act.call.tool, self.wait_for_runner(answer).await?)?;
+                let question = approval_question(&pending.call, why, open);
+                let _ = self.requests.send(ApprovalRequest::Ask { call: pending.id, question, reply });
+                check_answer(&pending.call.tool, self.wait_for_runner(answer).await?)?;
             }
         }
         let (go, begun) = oneshot::channel();
-        let tool = act.call.tool.as_str().into();
-        let _ = self.requests.send(ApprovalRequest::Begin { call: act.id, tool, arguments, go });
+        let tool = pending.call.tool.as_str().into();
+        let _ = self.requests.send(ApprovalRequest::Begin { call: pending.id, tool, arguments, go });
         self.wait_for_runner(begun).await?;
         Ok(hook_verdict)
     }

@@ -114,26 +114,19 @@ async fn write_failures(store: &dyn Store, task: TaskId, failures: Vec<HookFailu
 
 impl TaskRun {
     /// The hooks for a call, if there are any for its tool.
-    pub(super) fn call_hooks(&self, act: &PendingCall) -> Option<CallHooks> {
+    pub(super) fn call_hooks(&self, pending: &PendingCall) -> Option<CallHooks> {
         let hooks = &self.agent.hooks;
-        let tool = &act.call.tool;
+        let tool = &pending.call.tool;
         let before = !hooks.before_tool(tool).is_empty();
         if !before && hooks.after_tool(tool).is_empty() {
             return None;
         }
         let mut input = self.hook_input(HookEvent::PreToolUse, &self.agent);
-        input.tool_use_id = Some(act.id.to_string());
+        input.tool_use_id = Some(pending.id.to_string());
         let dir = self.order.working_dir.clone();
-        let eased = if before { self.rights_if_hook_allows() } else { None };
+        let rights_if_hook_allows = if before { self.rights_if_hook_allows() } else { None };
         let (approved, processes) = (self.order.approved, self.context.processes.clone());
-        Some(CallHooks {
-            hooks: hooks.clone(),
-            input,
-            dir,
-            processes,
-            rights_if_hook_allows: eased,
-            approved,
-        })
+        Some(CallHooks { hooks: hooks.clone(), input, dir, processes, rights_if_hook_allows, approved })
     }
 
     /// Whether there are hooks to run before a call of this tool.
@@ -246,13 +239,13 @@ impl TaskRun {
 
     /// Runs the end hooks. The end is already recorded, and only the end of this run waits for them.
     pub(super) async fn run_end_hooks(&mut self) {
-        if let Some(mut notices) = self.background_hooks.take() {
+        if let Some(mut background) = self.background_hooks.take() {
             if self.state.stop.is_some() {
-                notices.abort_all();
+                background.abort_all();
             }
             // Dropping this kills them.
-            let heard = async { while notices.join_next().await.is_some() {} };
-            self.with_stop_grace(HOOK_STOP_GRACE, heard).await;
+            let finished = async { while background.join_next().await.is_some() {} };
+            self.with_stop_grace(HOOK_STOP_GRACE, finished).await;
         }
         let Some(mut input) = self.end_hook_input.take() else { return };
         self.seat.park();
@@ -290,12 +283,12 @@ impl TaskRun {
         let mut input = self.hook_input(HookEvent::OnUserInput, &self.agent);
         input.question = question;
         let (hooks, dir) = (self.agent.hooks.clone(), self.order.working_dir.clone());
-        let notices = self.background_hooks.get_or_insert_with(Box::default);
+        let background = self.background_hooks.get_or_insert_with(Box::default);
         // Remove the finished ones.
-        while notices.try_join_next().is_some() {}
+        while background.try_join_next().is_some() {}
         let lease = self.lease.clone();
         let (store, task) = (self.context.store.clone(), self.state.id);
-        notices.spawn(async move {
+        background.spawn(async move {
             lease.wait_until_held().await;
             let which: Vec<_> = hooks.on_user_input.iter().collect();
             let verdict = hooks.run(&which, dir.as_deref(), &input).await;

@@ -135,11 +135,16 @@ impl TaskRun {
 
     /// A model that keeps polling its tasks learns nothing new, and pays for each poll with a turn. From the
     /// third identical poll on, this waits until something has happened, for longer each time.
-    pub(super) async fn throttle_polling(&mut self, acts: &[PendingCall]) -> Result<(), Halt> {
-        let looks =
-            |act: &PendingCall| self.tools.tool(&act.call.tool).is_some_and(|tool| tool.effects.polls_tasks);
-        let times = acts.iter().map(|act| self.conversation.times_called(&act.call.tool)).max().unwrap_or(0);
-        if times < HELD_FROM || !acts.iter().all(looks) {
+    pub(super) async fn throttle_polling(&mut self, pending_calls: &[PendingCall]) -> Result<(), Halt> {
+        let looks = |pending: &PendingCall| {
+            self.tools.tool(&pending.call.tool).is_some_and(|tool| tool.effects.polls_tasks)
+        };
+        let times = pending_calls
+            .iter()
+            .map(|pending| self.conversation.times_called(&pending.call.tool))
+            .max()
+            .unwrap_or(0);
+        if times < HELD_FROM || !pending_calls.iter().all(looks) {
             return Ok(());
         }
         let open = self.open_children(NAMED).await?;

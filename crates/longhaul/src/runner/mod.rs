@@ -230,8 +230,8 @@ impl TaskRun {
         let policy = policy_for(&agent, &submitted.order);
         // From here on there are effects outside of the journal: worktrees are created, servers started.
         ensure_claim_held(&*context.store, claimed, &lease).await?;
-        let watch = Stopwatch::new(state.worked, policy.timeout);
-        let mut starting = TaskStartup::new(&context, &subscription, &state, watch.deadline(), &lease);
+        let stopwatch = Stopwatch::new(state.worked, policy.timeout);
+        let mut starting = TaskStartup::new(&context, &subscription, &state, stopwatch.deadline(), &lease);
         let worktree = match policy.isolation {
             Isolation::None => None,
             Isolation::Worktree => match starting.wait(open_worktree(&context, &submitted)).await? {
@@ -255,7 +255,7 @@ impl TaskRun {
         // A task with a stop request takes no step, and needs no tools.
         let (open_tools, system, notices) =
             prepared.unwrap_or_else(|| (Arc::new(OpenTools::none(&agent)), Arc::from(""), Vec::new()));
-        let look_at = starting.recheck_at();
+        let recheck_at = starting.recheck_at();
         let ledger =
             Ledger::open(&*context.store, &context.submissions, &state, &order, policy.budget).await?;
         let limit = policy.timeout.into_iter().chain(ledger.time_limit_for(state.id)).min();
@@ -281,10 +281,10 @@ impl TaskRun {
             readable_outputs: 0,
             rights,
             above,
-            stopwatch: watch,
+            stopwatch,
             unwritten,
             people_subscription: None,
-            recheck_at: look_at,
+            recheck_at,
             ledger,
             memo: Arc::default(),
             deferred: DeferredEntries::default(),
@@ -374,8 +374,8 @@ impl TaskRun {
         let open_tools = self.tools.clone();
         let effects = |tool: &str| open_tools.tool(tool).map(|tool| tool.effects).unwrap_or_default();
         let step = self.conversation.next_step(&self.policy, effects);
-        if let NextStep::RunCalls(acts) = step {
-            self.act(acts).await?;
+        if let NextStep::RunCalls(pending_calls) = step {
+            self.run_calls_boxed(pending_calls).await?;
             return Ok(None);
         }
         if self.context.drain.is_cancelled() {
@@ -403,8 +403,8 @@ impl TaskRun {
 
     // Boxed, like everything large and rare, so that a task that waits for its model uses little memory.
 
-    fn act(&mut self, acts: Vec<PendingCall>) -> BoxFuture<'_, Result<(), Halt>> {
-        Box::pin(self.run_calls(acts))
+    fn run_calls_boxed(&mut self, pending_calls: Vec<PendingCall>) -> BoxFuture<'_, Result<(), Halt>> {
+        Box::pin(self.run_calls(pending_calls))
     }
 
     fn rest(&mut self) -> BoxFuture<'_, Result<Option<AttemptEnd>, Halt>> {
@@ -489,19 +489,19 @@ impl TaskRun {
 
 /// Waits until the journal should be read: a hint came, none came for long, or another worker may own the
 /// task now.
-async fn journal_may_have_changed(subscription: &Subscription, look_at: Instant, lease: &RunLease) {
+async fn journal_may_have_changed(subscription: &Subscription, recheck_at: Instant, lease: &RunLease) {
     tokio::select! {
         biased;
         () = lease.wait_for_new_term() => {}
-        () = hint_or_recheck(subscription, look_at) => {}
+        () = hint_or_recheck(subscription, recheck_at) => {}
     }
 }
 
 /// Waits for a hint, or until none came for long.
-async fn hint_or_recheck(subscription: &Subscription, look_at: Instant) {
+async fn hint_or_recheck(subscription: &Subscription, recheck_at: Instant) {
     tokio::select! {
         _ = subscription.next_wake() => {}
-        () = tokio::time::sleep_until(look_at) => {}
+        () = tokio::time::sleep_until(recheck_at) => {}
     }
 }
 

@@ -84,11 +84,11 @@ impl ServerTools {
     }
 
     /// Notices about tools whose names differ from those of their server.
-    fn rename_notices(&self, judged: &[ToolDecision]) -> Vec<String> {
-        let pairs = self.tools.iter().zip(judged).filter(|(opened, _)| opened.identity.is_from_server());
-        let notices = |(opened, judged): (&ListedTool, &ToolDecision)| {
+    fn rename_notices(&self, decisions: &[ToolDecision]) -> Vec<String> {
+        let pairs = self.tools.iter().zip(decisions).filter(|(opened, _)| opened.identity.is_from_server());
+        let notice = |(opened, decision): (&ListedTool, &ToolDecision)| {
             let (had, server) = (&opened.spec.name, opened.identity.server.as_deref().unwrap_or_default());
-            match &judged.name {
+            match &decision.name {
                 Some(name) if name == had => None,
                 Some(name) => Some(format!(
                     "the tool '{had}' of the server '{server}' is called '{name}' here: its name is another tool's"
@@ -98,7 +98,7 @@ impl ServerTools {
                 )),
             }
         };
-        pairs.filter_map(notices).collect()
+        pairs.filter_map(notice).collect()
     }
 }
 
@@ -188,7 +188,7 @@ impl OpenTools {
     }
 
     /// A copy with these tools, as decided.
-    fn with_decisions(&self, from: &ServerTools, judged: &[ToolDecision]) -> OpenTools {
+    fn with_decisions(&self, from: &ServerTools, decisions: &[ToolDecision]) -> OpenTools {
         let mut open_tools = OpenTools {
             system: self.system.clone(),
             specs: Vec::new(),
@@ -197,9 +197,9 @@ impl OpenTools {
             missing: self.missing.clone(),
             generation: self.generation,
         };
-        for (opened, judged) in from.tools.iter().zip(judged) {
+        for (opened, decision) in from.tools.iter().zip(decisions) {
             let ListedTool { tool, spec, identity, .. } = opened;
-            let ToolDecision { name, effects, changed } = judged;
+            let ToolDecision { name, effects, changed } = decision;
             if from.read_only && !effects.read_only {
                 continue;
             }
@@ -230,12 +230,12 @@ impl OpenTools {
         root: TaskId,
     ) -> Result<(Arc<OpenTools>, Vec<String>), StoreError> {
         let Some(foreign) = self.server_tools.clone() else { return Ok((self, Vec::new())) };
-        let (judged, is_new) =
+        let (decisions, is_new) =
             seen_tools::update_seen_tools(store, root, |seen| foreign.decide(seen)).await?;
-        let notices = if is_new { foreign.rename_notices(&judged) } else { Vec::new() };
-        match judged == foreign.judged {
+        let notices = if is_new { foreign.rename_notices(&decisions) } else { Vec::new() };
+        match decisions == foreign.judged {
             true => Ok((self, notices)),
-            false => Ok((Arc::new(self.with_decisions(&foreign, &judged)), notices)),
+            false => Ok((Arc::new(self.with_decisions(&foreign, &decisions)), notices)),
         }
     }
 

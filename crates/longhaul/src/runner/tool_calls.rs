@@ -45,40 +45,45 @@ impl CallOutcome {
 
 impl TaskRun {
     /// Runs these calls to their end, unless the run is halted.
-    pub(super) async fn run_calls(&mut self, acts: Vec<PendingCall>) -> Result<(), Halt> {
-        self.throttle_polling(&acts).await?;
+    pub(super) async fn run_calls(&mut self, pending_calls: Vec<PendingCall>) -> Result<(), Halt> {
+        self.throttle_polling(&pending_calls).await?;
         let (line, mut signals) = RunnerChannel::new();
-        let (pleas, mut pleading) = tokio::sync::mpsc::unbounded_channel();
+        let (request_sender, mut requests) = tokio::sync::mpsc::unbounded_channel();
         let stop = CancellationToken::new();
-        let names: HashMap<CallId, String> = acts.iter().map(|act| (act.id, act.call.tool.clone())).collect();
+        let names: HashMap<CallId, String> =
+            pending_calls.iter().map(|pending| (pending.id, pending.call.tool.clone())).collect();
         let mut now = ActiveCalls {
-            give_up: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
-            backgrounded: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
+            give_up: pending_calls.iter().map(|pending| (pending.id, CancellationToken::new())).collect(),
+            backgrounded: pending_calls
+                .iter()
+                .map(|pending| (pending.id, CancellationToken::new()))
+                .collect(),
             ..ActiveCalls::default()
         };
-        let asks_first = |act: &PendingCall| {
-            let begun = act.started || act.interrupted || act.truncated;
-            !begun && !self.starts_without_approval(&act.call)
+        let asks_first = |pending: &PendingCall| {
+            let begun = pending.started || pending.interrupted || pending.truncated;
+            !begun && !self.starts_without_approval(&pending.call)
         };
-        let acts = acts.into_iter().map(|act| {
-            let asks = asks_first(&act);
-            (act, asks)
+        let pending_calls = pending_calls.into_iter().map(|pending| {
+            let asks = asks_first(&pending);
+            (pending, asks)
         });
-        let acts: Vec<(PendingCall, bool)> = acts.collect();
-        self.record_started(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
-        let start = |(act, asks_first): (PendingCall, bool)| {
-            let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
+        let pending_calls: Vec<(PendingCall, bool)> = pending_calls.collect();
+        self.record_started(pending_calls.iter().filter(|(_, asks)| !asks).map(|(pending, _)| pending))
+            .await?;
+        let start = |(pending, asks_first): (PendingCall, bool)| {
+            let give_up = now.give_up.get(&pending.id).cloned().unwrap_or_default();
             let gate = ApprovalGate {
                 rights: self.rights.clone(),
                 directory: self.order.working_dir.clone(),
-                requests: pleas.clone(),
+                requests: request_sender.clone(),
                 stop: stop.clone(),
                 abandon: give_up,
             };
-            let hurry = now.backgrounded.get(&act.id).cloned().unwrap_or_default();
-            self.start(act, &line, gate, hurry, asks_first)
+            let hurry = now.backgrounded.get(&pending.id).cloned().unwrap_or_default();
+            self.start(pending, &line, gate, hurry, asks_first)
         };
-        let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
+        let mut running: FuturesUnordered<_> = pending_calls.into_iter().map(start).collect();
         let mut halt: Option<(Halt, Instant)> = None;
         // A person moved them to the background before the process that ran them died.
         now.background(&self.state.backgrounded);
@@ -106,8 +111,8 @@ impl TaskRun {
                 }
                 () = deadline_passed(now.asking.due()) => self.expire_questions(&now.asking).await?,
                 () = deadline_passed(now.progress.due) => self.append_entries(now.progress.take()).await?,
-                Some(came) = running.next() => {
-                    let mut all = vec![came];
+                Some(outcome) = running.next() => {
+                    let mut all = vec![outcome];
                     while let Some(Some(more)) = running.next().now_or_never() {
                         all.push(more);
                     }
@@ -115,13 +120,13 @@ impl TaskRun {
                     while let Ok(signal) = signals.try_recv() {
                         self.handle_signal(signal, &mut now).await?;
                     }
-                    while let Ok(request) = pleading.try_recv() {
+                    while let Ok(request) = requests.try_recv() {
                         self.handle_approval_request(request, &mut now).await?;
                     }
                     if now.progress.due.is_some() {
                         self.append_entries(now.progress.take()).await?;
                     }
-                    all.iter().for_each(|came| drop(now.waiting.remove(&came.call)));
+                    all.iter().for_each(|outcome| drop(now.waiting.remove(&outcome.call)));
                     let last = running.is_empty() && halt.is_none();
                     if let Some(fatal) = self.record_results(all, &names, last).await? {
                         halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
@@ -129,7 +134,7 @@ impl TaskRun {
                     }
                 }
                 Some(signal) = signals.recv() => self.handle_signal(signal, &mut now).await?,
-                Some(request) = pleading.recv() => self.handle_approval_request(request, &mut now).await?,
+                Some(request) = requests.recv() => self.handle_approval_request(request, &mut now).await?,
                 () = self.seat.take(), if wants_seat => {}
                 () = people_wake(self.people_subscription.as_ref()) => {}
             }
@@ -169,12 +174,15 @@ impl TaskRun {
     }
 
     /// Records the start of calls that did not start together with their reply.
-    async fn record_started<'a>(&mut self, acts: impl Iterator<Item = &'a PendingCall>) -> Result<(), Halt> {
-        let fresh = acts.filter(|act| !act.started).map(|act| Entry::Called {
-            call: act.id,
-            tool: act.call.tool.as_str().into(),
+    async fn record_started<'a>(
+        &mut self,
+        pending_calls: impl Iterator<Item = &'a PendingCall>,
+    ) -> Result<(), Halt> {
+        let fresh = pending_calls.filter(|pending| !pending.started).map(|pending| Entry::Called {
+            call: pending.id,
+            tool: pending.call.tool.as_str().into(),
             arguments: None,
-            effects: self.has_effects(&act.call.tool),
+            effects: self.has_effects(&pending.call.tool),
         });
         let fresh: Vec<_> = fresh.collect();
         if fresh.is_empty() { Ok(()) } else { self.append_entries(fresh).await }
@@ -182,7 +190,7 @@ impl TaskRun {
 
     fn start(
         &self,
-        mut act: PendingCall,
+        mut pending: PendingCall,
         line: &RunnerChannel,
         gate: ApprovalGate,
         hurry: CancellationToken,
@@ -191,24 +199,24 @@ impl TaskRun {
         let context = CallContext {
             storage: ToolStorage::new(self.context.store.clone(), &self.caller()),
             caller: self.caller(),
-            call: act.id,
+            call: pending.id,
             dispatcher: self.context.dispatcher.clone(),
             cancel: gate.stop.clone(),
             backgrounded: hurry,
-            earlier: self.conversation.earlier(self.state.id, act.id),
+            earlier: self.conversation.earlier(self.state.id, pending.id),
             working_dir: self.order.working_dir.clone(),
             model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
             processes: self.context.processes.clone(),
             runner: line.clone(),
         };
         let open_tools = self.tools.clone();
-        let judged_by = self.previous_tools.clone().filter(|_| act.started && !act.interrupted);
-        let hooks = self.call_hooks(&act).map(Box::new);
+        let judged_by = self.previous_tools.clone().filter(|_| pending.started && !pending.interrupted);
+        let hooks = self.call_hooks(&pending).map(Box::new);
         let lease = self.lease.clone();
         async move {
-            let id = act.id;
+            let id = pending.id;
             let returned = |result| CallOutcome::new(id, Some(result));
-            let name = &act.call.tool;
+            let name = &pending.call.tool;
             let Some(open) = open_tools.tool(name) else {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", open_tools.names());
                 return returned(Err(ToolError::Retry(text)));
@@ -223,57 +231,57 @@ impl TaskRun {
                 );
                 return returned(Err(ToolError::Retry(text)));
             }
-            if act.truncated {
+            if pending.truncated {
                 let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
                             it again, with less text before it or shorter arguments.";
                 return returned(Err(ToolError::Retry(text.to_owned())));
             }
             // Nor is a call repeated whose tool has changed.
-            if act.interrupted && (!effects.repeatable || changed.is_some()) {
+            if pending.interrupted && (!effects.repeatable || changed.is_some()) {
                 let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
                             effect is unknown. Find out before you make it again.";
                 return returned(Err(ToolError::Failed(text.to_owned())));
             }
             // Rules, hooks and people see the arguments exactly as the tool gets them.
-            match tool.canonical_arguments(&act.call.arguments) {
-                Ok(arguments) => act.call.arguments = arguments,
-                Err(error) => return CallOutcome::new(act.id, Some(Err(error))),
+            match tool.canonical_arguments(&pending.call.arguments) {
+                Ok(arguments) => pending.call.arguments = arguments,
+                Err(error) => return CallOutcome::new(pending.id, Some(Err(error))),
             }
             let mut hook_texts = Vec::new();
             if asks_first {
                 lease.wait_until_held().await;
-                match Box::pin(gate.request_approval(&mut act, open, hooks.as_deref())).await {
+                match Box::pin(gate.request_approval(&mut pending, open, hooks.as_deref())).await {
                     Ok(verdict) => {
                         verdict.user_messages.into_iter().for_each(|note| context.progress(note));
                         hook_texts.extend(call_hooks::hook_text(HookEvent::PreToolUse, &verdict.context));
                     }
-                    Err(Denied::Refused(error)) => return CallOutcome::new(act.id, Some(Err(error))),
+                    Err(Denied::Refused(error)) => return CallOutcome::new(pending.id, Some(Err(error))),
                     Err(Denied::Unattended(error)) => {
                         return CallOutcome {
                             unattended: true,
-                            ..CallOutcome::new(act.id, Some(Err(error)))
+                            ..CallOutcome::new(pending.id, Some(Err(error)))
                         };
                     }
-                    Err(Denied::Cancelled) => return CallOutcome::new(act.id, None),
+                    Err(Denied::Cancelled) => return CallOutcome::new(pending.id, None),
                 }
-            } else if act.interrupted
-                && let PermissionVerdict::Refuse(why) = gate.verdict(&act.call, open)
+            } else if pending.interrupted
+                && let PermissionVerdict::Refuse(why) = gate.verdict(&pending.call, open)
             {
-                return CallOutcome::new(act.id, Some(Err(ToolError::Failed(why))));
+                return CallOutcome::new(pending.id, Some(Err(ToolError::Failed(why))));
             }
             if let Some(changed) = changed
                 && !gate.asks_people()
                 && !effects.is_harmless()
             {
-                context.progress(format!("{} is called though {changed}", act.call.tool));
+                context.progress(format!("{} is called though {changed}", pending.call.tool));
             }
             // The last check before the effect: a process that was suspended here continues here.
             lease.wait_until_held().await;
             let call =
-                AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
+                AssertUnwindSafe(async { tool.call(&pending.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
                 result = call => result,
-                () = gate.abandon.cancelled(), if effects.repeatable => return CallOutcome::new(act.id, None),
+                () = gate.abandon.cancelled(), if effects.repeatable => return CallOutcome::new(pending.id, None),
             };
             let result = result.unwrap_or_else(|panic| {
                 Err(ToolError::Failed(format!("the tool failed: {}", panic_message(&*panic))))
@@ -284,11 +292,11 @@ impl TaskRun {
                 let texts = tokio::select! {
                     biased;
                     () = gate.stop.cancelled() => Vec::new(),
-                    texts = Box::pin(hooks.run_after(&act.call, &result, &context, &gate)) => texts,
+                    texts = Box::pin(hooks.run_after(&pending.call, &result, &context, &gate)) => texts,
                 };
                 hook_texts.extend(call_hooks::hook_text(HookEvent::PostToolUse, &texts));
             }
-            CallOutcome { hook_texts, ..CallOutcome::new(act.id, Some(result)) }
+            CallOutcome { hook_texts, ..CallOutcome::new(pending.id, Some(result)) }
         }
     }
 
@@ -360,13 +368,13 @@ impl TaskRun {
     /// if one of them ends the run.
     async fn record_results(
         &mut self,
-        came: Vec<CallOutcome>,
+        outcomes: Vec<CallOutcome>,
         names: &HashMap<CallId, String>,
         last: bool,
     ) -> Result<Option<Failure>, Halt> {
-        let mut entries = Vec::with_capacity(came.len());
+        let mut entries = Vec::with_capacity(outcomes.len());
         let mut fatal = None;
-        for CallOutcome { call, result, hook_texts, unattended } in came {
+        for CallOutcome { call, result, hook_texts, unattended } in outcomes {
             let Some(result) = result else { continue };
             if unattended {
                 let tool = names.get(&call).map_or("", String::as_str).into();

@@ -245,7 +245,7 @@ fn describe_changes(work: WorktreeChanges) -> String {
 
 /// Runs blocking work on another thread. If this is dropped, a running git is killed.
 async fn blocking<T: Send + 'static>(
-    act: impl FnOnce(&CancelFlag) -> Result<T, String> + Send + 'static,
+    work: impl FnOnce(&CancelFlag) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     struct CancelGitOnDrop(CancelFlag);
     impl Drop for CancelGitOnDrop {
@@ -255,7 +255,7 @@ async fn blocking<T: Send + 'static>(
     }
     let given_up = CancelFlag::new(AtomicBool::new(false));
     let _guard = CancelGitOnDrop(given_up.clone());
-    let done = tokio::task::spawn_blocking(move || act(&given_up)).await;
+    let done = tokio::task::spawn_blocking(move || work(&given_up)).await;
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
 

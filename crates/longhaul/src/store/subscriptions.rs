@@ -98,14 +98,14 @@ impl Subscriptions {
                 let wires = [board.tasks.get(&task), board.trees.get(&root), Some(&board.all)];
                 for wire in wires.into_iter().flatten().flatten().filter(|wire| wire.kinds.intersects(kinds))
                 {
-                    wire.signal.notify(|heard| {
-                        heard.tasks.insert(task);
+                    wire.signal.notify(|pending| {
+                        pending.tasks.insert(task);
                     });
                 }
             }
             Hint::Lagged => {
                 for wire in board.tasks.values().chain(board.trees.values()).flatten().chain(&board.all) {
-                    wire.signal.notify(|heard| heard.lagged = true);
+                    wire.signal.notify(|pending| pending.lagged = true);
                 }
             }
         }
@@ -146,10 +146,10 @@ impl Subscription {
     pub async fn next_wake(&self) -> Wake {
         loop {
             self.signal.notify.notified().await;
-            let heard =
+            let pending =
                 std::mem::take(&mut *self.signal.pending.lock().unwrap_or_else(PoisonError::into_inner));
-            if heard != Wake::default() {
-                return heard;
+            if pending != Wake::default() {
+                return pending;
             }
         }
     }

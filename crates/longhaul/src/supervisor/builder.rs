@@ -144,28 +144,28 @@ impl LonghaulBuilder {
         let runs_tasks = reference.is_some();
         let teams = Arc::new(TeamRegistry::new(self.team.into_iter().chain(self.others), self.loader));
         let roots = Arc::new(Mutex::new(self.roots));
-        let orders = Arc::default();
+        let submissions = Arc::default();
         let service = Arc::new(TaskService {
             store: store.clone(),
             subscriptions: subscriptions.clone(),
             teams: teams.clone(),
-            submissions: Arc::clone(&orders),
+            submissions: Arc::clone(&submissions),
             limits: self.limits,
             roots: roots.clone(),
         });
 
         // Subscribe first, so that no change from now on is missed.
         let hints = store.hints();
-        let (ears, gone) = (subscriptions.clone(), abort.clone());
+        let (forwarder, gone) = (subscriptions.clone(), abort.clone());
         background.spawn(async move {
             tokio::select! {
-                () = ears.forward_hints(hints) => {}
+                () = forwarder.forward_hints(hints) => {}
                 () = gone.cancelled() => {}
             }
         });
 
         let id = WorkerId::random();
-        let trouble = Arc::new(watch::Sender::new(None));
+        let store_failure = Arc::new(watch::Sender::new(None));
         let lost = Arc::new(watch::Sender::new(Vec::new()));
         if runs_tasks {
             let context = RunContext {
@@ -175,7 +175,7 @@ impl LonghaulBuilder {
                 subscriptions,
                 dispatcher: dispatcher(&service),
                 tool_cache: Arc::default(),
-                submissions: orders,
+                submissions,
                 drain: drain.clone(),
                 attended: self.attended,
                 unattended: self.unattended,
@@ -189,7 +189,7 @@ impl LonghaulBuilder {
                 roots,
                 runs: runs.clone(),
                 abort: abort.clone(),
-                store_failure: trouble.clone(),
+                store_failure: store_failure.clone(),
                 lease: Arc::new(LeaseKeeper::new(self.lease)),
                 lost: lost.clone(),
                 under_way: Arc::default(),
@@ -215,7 +215,7 @@ impl LonghaulBuilder {
             runs,
             drain,
             abort,
-            store_failure: trouble,
+            store_failure,
             lost,
             grace: self.grace,
         })))

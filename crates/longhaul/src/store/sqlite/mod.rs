@@ -113,18 +113,18 @@ impl SqliteStore {
         let connection = schema::open(&place, options.busy_timeout)?;
         let identity = DatabaseIdentity::capture(&connection, &place)?;
         let hints = Arc::new(HintSender::new(&connection, &place)?);
-        let roll = WorkerLocks::for_database(place.path());
+        let worker_locks = WorkerLocks::for_database(place.path());
         let readers = ReaderPool::start(place.clone(), options.busy_timeout)?;
         let clock = options.clock.clone();
         let leases = Arc::new(LeaseWatch::default());
-        let others = (roll.clone(), leases.clone());
+        let others = (worker_locks.clone(), leases.clone());
         let writer = WriterHandle::start(connection, place.clone(), options, others, hints.clone())?;
         Ok(SqliteStore {
             writer,
             readers,
             watch: Mutex::default(),
             hints,
-            worker_locks: roll,
+            worker_locks,
             leases,
             clock,
             place,
@@ -201,8 +201,9 @@ impl Store for SqliteStore {
     }
 
     fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
-        let (roll, leases, clock) = (self.worker_locks.clone(), self.leases.clone(), self.clock.clone());
-        self.readers.run(move |reader| reader.abandoned_tasks(&roll, &leases, &clock))
+        let (worker_locks, leases, clock) =
+            (self.worker_locks.clone(), self.leases.clone(), self.clock.clone());
+        self.readers.run(move |reader| reader.abandoned_tasks(&worker_locks, &leases, &clock))
     }
 
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {

@@ -64,7 +64,7 @@ impl WriteConnection {
         connection: Connection,
         place: DatabasePath,
         options: SqliteOptions,
-        (roll, leases): (WorkerLocks, Arc<LeaseWatch>),
+        (worker_locks, leases): (WorkerLocks, Arc<LeaseWatch>),
         hints: Arc<HintSender>,
     ) -> Result<WriteConnection, StoreError> {
         connection.busy_timeout(Duration::ZERO).or_store_error(&place)?;
@@ -73,7 +73,7 @@ impl WriteConnection {
             place,
             clock: options.clock,
             busy_timeout: options.busy_timeout,
-            worker_locks: roll,
+            worker_locks,
             leases,
             hints,
             held: HashMap::new(),
