@@ -29,8 +29,8 @@ impl Conversation {
             ));
         }
         let text = format!(
-            "Your answer does not have the form that is asked for: {wrong}. Answer again, with nothing but JSON that \
-             fits the schema {}",
+            "Your answer does not match the required schema: {wrong}. Answer again, with nothing but JSON that \
+             matches the schema {}",
             schema.prompt_text()
         );
         Some(NextStep::Nudge { why: NudgeReason::Shape, text: text.into() })

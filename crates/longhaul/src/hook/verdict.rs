@@ -84,11 +84,11 @@ impl HookVerdict {
     /// Combines the results of these hooks, in the order of the file, for an event.
     pub fn from_results<'a>(
         event: HookEvent,
-        heard: impl IntoIterator<Item = (&'a Hook, HookResult)>,
+        results: impl IntoIterator<Item = (&'a Hook, HookResult)>,
     ) -> HookVerdict {
         let mut verdict = HookVerdict::default();
-        for (hook, heard) in heard {
-            let understood = match heard {
+        for (hook, result) in results {
+            let understood = match result {
                 HookResult::Succeeded(output) => verdict.apply_output(event, output.trim()),
                 HookResult::Blocked(why) => {
                     verdict.block(&why);

@@ -284,7 +284,7 @@ struct LiveTextBuffer {
     said: Vec<(LiveTextKind, String)>,
     due: Option<Instant>,
     /// How many bytes of this reply have arrived.
-    heard: usize,
+    received: usize,
 }
 
 impl LiveTextBuffer {
@@ -294,8 +294,8 @@ impl LiveTextBuffer {
     const MOST: usize = 1 << 20;
 
     fn push(&mut self, voice: LiveTextKind, mut text: String) {
-        let room = Self::MOST.saturating_sub(self.heard);
-        self.heard = self.heard.saturating_add(text.len());
+        let room = Self::MOST.saturating_sub(self.received);
+        self.received = self.received.saturating_add(text.len());
         if room == 0 {
             return;
         }

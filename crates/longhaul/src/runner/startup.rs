@@ -19,7 +19,7 @@ pub(super) struct TaskStartup<'a> {
     lease: &'a RunLease,
     recheck_at: Instant,
     /// Whether anything was written to it since its journal was read.
-    heard: bool,
+    notified: bool,
     stopped: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'a> TaskStartup<'a> {
             deadline,
             lease,
             recheck_at: look_at,
-            heard: false,
+            notified: false,
             stopped,
         }
     }
@@ -67,7 +67,7 @@ impl<'a> TaskStartup<'a> {
     }
 
     async fn check_journal(&mut self) -> Result<(), Halt> {
-        (self.heard, self.recheck_at) = (true, Instant::now() + RECHECK_INTERVAL);
+        (self.notified, self.recheck_at) = (true, Instant::now() + RECHECK_INTERVAL);
         let (id, term) = (self.state.id, self.lease.current_term());
         let now = self.context.store.task_state(id).await?.ok_or(StoreError::NoTask(id))?;
         if now.attempt != self.state.attempt || now.status != self.state.status {
@@ -80,6 +80,6 @@ impl<'a> TaskStartup<'a> {
 
     /// When to read the journal next: at once, if a hint was consumed here.
     pub(super) fn recheck_at(&self) -> Instant {
-        if self.heard { Instant::now() } else { self.recheck_at }
+        if self.notified { Instant::now() } else { self.recheck_at }
     }
 }

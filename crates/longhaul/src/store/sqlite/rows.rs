@@ -56,7 +56,7 @@ pub(super) fn quiet_column(state: &TaskState) -> Option<i64> {
     state.status.is_final().then(|| state.active.as_millisecond())
 }
 
-/// A part of a journal: the columns that [`record`] reads.
+/// A part of a journal: the columns that [`read_record`] reads.
 const JOURNAL: &str = "SELECT seq, at, format, entry, task, kind, letter, sum, row > (SELECT since FROM store) \
                        FROM journal WHERE task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 
