@@ -1,4 +1,4 @@
-//! Agents as data, and the checked [`Team`].
+//! Agents as data, and the validated [`Team`].
 
 mod policy;
 mod preamble;
@@ -22,39 +22,39 @@ pub use policy::{
 pub use preamble::Preamble;
 pub use team::{Team, TeamError};
 
-/// An agent: a model, what it is told, what it can do and whom it can ask.
+/// An agent: a model, its instruction, its tools and the agents that it may call.
 #[derive(Clone)]
 pub struct Agent {
     /// Its name, unique in its team.
     pub name: AgentName,
-    /// What it is good for, for those who may ask it.
+    /// What it does, shown to the agents that may call it.
     pub description: String,
-    /// What it is told before everything else.
+    /// The start of its system prompt.
     pub instruction: Arc<str>,
     /// Its model.
     pub model: Arc<dyn Model>,
     /// Its tools.
     pub toolsets: Vec<Arc<dyn Toolset>>,
-    /// Whom it may send tasks to.
+    /// Agents that it may send tasks to.
     pub sub_agents: Vec<AgentName>,
-    /// To whom it may hand its conversation over.
+    /// Agents that it may hand its conversation over to.
     pub handoffs: Vec<AgentName>,
-    /// What it is told of the day and the place.
+    /// What its system prompt says about the date and the environment.
     pub preamble: Preamble,
-    /// The shape that its answer must have.
+    /// The JSON schema that its answer must match.
     pub output_schema: Option<Arc<OutputSchema>>,
-    /// How it works.
+    /// Limits, timeouts, retries and other settings of its tasks.
     pub policy: Policy,
-    /// What it may do without asking, has to ask for and must not do, besides what its team says. Where neither says
-    /// anything, it may do everything.
+    /// What it may do without asking, what needs approval and what is forbidden, in addition to the team's
+    /// permissions. If neither sets any, everything is allowed.
     pub permissions: Option<Permissions>,
-    /// Commands that run at certain moments of its tasks.
+    /// Commands that run on certain events of its tasks.
     pub hooks: Arc<Hooks>,
     bundled: Vec<Agent>,
 }
 
 impl Agent {
-    /// An agent to be built.
+    /// Starts building an agent.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Agent {
     }
 }
 
-/// An agent on its way.
+/// Builds an [`Agent`].
 pub struct AgentBuilder {
     name: AgentName,
     description: String,
@@ -120,105 +120,109 @@ pub struct AgentBuilder {
 }
 
 impl AgentBuilder {
-    /// What it is good for, for those who may ask it.
+    /// Sets what it does, shown to the agents that may call it.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = text.into();
         self
     }
 
-    /// What it is told before everything else.
+    /// Sets the start of its system prompt.
     pub fn instruction(mut self, text: impl Into<Arc<str>>) -> Self {
         self.instruction = text.into();
         self
     }
 
-    /// Its model.
+    /// Sets its model. An agent without a model does not build.
     pub fn model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
         self
     }
 
-    /// One more tool.
+    /// Adds a tool.
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.tools = self.tools.with(tool);
         self
     }
 
-    /// One more group of tools.
+    /// Adds a toolset.
     pub fn toolset(mut self, toolset: impl Toolset) -> Self {
         self.toolsets.push(Arc::new(toolset));
         self
     }
 
-    /// One more agent that it may send tasks to.
+    /// Adds an agent that it may send tasks to.
     pub fn sub_agent(mut self, agent: Agent) -> Self {
         self.sub_agents.push(agent.name.clone());
         self.bundled.push(agent);
         self
     }
 
-    /// One more agent that it may send tasks to, which some other agent of the team brings along.
+    /// Adds an agent that it may send tasks to, by name. Another agent of the team must bring that agent
+    /// along.
     pub fn sub_agent_named(mut self, name: impl Into<AgentName>) -> Self {
         self.sub_agents.push(name.into());
         self
     }
 
-    /// One more agent to which it may hand its conversation over.
+    /// Adds an agent that it may hand its conversation over to.
     pub fn handoff(mut self, agent: Agent) -> Self {
         self.handoffs.push(agent.name.clone());
         self.bundled.push(agent);
         self
     }
 
-    /// One more agent to which it may hand its conversation over, which some other agent of the team brings along.
+    /// Adds an agent that it may hand its conversation over to, by name. Another agent of the team must bring
+    /// that agent along.
     pub fn handoff_named(mut self, name: impl Into<AgentName>) -> Self {
         self.handoffs.push(name.into());
         self
     }
 
-    /// In which words it speaks of its sub-agents.
+    /// Sets which tools it gets for its sub-agents.
     pub fn dialect(mut self, dialect: SubAgentDialect) -> Self {
         self.dialect = Some(dialect);
         self
     }
 
-    /// What it is told of the day and the place.
+    /// Sets what its system prompt says about the date and the environment.
     pub fn preamble(mut self, preamble: Preamble) -> Self {
         self.preamble = preamble;
         self
     }
 
-    /// The shape that its answer must have. It is told once if the answer has another; then the task fails.
-    pub fn output_schema(mut self, shape: OutputSchema) -> Self {
-        self.output_schema = Some(Arc::new(shape));
+    /// Sets the JSON schema that its answer must match. If an answer does not match, the model gets one
+    /// chance to correct it; then the task fails.
+    pub fn output_schema(mut self, schema: OutputSchema) -> Self {
+        self.output_schema = Some(Arc::new(schema));
         self
     }
 
-    /// How it works.
-    pub fn policy(mut self, habits: Policy) -> Self {
-        self.policy = habits;
+    /// Sets limits, timeouts, retries and other settings of its tasks.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
         self
     }
 
-    /// What it may do without asking, has to ask for and must not do.
+    /// Sets what it may do without asking, what needs approval and what is forbidden.
     pub fn permissions(mut self, permissions: Permissions) -> Self {
         self.permissions = Some(permissions);
         self
     }
 
-    /// Commands that run at certain moments of its tasks.
+    /// Sets the commands that run on certain events of its tasks.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.hooks = Arc::new(hooks);
         self
     }
 
-    /// At most this many replies; 0 is no bound.
+    /// Sets the maximum number of replies; 0 means no limit.
     pub fn max_turns(mut self, turns: u32) -> Self {
         self.policy.max_turns = turns;
         self
     }
 
-    /// The agent, if it can be one.
+    /// Builds the agent. Fails if the name is invalid, if there is no model, or if a sub-agent's name cannot
+    /// be used as a tool name.
     pub fn build(self) -> Result<Agent, TeamError> {
         let name = self.name;
         let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
@@ -262,7 +266,7 @@ impl AgentBuilder {
     }
 }
 
-/// Whether a model's provider takes it for the name of a tool.
+/// Whether model providers accept it as a tool name.
 fn is_tool_name(name: &str) -> bool {
     name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }

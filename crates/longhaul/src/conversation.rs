@@ -1,8 +1,9 @@
-//! The conversation of a task as a state machine without IO: what to do next.
+//! The conversation of a task as a state machine without IO.
 //!
-//! A [`Conversation`] is the fold of a task's journal into what its owner needs to carry it on: [`apply`](Conversation::apply) takes
-//! an entry in, [`next_step`](Conversation::next_step) says what is to be done now. The runner does it, writes down what came of it,
-//! and applies that. A crash at any point is therefore no special case: read the journal, ask what is next.
+//! A [`Conversation`] is the fold of a task's journal into what its owner needs to continue it:
+//! [`apply`](Conversation::apply) takes an entry, [`next_step`](Conversation::next_step) returns what to do
+//! now. The runner does that, writes the result to the journal and applies it. A crash is therefore no
+//! special case: read the journal, then ask for the next step.
 
 mod loop_detector;
 mod compaction;
@@ -29,11 +30,11 @@ pub(crate) use fold::repeated_calls;
 use launch_history::LaunchHistory;
 use loop_detector::LoopDetector;
 
-/// A task's conversation, and where it stands in it.
+/// A task's conversation and its position in it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Conversation {
     conversation: Arc<Vec<Message>>,
-    /// How many messages at the beginning are the order, which is never compacted away.
+    /// How many messages at the start are the order, which is never compacted away.
     order_at: usize,
     agent: AgentName,
     interactive: bool,
@@ -43,82 +44,82 @@ pub struct Conversation {
     #[serde(default)]
     cut_outputs: Vec<Digest>,
     open: Vec<OpenCall>,
-    /// What the open calls ask a person.
+    /// Questions of the open calls to a person.
     #[serde(default)]
     inquiries: Vec<CallQuestion>,
     replies: u32,
-    /// Replies since the task, or the person who talks to it, last gave it something new to do.
+    /// Replies since the task last got something new to do, from its order or from a person.
     turns: u32,
     wakes: u32,
     ball: NextSpeaker,
     run: Option<RepeatedCall>,
     reminded: bool,
-    /// Whether the hooks that run when a task begins have run.
+    /// Whether the start hooks have run.
     #[serde(default)]
     begun: bool,
-    /// Whether it was told that its answer has not the shape that it must have.
+    /// Whether the model was told that its answer does not match the schema.
     #[serde(default)]
     reshaped: bool,
     last_word: Option<String>,
-    /// Its last word was nothing but calls, which are not made any more.
+    /// Its final reply had only calls, which are not made any more.
     #[serde(default)]
     called_last: bool,
     live: String,
     said: Arc<str>,
-    /// Another model than the agent's own, which it has chosen itself.
+    /// The model that it switched to instead of the agent's own.
     #[serde(default)]
     model: Option<String>,
-    /// What people have been warned of.
+    /// The warnings that people have already been given.
     #[serde(default)]
     warned: Vec<Arc<str>>,
-    /// So many messages were so many tokens, the last time that a model counted them.
+    /// The number of messages, and of tokens, at the last time a model counted them.
     #[serde(default)]
     measured: Option<(usize, u64)>,
     /// What it has launched.
     #[serde(default)]
     launches: LaunchHistory,
-    /// Whether its last replies have led to anything new.
+    /// Detects whether its latest replies led to anything new.
     #[serde(default)]
     circles: LoopDetector,
-    /// Whether it has no tools in its next reply.
+    /// Whether it gets no tools for its next reply.
     #[serde(default)]
     tools_off: bool,
-    /// What it was told when it had none.
+    /// The message it got when its tools were turned off.
     #[serde(default)]
     off_text: Option<Arc<str>>,
 }
 
-/// Whose move it is.
+/// Who acts next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum NextSpeaker {
-    /// The model has something to answer.
+    /// The model has to reply.
     Model,
-    /// The model has said what it had to say, and this is why it stopped.
+    /// The model has nothing left to say; this is why it stopped.
     Silent(StopReason),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct OpenCall {
     call: Call,
-    /// Whether the model's output limit cut it, so that it is not the call that was meant.
+    /// Whether the output limit cut the reply, so that the call is not the intended one.
     #[serde(default)]
     cut: bool,
     begun: Option<Attempt>,
     result: Option<(Arc<str>, bool)>,
 }
 
-/// A question of an open call, and what came of it.
+/// A question of an open call, and its answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CallQuestion {
-    /// Its name.
+    /// Its id.
     pub question: QuestionId,
-    /// What is asked.
+    /// The question.
     pub asks: Question,
-    /// What came of it.
+    /// The answer.
     pub answer: Option<QuestionAnswer>,
 }
 
-/// The same call, made again and again.
+/// A call that the model keeps repeating.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct RepeatedCall {
     tool: String,
@@ -127,53 +128,53 @@ struct RepeatedCall {
     told: bool,
 }
 
-/// What is to be done now.
+/// What to do now.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextStep {
     /// Run these tool calls.
     RunCalls(Vec<PendingCall>),
-    /// Take these letters into the conversation.
+    /// Add these letters to the conversation.
     ReadLetters {
         /// The letters.
         letters: Vec<LetterId>,
-        /// Letters that tell nothing new.
+        /// Letters without news.
         known: Vec<LetterId>,
     },
-    /// Say this to the model.
+    /// Add a message of the engine for the model.
     Nudge {
-        /// Why.
+        /// The reason.
         why: NudgeReason,
-        /// What.
+        /// The message.
         text: Arc<str>,
     },
-    /// Ask the model, with or without tools.
+    /// Call the model, with or without tools.
     CallModel {
         /// Whether it may call tools.
         tools: bool,
     },
-    /// Nothing more to say: end with [`Conversation::answer`], or wait for letters.
+    /// Nothing left to do: end with [`Conversation::answer`], or wait for letters.
     Idle,
     /// The task has failed.
     Fail(Failure),
 }
 
-/// A tool call to be run.
+/// A tool call to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingCall {
-    /// Its name in the task.
+    /// Its id in the task.
     pub id: CallId,
     /// The call.
     pub call: Call,
-    /// Whether the model's output limit cut it, so that it must not be made.
+    /// Whether the output limit cut the reply, so that the call must not be made.
     pub truncated: bool,
-    /// Whether it is written down that it begins.
+    /// Whether its start is in the journal.
     pub started: bool,
-    /// Whether an earlier attempt began it, and nobody knows how far it came.
+    /// Whether an earlier attempt started it and it is unknown how far it got.
     pub interrupted: bool,
 }
 
 impl Conversation {
-    /// The turn of a task that begins with its order.
+    /// The conversation of a task that starts with its order.
     pub fn begin(submitted: &Submission, root_agent: &AgentName) -> Conversation {
         let order = &submitted.order;
         Conversation {
@@ -209,7 +210,7 @@ impl Conversation {
         }
     }
 
-    /// The turn of a task that continues this one: the same conversation, with a new order at its end.
+    /// The conversation of a task that continues this one: the same messages, with a new order at the end.
     pub fn continue_with(mut self, submitted: &Submission) -> Conversation {
         self.close_calls("The task ended before this call did.");
         if !self.live.is_empty() {
@@ -237,7 +238,7 @@ impl Conversation {
             called_last: false,
             warned: Vec::new(),
             said: Arc::from(""),
-            // What it goes on for is new, and calls are numbered anew.
+            // The new order is a new start, and calls are numbered from the beginning again.
             launches: LaunchHistory::default(),
             circles: LoopDetector::default(),
             tools_off: false,
@@ -246,27 +247,27 @@ impl Conversation {
         }
     }
 
-    /// The conversation, shared: asking the model costs no copy of it.
+    /// The messages, shared: calling the model does not copy them.
     pub fn messages(&self) -> Arc<Vec<Message>> {
         self.conversation.clone()
     }
 
-    /// The agent that has the conversation now.
+    /// The agent that holds the conversation now.
     pub fn agent(&self) -> &AgentName {
         &self.agent
     }
 
-    /// The model that it has chosen itself.
+    /// The model that it switched to.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// Where the outputs are kept of which the conversation has only a part.
+    /// The stored outputs of which the conversation shows only a part.
     pub fn cut_outputs(&self) -> &[Digest] {
         &self.cut_outputs
     }
 
-    /// What is to be written down so that people hear of these: only what they have not heard of yet.
+    /// The entries that warn people of these; warnings that were already given are left out.
     pub fn new_warnings(&self, texts: Vec<String>) -> Vec<Entry> {
         let mut new: Vec<Arc<str>> = Vec::new();
         for text in texts {
@@ -277,35 +278,35 @@ impl Conversation {
         new.into_iter().map(|text| Entry::Warned { text }).collect()
     }
 
-    /// What the open calls have asked a person.
+    /// Questions of the open calls to a person.
     pub fn questions(&self) -> &[CallQuestion] {
         &self.inquiries
     }
 
-    /// Whether nothing has been done about the task yet, and no hook has been heard about its beginning.
+    /// Whether the task has done nothing yet, and its start hooks have not run.
     pub fn is_new(&self) -> bool {
         !self.begun && self.replies == 0
     }
 
-    /// The conversation as a model sees it that goes round in circles: its order, and what it has found, in words. The calls
-    /// that led nowhere would only lead there again. `None` where it sees all of it.
+    /// The messages for a model that is in a loop: its order, and its findings as text. The calls that led
+    /// nowhere would only lead there again. Returns `None` if the model should see all messages.
     pub fn in_short(&self) -> Option<Vec<Message>> {
         let text = self.off_text.clone().filter(|_| self.tools_off && !self.interactive)?;
         Some(vec![self.conversation.get(self.order_at)?.clone(), Message::User(text)])
     }
 
-    /// Which tasks it has launched with the words of this call, or much the same, and has the results of; the last first.
-    /// `me` is the task itself.
+    /// Tasks launched earlier with the same or similar arguments as this call and whose results were read,
+    /// the latest first. `me` is the task itself.
     pub fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierResult> {
         self.launches.earlier(me, call)
     }
 
-    /// How many replies there have been.
+    /// The number of replies.
     pub fn replies(&self) -> u32 {
         self.replies
     }
 
-    /// All that has been said since the order, for a task that ends without an answer.
+    /// All text since the order, for a task that ends without an answer.
     pub fn partial_output(&self) -> Arc<str> {
         let replies = self.conversation.iter().skip(self.order_at).filter_map(|message| match message {
             Message::Assistant(reply) => Some(reply.text()),
@@ -315,42 +316,42 @@ impl Conversation {
         said.collect::<Vec<_>>().join("\n\n").into()
     }
 
-    /// Whether the model has said what it had to say.
+    /// Whether the model has nothing left to say.
     pub fn is_idle(&self) -> bool {
         matches!(self.ball, NextSpeaker::Silent(_)) && self.open.is_empty() && !self.said.trim().is_empty()
     }
 
-    /// Letters that tell nothing that the conversation does not have.
+    /// Letters without news for the conversation.
     pub fn known_letters(&self) -> Vec<LetterId> {
         self.mailbox.iter().filter(|l| self.is_known(l)).map(|l| l.id.clone()).collect()
     }
 
-    /// Whether nothing but the ends of children lies in the mailbox, so that a moment's patience may bring more.
+    /// Whether the unread letters only report ended children, so that a short wait may bring more of them.
     pub fn has_new_endings_only(&self) -> bool {
         self.mailbox.iter().any(|l| !self.is_known(l)) && self.has_only_endings()
     }
 
-    /// Whether children have woken it so often by their ends that it had better wait until all have ended.
-    pub fn should_batch_endings(&self, habits: &Policy) -> bool {
+    /// Whether ended children have woken it so often that it should wait until all have ended.
+    pub fn should_batch_endings(&self, policy: &Policy) -> bool {
         let resting = matches!(self.ball, NextSpeaker::Silent(_)) && self.has_new_endings_only();
-        resting && !self.interactive && self.wakes >= habits.max_wakes / 2
+        resting && !self.interactive && self.wakes >= policy.max_wakes / 2
     }
 
-    /// Whether nobody has written but children, of their ends.
+    /// Whether all unread letters report ended children.
     pub fn has_only_endings(&self) -> bool {
         self.mailbox.iter().all(|l| l.ending.is_some())
     }
 
-    /// Whether the end of a child is told in one of these letters.
+    /// Whether one of these letters reports an ended child.
     pub fn includes_endings(&self, letters: &[LetterId]) -> bool {
         self.mailbox.iter().any(|letter| letter.ending.is_some() && letters.contains(&letter.id))
     }
 }
 
-/// What would be somebody else's word in an order that another agent has written.
+/// Tags that another agent could use in an order to imitate someone else.
 const NOT_IN_ORDERS: [&str; 4] = ["task_ended", "letter", "message", "hook"];
 
-/// An order as the agent reads it, its parts clearly told apart.
+/// An order as the agent reads it, with its parts clearly separated.
 fn order_text(order: &Order, from_agent: bool) -> Arc<str> {
     if order.expected_output.is_none() && order.context.is_none() {
         return match escape_tags(&order.task, &NOT_IN_ORDERS) {

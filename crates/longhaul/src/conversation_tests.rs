@@ -1,4 +1,4 @@
-//! The turn machine, move by move. Random journals are in `random`.
+//! The conversation state machine, step by step. Random journals are in `random`.
 
 #[path = "conversation_tests/fixture.rs"]
 mod fixture;
@@ -28,7 +28,7 @@ fn an_order_is_told_with_all_its_parts_also_to_a_root() {
 }
 
 proptest::proptest! {
-    /// Whatever others say, there are as many tags as were put there.
+    /// Whatever others write, the number of tags stays the one that the engine wrote.
     #[test]
     fn nobody_closes_or_opens_an_envelope(said in nasty(), more in nasty()) {
         let mut order = Order::new("lead", said.as_str()).expected_output(more.as_str());
@@ -48,7 +48,7 @@ proptest::proptest! {
     }
 }
 
-/// What is in a journal from before, already between its tags, is told as it was.
+/// A letter from an old journal that already has its tags stays as it is.
 #[test]
 fn an_old_letter_about_an_end_stays_as_it_is() {
     let text =
@@ -192,7 +192,7 @@ fn an_empty_last_word_is_a_failure_without_another_reminder() {
     assert_eq!(fixture.failure(), Some(FailureKind::NoAnswer));
 }
 
-/// A small model, told that tools are off, calls one all the same, or writes down how it would.
+/// A small model that is told that tools are off calls one anyway, or writes the call as text.
 #[test]
 fn a_call_is_no_last_word_and_is_told_so_once() {
     let written = reply().text("```json\n{\"name\": \"t\", \"arguments\": {\"a\": 1}}\n```");
@@ -219,7 +219,7 @@ fn a_call_is_no_last_word_and_is_told_so_once() {
     }
 }
 
-/// What names a tool that it has never called may be what it was asked for.
+/// JSON that names a tool it has never called may be the requested answer.
 #[test]
 fn json_that_is_no_call_of_its_own_is_a_last_word() {
     let mut fixture = ConversationFixture::new();

@@ -1,8 +1,8 @@
-//! The only way a running agent reaches other tasks, and who may call whom.
+//! How a running agent reaches other tasks, and which agents it may call.
 //!
-//! Tools get an `Arc<dyn Desk>` with every call, and say with every request who is asking. The supervisor
-//! implements it; that is how tools reach the supervisor without knowing it. Everything here is repeatable: the
-//! same caller making the same call again gets the same task, and writes no second letter.
+//! Every tool call gets an `Arc<dyn Dispatcher>` and passes a [`Caller`] with every request. The supervisor
+//! implements the trait, so tools do not depend on the supervisor. Every operation is idempotent: if the same
+//! caller repeats the same call, it gets the same task and sends no second letter.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 use crate::store::StoreError;
 use crate::task::{Status, TaskState};
 
-/// Who is asking: a task, and the agent that runs it. It travels with every call.
+/// The task that makes a request, and the agent that runs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The task.
@@ -24,35 +24,36 @@ pub struct Caller {
     pub root: TaskId,
     /// The agent that runs it now.
     pub agent: AgentName,
-    /// How far the task is from its root.
+    /// The task's distance from its root.
     pub depth: u32,
 }
 
-/// An agent as others see it.
+/// An agent as the agents that may call it see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentInfo {
     /// Its name.
     pub name: AgentName,
-    /// What it is good for.
+    /// What it does.
     pub description: String,
 }
 
-/// What the desk answers.
+/// The future that every [`Dispatcher`] operation returns.
 pub type DispatchFuture<'a, T> = BoxFuture<'a, Result<T, DispatchError>>;
 
-/// The desk. `typed` is an id, or the unique beginning of one, as the model wrote it; only tasks below the caller
-/// are found.
+/// Launches, inspects, stops and messages tasks for a caller. `typed` is a task id, or a unique prefix of
+/// one, as the model wrote it. Only tasks below the caller are found.
 pub trait Dispatcher: Send + Sync + 'static {
-    /// What time it is, for whoever tells how long something has taken.
+    /// The current time, to compute how long something took.
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 
-    /// Launches a task of one of the caller's sub-agents. When the id comes back, the task is on disk.
+    /// Launches a task for one of the caller's sub-agents. When this returns the id, the task is on disk.
+    /// Fails if the caller may not call that agent or a limit is reached.
     fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DispatchFuture<'a, TaskId>;
 
-    /// How the last of these tasks ended, if it has had this very order and nothing has happened since that could lead to
-    /// another result: then there is no need to launch it again.
+    /// Returns the result of the last of these tasks, if that task had the same order and nothing has
+    /// happened since that could change its result. The caller then need not launch it again.
     fn answered<'a>(
         &'a self,
         caller: &'a Caller,
@@ -63,14 +64,14 @@ pub trait Dispatcher: Send + Sync + 'static {
         Box::pin(async { Ok(None) })
     }
 
-    /// The tasks below the caller, in the order of their submission.
+    /// The tasks below the caller, in submission order.
     fn list<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>>;
 
-    /// One task below the caller.
+    /// One task below the caller. Fails if `typed` matches no task, or several.
     fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot>;
 
-    /// Waits until one or all of the tasks have ended, or the time is up, which harms nothing.
-    /// The answer has the tasks in the order in which they were asked for.
+    /// Waits until one or all of the tasks have ended, or the timeout expires. A timeout does not affect the
+    /// tasks. The result lists the tasks in the order in which they were requested.
     fn wait<'a>(
         &'a self,
         caller: &'a Caller,
@@ -79,10 +80,11 @@ pub trait Dispatcher: Send + Sync + 'static {
         timeout: Option<Duration>,
     ) -> DispatchFuture<'a, WaitResult>;
 
-    /// Stops a task and everything below it. Answers how it stood before.
+    /// Stops a task and everything below it. Returns the task's state from before.
     fn stop<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState>;
 
-    /// Writes to a task. A task that has ended is continued by a new one, whose id is in the answer.
+    /// Sends a letter to a task. If the task has ended, a new task continues it, and the receipt holds the
+    /// new id.
     fn send<'a>(
         &'a self,
         caller: &'a Caller,
@@ -91,7 +93,7 @@ pub trait Dispatcher: Send + Sync + 'static {
         note: LetterContent,
     ) -> DispatchFuture<'a, SendReceipt>;
 
-    /// Writes to every task below the caller that has not ended. Answers which those are.
+    /// Sends a letter to every task below the caller that has not ended. Returns those tasks.
     fn broadcast<'a>(
         &'a self,
         caller: &'a Caller,
@@ -100,7 +102,7 @@ pub trait Dispatcher: Send + Sync + 'static {
     ) -> DispatchFuture<'a, Vec<TaskId>>;
 }
 
-/// A task that a caller has launched before with the words of a call, or with much the same, and whose result it has.
+/// A task that the caller launched earlier with the same or a similar order, and whose result it has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EarlierResult {
     /// The task.
@@ -109,21 +111,23 @@ pub struct EarlierResult {
     pub call: CallId,
     /// When its result was read.
     pub read: Timestamp,
-    /// Whether the words were the same, and the caller has done nothing since that may have made the result out of date.
+    /// Whether the order was the same and the caller has done nothing since that could make the result out of
+    /// date.
     pub same: bool,
 }
 
-/// Whether an order need not be carried out: `earlier` has had it, with success, and nothing has happened anywhere in its tree
-/// since its result was read that could lead to another.
+/// Whether `earlier` already answers `order`: it had the same order, it succeeded, and nothing has happened
+/// in its tree since its result was read that could change the result.
 pub fn is_answered_by(
     order: &Order,
     earlier: &EarlierResult,
     had: &Order,
-    head: &TaskState,
+    state: &TaskState,
     tree: &[TaskState],
 ) -> bool {
-    let whole = head.status == Status::Completed && head.cut_short.is_none() && head.continued_by.is_none();
-    // What it is called in lists is no part of what is wanted.
+    let whole =
+        state.status == Status::Completed && state.cut_short.is_none() && state.continued_by.is_none();
+    // The title is only for lists; it does not change what is asked for.
     let wanted = |order: &Order| Order {
         title: None,
         task: order.task.split_whitespace().collect::<Vec<_>>().join(" ").into(),
@@ -135,58 +139,59 @@ pub fn is_answered_by(
         && !tree.iter().any(|task| task.has_changed_since(earlier.read))
 }
 
-/// When a wait is over.
+/// When a wait ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WaitMode {
-    /// When all have ended.
+    /// When all tasks have ended.
     #[default]
     All,
-    /// When one has ended.
+    /// When one task has ended.
     Any,
 }
 
 /// How a wait ended.
 #[derive(Debug, Clone)]
 pub struct WaitResult {
-    /// How the tasks stand, in the order in which they were asked for.
+    /// The tasks, in the order in which they were requested.
     pub tasks: Vec<Snapshot>,
-    /// Whether the time was up first.
+    /// Whether the timeout expired first.
     pub timed_out: bool,
 }
 
-/// What is written to a task.
+/// The content of a letter to a task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LetterContent {
     /// The text.
     pub text: String,
-    /// The text in a few words.
+    /// A short summary of the text.
     pub summary: Option<String>,
 }
 
-/// Where a letter went.
+/// Which task receives a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendReceipt {
-    /// The task that will read it.
+    /// The task that receives it.
     pub to: TaskId,
-    /// Whether that is a new task, because the one written to had ended.
+    /// Whether that is a new task, because the addressee had ended.
     pub continued: bool,
 }
 
-/// Bounds on how many tasks there may be.
+/// Limits on the number of tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskLimits {
-    /// Tasks that run at once in one process.
+    /// Tasks that run at the same time in one process.
     pub running: usize,
-    /// Tasks that wait to be run; `None` is no bound.
+    /// Tasks that wait in the queue; `None` means no limit.
     pub queue: Option<u32>,
     /// How far a task may be from its root.
     pub depth: u32,
-    /// Tasks in one tree; `None` is no bound.
+    /// Tasks in one tree; `None` means no limit.
     pub tree: Option<u32>,
-    /// Processes that tool calls and hooks run at once in one process of Longhaul: the next one waits, visibly. Background
-    /// jobs and MCP servers do not count; neither do calls that start nothing.
+    /// Child processes that tool calls and hooks of one Longhaul process run at the same time. Further ones
+    /// wait, and the wait is shown. Background jobs, MCP servers and calls that start no process do not
+    /// count.
     pub processes: usize,
-    /// Whether a task is refused, instead of queued, when there are as many tasks that have not ended as may run.
+    /// Whether to reject a new task, instead of queueing it, when as many tasks are unfinished as may run.
     pub reject_when_full: bool,
 }
 
@@ -204,70 +209,70 @@ impl Default for TaskLimits {
     }
 }
 
-/// Why the desk refused. The text is for the model: it says what can be done instead.
+/// Why a request failed. The text is written for the model and says what it can do instead.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DispatchError {
-    /// There is no such agent, or it is not the caller's to call.
+    /// There is no such agent, or the caller may not call it.
     #[error("there is no agent '{asked}' for you to call. {}", offer("You can call", .may))]
     UnknownAgent {
-        /// Who was asked for.
+        /// The requested agent.
         asked: String,
-        /// Who may be called.
+        /// The agents that the caller may call.
         may: Vec<AgentName>,
     },
     /// There is no such task below the caller.
     #[error("you have no task '{asked}'. {}", offer_tasks(.have))]
     UnknownTask {
-        /// What was asked for.
+        /// The requested id.
         asked: String,
-        /// What there is.
+        /// The caller's tasks.
         have: Vec<TaskId>,
     },
-    /// Several of the caller's tasks are called that.
+    /// The prefix matches several of the caller's tasks.
     #[error("'{asked}' is the beginning of several of your tasks. {}", offer("Say which", .matches))]
     Ambiguous {
-        /// What was asked for.
+        /// The requested prefix.
         asked: String,
-        /// What it could be.
+        /// The tasks that match.
         matches: Vec<TaskId>,
     },
-    /// An order with nothing in it.
+    /// The order has no text.
     #[error("the task is empty: say in `task` what the agent should do")]
     EmptyTask,
-    /// A letter with nothing in it.
+    /// The letter has no text.
     #[error("the message is empty: say in `message` what the agent should know")]
     EmptyMessage,
     /// The order names a model that the team does not have.
     #[error("there is no model '{asked}' in this team. {}", offer("You can use", .may))]
     UnknownModel {
-        /// What was asked for.
+        /// The requested model.
         asked: String,
-        /// What there is.
+        /// The team's models.
         may: Vec<String>,
     },
-    /// The caller is too deep to launch anything.
+    /// The caller is too deep in the tree to launch tasks.
     #[error(
         "you are {depth} levels below the first agent, which is as deep as it may go: do this work yourself"
     )]
     TooDeep {
-        /// How deep the caller is.
+        /// The caller's depth.
         depth: u32,
     },
-    /// Too many tasks.
+    /// A limit on the number of tasks is reached.
     #[error("the limit of {limit} {what} is reached: wait for tasks to end, or do this work yourself")]
     Limit {
         /// The limit.
         limit: u32,
-        /// Of what.
+        /// What is limited.
         what: &'static str,
     },
     /// The caller is being stopped.
     #[error("you are being stopped: no new task is started")]
     Stopping,
-    /// The other's mailbox is full.
+    /// The addressee's mailbox is full.
     #[error("the mailbox of {0} is full: write again when it has read its letters")]
     MailboxFull(TaskId),
-    /// The store failed. That is not the model's business: the run ends.
+    /// The store failed. This error is not shown to the model: it ends the run.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -290,15 +295,15 @@ fn offer<T: std::fmt::Display>(lead: &str, what: &[T]) -> String {
     }
 }
 
-/// Whether `caller`, who may call `may`, can give this order. The limits that need a count are checked by the
-/// store in the moment of writing.
+/// Checks that `caller`, which may call the agents in `may`, can give this order. The store checks the limits
+/// that need a count when it writes the task.
 pub fn check_order(
     caller: &Caller,
     may: &[AgentName],
     order: &Order,
     limits: &TaskLimits,
 ) -> Result<(), DispatchError> {
-    // Dots are what an example has in the place of a task.
+    // Models sometimes copy the `...` of an example instead of writing a task.
     if !order.task.contains(char::is_alphanumeric) {
         return Err(DispatchError::EmptyTask);
     }
@@ -312,7 +317,7 @@ pub fn check_order(
     Ok(())
 }
 
-/// The one of `tasks` that is called `typed`.
+/// Finds the task whose id is `typed` or starts with it. Fails if none matches, or several do.
 pub fn find_task(tasks: &[TaskState], typed: &str) -> Result<TaskId, DispatchError> {
     let unknown = || DispatchError::UnknownTask {
         asked: typed.chars().take(40).collect(),
@@ -343,7 +348,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// A task that has ended like this, and in which something last happened at this time.
+    /// A task that ended with `outcome` and last changed at `changed`.
     fn head(name: &str, outcome: Outcome, changed: Option<i64>) -> TaskState {
         let key = TaskKey::named(name);
         let id = key.candidate_ids().next().unwrap();
@@ -397,7 +402,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happened in the tree, and in which task: it counts if it was not before the result was read.
+        /// A change anywhere in the tree counts if it did not happen before the result was read.
         #[test]
         fn nothing_may_have_happened_since(
             changed in proptest::collection::vec(proptest::option::of(0..20i64), 1..8),

@@ -1,8 +1,8 @@
-//! Typed ids, never bare strings.
+//! Typed ids instead of bare strings.
 //!
 //! A [`TaskId`] is short enough for a person to read and a model to copy (`t-7f3k2`). It is not random: it is
-//! the beginning of a hash of the task's [`TaskKey`], as long as is needed to be unique in the store. The same
-//! key therefore always finds the same task, which is what makes submitting idempotent.
+//! the start of a hash of the task's [`TaskKey`], as long as needed to be unique in the store. The same key
+//! therefore always finds the same task, which makes submitting idempotent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The letters of an id: base 32 without `i`, `l`, `o` and `u`, so that no two look alike.
+/// The characters of an id: base 32 without `i`, `l`, `o` and `u`, so that no two look alike.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// How long the first candidate for a task's id is, without its `t-`.
+/// The length of the first candidate for a task's id, without its `t-`.
 const SHORTEST: usize = 5;
-/// The longest id there can be; 75 bits, so that a store would have to be absurdly large to need more.
+/// The maximum length of an id: 75 bits, enough for any realistic store.
 const LONGEST: usize = 15;
 
-/// The name of a task: `t-` and 5 to 15 letters, unique in its store.
+/// The id of a task: `t-` and 5 to 15 characters, unique in its store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId {
     letters: [u8; LONGEST],
@@ -36,8 +36,9 @@ impl TaskId {
         std::str::from_utf8(&self.letters[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// What a person or a model typed for an id, or for the beginning of one, brought to the form of
-    /// [`letters`](Self::letters): lower case, without the `t-`. `None` if it cannot be the beginning of an id.
+    /// Normalizes what a person or a model typed as an id, or as a prefix of one, to the form of
+    /// [`letters`](Self::letters): lower case, without the `t-`. Returns `None` if it cannot be the start of
+    /// an id.
     pub fn parse_prefix(typed: &str) -> Option<String> {
         let lower = typed.trim().to_ascii_lowercase();
         let letters = lower.strip_prefix("t-").unwrap_or(&lower);
@@ -85,21 +86,21 @@ impl<'de> Deserialize<'de> for TaskId {
     }
 }
 
-/// What makes a task the one it is: two submissions with the same key are the same task.
+/// The identity of a task: two submissions with the same key are the same task.
 ///
-/// A child's key is made of its parent's id and the call that launched it, a continuation's of the task that it
-/// continues; everything else gets a fresh key, or the one its submitter chose.
+/// A child's key is derived from its parent's id and the call that launched it, a continuation's from the
+/// task that it continues. Every other task gets a random key, or one that its submitter chose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskKey(Arc<str>);
 
 impl TaskKey {
-    /// A key that nothing else has.
+    /// A new random key.
     pub fn random() -> Self {
         TaskKey(uuid::Uuid::now_v7().simple().to_string().into())
     }
 
-    /// A key chosen by whoever submits: the same words, the same task.
+    /// A key chosen by the submitter: the same text means the same task.
     pub fn named(words: &str) -> Self {
         TaskKey(format!("chosen:{words}").into())
     }
@@ -114,12 +115,13 @@ impl TaskKey {
         TaskKey(format!("continues:{old}").into())
     }
 
-    /// The key of the `nth` time that `old` is tried again.
+    /// The key of the `nth` retry of `old`.
     pub fn for_retry(old: TaskId, nth: u32) -> Self {
         TaskKey(format!("retries:{old}:{nth}").into())
     }
 
-    /// The ids this key may have, shortest first. The first that is free, or already this key's, is the task's.
+    /// The ids that this key may have, shortest first. The task gets the first one that is free or already
+    /// belongs to this key.
     pub fn candidate_ids(&self) -> impl Iterator<Item = TaskId> {
         let hash = Sha256::digest(self.0.as_bytes());
         let mut letters = [0; LONGEST];
@@ -178,32 +180,32 @@ text_name!(
     AgentName
 );
 text_name!(
-    /// The name of a worker: one process's claim to be alive.
+    /// The id of a worker.
     WorkerId
 );
 text_name!(
-    /// The name of a letter. A task takes a letter of one id only once.
+    /// The id of a letter. A task accepts each letter id only once.
     LetterId
 );
 text_name!(
-    /// The SHA-256 of something that is kept in the store, in hexadecimal.
+    /// The SHA-256 of a blob in the store, in hexadecimal.
     Digest
 );
 
 impl WorkerId {
-    /// A name for a worker that starts now.
+    /// A new random worker id.
     pub fn random() -> Self {
         WorkerId(uuid::Uuid::now_v7().simple().to_string().into())
     }
 }
 
 impl LetterId {
-    /// A name for a letter that is written now.
+    /// A new random letter id.
     pub fn random() -> Self {
         LetterId(uuid::Uuid::now_v7().simple().to_string().into())
     }
 
-    /// The one letter that tells a parent of the end of its child.
+    /// The id of the one letter that tells a parent about the end of its child.
     pub fn for_task_end(child: TaskId) -> Self {
         LetterId(format!("end:{child}").into())
     }
@@ -221,7 +223,7 @@ impl Digest {
     }
 }
 
-/// How often a task has been claimed: the fence that keeps a superseded owner from writing.
+/// How often a task has been claimed. It is the fence that keeps a superseded owner from writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Attempt(pub u32);
@@ -239,7 +241,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// The place of an entry in its task's journal. The first is 1; `Seq(0)` is "before everything".
+/// The position of an entry in its task's journal. The first is 1; `Seq(0)` means "before everything".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
@@ -250,14 +252,14 @@ impl fmt::Display for Seq {
     }
 }
 
-/// A tool call's name in its task: the reply it was made in, and its place in that reply.
+/// The id of a tool call in its task: the reply that made it, and its position in that reply.
 ///
-/// Providers repeat their own call ids, or leave them out; this one is unique in a task, and survives a restart.
+/// Providers reuse their own call ids or leave them out. This id is unique in a task and survives a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallId {
-    /// The ordinal of the reply, from 1.
+    /// The number of the reply, from 1.
     pub turn: u32,
-    /// The ordinal of the call in the reply, from 0.
+    /// The position of the call in the reply, from 0.
     pub index: u32,
 }
 
@@ -267,13 +269,13 @@ impl fmt::Display for CallId {
     }
 }
 
-/// A question's name in its task: the call that asks, and the how-many-th of its questions it is. The 0th is whether the
-/// call may be made at all. Written `2.0.1`.
+/// The id of a question in its task: the call that asks, and the number of the question within the call.
+/// Number 0 asks whether the call may be made at all. Written `2.0.1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QuestionId {
     /// The call.
     pub call: CallId,
-    /// The ordinal of the question in the call.
+    /// The number of the question within the call.
     pub nth: u32,
 }
 
@@ -285,7 +287,7 @@ impl fmt::Display for QuestionId {
 
 /// Why a text is not a [`QuestionId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not the name of a question: one looks like 2.0.1")]
+#[error("'{0}' is not a question id: an id looks like 2.0.1")]
 pub struct ParseQuestionIdError(pub String);
 
 impl FromStr for QuestionId {

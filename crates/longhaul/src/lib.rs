@@ -1,8 +1,9 @@
-//! Background agents that survive.
+//! Durable background agents.
 //!
-//! An orchestrating agent hands tasks to sub-agents, goes on working, looks in on them, writes to them, stops them
-//! and collects what they made. **A task is its journal**: everything that happens to it is an entry that is on disk
-//! before it counts, so a killed process loses nothing, and whoever opens the store next carries on.
+//! An orchestrating agent sends tasks to sub-agents, keeps working, checks on them, messages them, stops them
+//! and collects their results. **A task is its journal**: every change to a task is an entry that is written
+//! to disk before it takes effect. A killed process loses nothing, and the next process that opens the store
+//! continues the work.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -37,8 +38,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The rooms, bottom up; a room uses only rooms above it in this list (a test sees to that). `docs/architecture.md`
-//! tells what each promises.
+//! The modules, bottom up: a module uses only modules above it in this list (a test checks this).
+//! `docs/architecture.md` describes what each one guarantees.
 
 #[cfg(not(unix))]
 compile_error!("Longhaul needs Unix process groups and signals: build it on Linux or macOS.");

@@ -1,7 +1,7 @@
-//! What models and tools say to each other: messages, replies, tool calls.
+//! Messages between models and tools: messages, replies, tool calls.
 //!
-//! A [`Reply`] keeps its [`Block`]s in the order in which the model gave them, with whatever the provider wants
-//! to see again (signatures, encrypted reasoning), so that a conversation can be sent back as it was.
+//! A [`Reply`] keeps its [`Block`]s in the order of the model, with everything that the provider requires
+//! back (signatures, encrypted reasoning), so that a conversation can be sent again unchanged.
 
 pub(crate) mod prompt_tags;
 
@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// One message of a conversation. The system instruction is not one of them: it belongs to the agent.
+/// One message of a conversation. The system prompt is not a message: it belongs to the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// What the task is told: its order, letters, nudges.
+    /// Input for the model: the order, letters, messages of the engine.
     User(Arc<str>),
-    /// What the model answered.
+    /// A reply of the model.
     Assistant(Arc<Reply>),
-    /// What a tool returned.
+    /// The result of a tool call.
     Tool(ToolResult),
 }
 
@@ -35,17 +35,17 @@ pub struct ToolResult {
     pub is_error: bool,
 }
 
-/// A piece of a reply.
+/// A part of a reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
-    /// Text for the reader.
+    /// Text.
     Text(String),
-    /// The model's thinking.
+    /// The model's reasoning.
     Reasoning {
-        /// The thinking, or its summary; may be empty where it is encrypted.
+        /// The reasoning or its summary; may be empty if it is encrypted.
         text: String,
-        /// What the provider wants to see again with it, in the provider's own form.
+        /// What the provider requires back with it, in the provider's own format.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         opaque: Option<serde_json::Value>,
     },
@@ -60,33 +60,33 @@ pub struct Call {
     pub id: String,
     /// The tool's name.
     pub tool: String,
-    /// The arguments as the model wrote them: meant to be JSON, not always JSON.
+    /// The arguments as the model wrote them: usually, but not always, JSON.
     pub arguments: String,
 }
 
-/// What a model answered, whole.
+/// A complete reply of a model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Reply {
-    /// The pieces, in order.
+    /// The parts, in order.
     pub blocks: Vec<Block>,
     /// Why the model stopped.
     pub stop: StopReason,
-    /// What it used.
+    /// The tokens used.
     pub usage: Usage,
     /// The model that answered, as the provider names it.
     pub model: String,
-    /// What it cost in millionths of a dollar; `None` where the price is not known.
+    /// The cost in millionths of a dollar; `None` if the price is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
 }
 
 impl Reply {
-    /// A reply that is just text.
+    /// A reply with only text.
     pub fn text_only(text: impl Into<String>) -> Self {
         Reply { blocks: vec![Block::Text(text.into())], ..Reply::default() }
     }
 
-    /// The text of the reply, its pieces put together.
+    /// The text of the reply, with its parts joined.
     pub fn text(&self) -> String {
         let pieces: Vec<&str> = self
             .blocks
@@ -99,7 +99,7 @@ impl Reply {
         pieces.concat()
     }
 
-    /// The thinking of the reply, its pieces put together.
+    /// The reasoning of the reply, with its parts joined.
     pub fn reasoning(&self) -> String {
         let pieces: Vec<&str> = self
             .blocks
@@ -125,33 +125,33 @@ impl Reply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said what it had to say.
+    /// It finished.
     #[default]
     End,
-    /// It wants tools to be called.
+    /// It called tools.
     Calls,
-    /// It ran into its output limit: the reply is cut.
+    /// It reached its output limit: the reply is cut.
     Length,
-    /// It, or a filter, refused.
+    /// The model or a filter refused.
     Refused,
 }
 
-/// What was used, in tokens. `cached` and `cache_written` are part of `input`; `reasoning` is part of `output`.
+/// Used tokens. `cached` and `cache_written` are part of `input`; `reasoning` is part of `output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read by the model.
+    /// Input tokens.
     #[serde(default)]
     pub input: u64,
-    /// Of those, the ones that came from the provider's cache.
+    /// Input tokens that came from the provider's cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached: u64,
-    /// Of those, the ones that were written to the provider's cache.
+    /// Input tokens that were written to the provider's cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_written: u64,
-    /// Tokens written by the model.
+    /// Output tokens.
     #[serde(default)]
     pub output: u64,
-    /// Of those, the ones that were thinking.
+    /// Output tokens that were reasoning.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reasoning: u64,
 }

@@ -1,7 +1,7 @@
-//! What an observer sees of a task: events and a summary, folded from the journal.
+//! What an observer sees of a task: a snapshot and events, folded from the journal.
 //!
-//! [`Snapshot`] is one task at one moment; [`EventProjector`] turns a journal, entry by entry, into the [`Event`]s that a
-//! person or a program follows.
+//! [`Snapshot`] is one task at one moment. [`EventProjector`] turns a journal, entry by entry, into the
+//! [`Event`]s that a person or a program follows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::message::{Call, Usage};
 use crate::permission::Pattern;
 use crate::task::{IllegalTransition, Status, TaskState};
 
-/// How many events a snapshot keeps; older ones are counted, not kept.
+/// How many events a snapshot keeps. Older ones are only counted.
 pub const EVENTS_KEPT: usize = 200;
 
 /// One task at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Where it stands.
+    /// Its state.
     pub state: TaskState,
-    /// What was ordered.
+    /// Its order.
     pub order: Order,
-    /// The answer; before there is one, all it has said so far.
+    /// The answer, or the text so far if there is none yet.
     pub output: String,
     /// How it ended.
     pub outcome: Option<Outcome>,
-    /// What it asks a person and nobody has answered yet, whole.
+    /// Its unanswered questions, in full.
     pub questions: Vec<(QuestionId, Question)>,
-    /// The last things that happened, at most [`EVENTS_KEPT`].
+    /// The latest events, at most [`EVENTS_KEPT`].
     pub events: VecDeque<Event>,
-    /// How many events there were before those.
+    /// How many older events were left out.
     pub dropped: u64,
     projector: EventProjector,
     said: String,
@@ -44,15 +44,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The snapshot after the first entry.
+    /// The snapshot after the first entry. Fails if that is not a submission.
     pub fn begin(id: TaskId, record: &Record) -> Result<Snapshot, IllegalTransition> {
-        let head = TaskState::begin(id, record)?;
+        let state = TaskState::begin(id, record)?;
         let order = match &record.entry {
             Entry::Submitted(submitted) => submitted.order.clone(),
             _ => Order::default(),
         };
         let mut snapshot = Snapshot {
-            state: head,
+            state,
             order,
             output: String::new(),
             outcome: None,
@@ -67,7 +67,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The snapshot after a whole journal.
+    /// The snapshot after a whole journal; `None` if the journal is empty. Fails at the first illegal
+    /// transition.
     pub fn from_journal(id: TaskId, journal: &[Record]) -> Result<Option<Snapshot>, IllegalTransition> {
         let Some((first, rest)) = journal.split_first() else { return Ok(None) };
         let mut snapshot = Snapshot::begin(id, first)?;
@@ -76,15 +77,16 @@ impl Snapshot {
         Ok(Some(snapshot))
     }
 
-    /// The snapshot of a task that has ended, from where it stands, its first entry and the last ones of its journal:
-    /// what was before those is counted in entries. `None` if its end, or the beginning of a turn, is not among them.
-    pub(crate) fn from_tail(head: TaskState, first: &Record, last: &[Record]) -> Option<Snapshot> {
-        let mut snapshot = Snapshot::begin(head.id, first).ok()?;
+    /// The snapshot of an ended task, from its state, its first entry and the last entries of its journal.
+    /// The entries in between are only counted. Returns `None` if the last entries hold neither its end nor
+    /// the start of a turn.
+    pub(crate) fn from_tail(state: TaskState, first: &Record, last: &[Record]) -> Option<Snapshot> {
+        let mut snapshot = Snapshot::begin(state.id, first).ok()?;
         let is_reply = |record: &Record| matches!(record.entry, Entry::Replied(_));
         let begins = last.iter().position(is_reply)?;
         let replies = last.iter().filter(|record| is_reply(record)).count();
-        // Calls are found by their turn, and by the reply that has them.
-        snapshot.projector.turn = head.turns.checked_sub(u32::try_from(replies).ok()?)?;
+        // Calls are identified by their turn, and by the reply that contains them.
+        snapshot.projector.turn = state.turns.checked_sub(u32::try_from(replies).ok()?)?;
         snapshot.projector.project(&last[begins]);
         snapshot.events.clear();
         snapshot.dropped = last[begins].seq.0;
@@ -95,13 +97,13 @@ impl Snapshot {
             snapshot.push_events(record);
         }
         snapshot.outcome.is_some().then(|| {
-            snapshot.state = head;
+            snapshot.state = state;
             snapshot.update_output();
             snapshot
         })
     }
 
-    /// Takes in the entries that follow; what the output is then, [`settle_output`](Self::settle_output) says.
+    /// Applies the following entries. Call [`update_output`](Self::update_output) afterwards.
     pub(crate) fn apply_all(&mut self, more: &[Record]) -> Result<(), IllegalTransition> {
         more.iter().try_for_each(|record| self.apply(record))
     }
@@ -129,7 +131,7 @@ impl Snapshot {
             }
             _ => {}
         }
-        // Which are still open is the head's to say.
+        // The state knows which questions are still open.
         if !self.questions.is_empty() {
             let open = &self.state.asked;
             self.questions.retain(|(id, _)| open.iter().any(|asked| asked.question == *id));
@@ -138,7 +140,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Makes the output what it is after all that was taken in.
+    /// Recomputes the output after the entries applied so far.
     pub(crate) fn update_output(&mut self) {
         self.output = match &self.outcome {
             Some(outcome) => outcome.output().to_string(),
@@ -159,16 +161,16 @@ impl Snapshot {
     }
 }
 
-/// Something that happened to a task, told to whoever follows it.
+/// Something that happened to a task, for anyone following it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// The task.
     pub task: TaskId,
-    /// The entry that it is told from; give it back to go on from here.
+    /// The entry it comes from. Pass it back to resume from here.
     pub seq: Seq,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -177,44 +179,44 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
-    /// The task came to be.
+    /// The task was submitted.
     Submitted {
-        /// Who is asked.
+        /// The agent that runs it.
         agent: AgentName,
-        /// What is asked, in a line.
+        /// The order in one line.
         headline: String,
         /// The task that launched it.
         parent: Option<TaskId>,
         /// The task that it continues.
         continues: Option<TaskId>,
     },
-    /// A worker took it.
+    /// A worker claimed it.
     Started {
-        /// For the how-many-th time.
+        /// The number of the attempt.
         attempt: Attempt,
     },
-    /// It says something.
+    /// Text of the model.
     Text {
-        /// The words, to be put after the ones before.
+        /// The text, to be appended to the text before.
         text: String,
     },
-    /// It thinks something.
+    /// Reasoning of the model.
     Reasoning {
-        /// The words, to be put after the ones before.
+        /// The text, to be appended to the reasoning before.
         text: String,
     },
     /// A reply is complete.
     Usage {
-        /// What the reply used.
+        /// The tokens of the reply.
         usage: Usage,
-        /// What that cost in millionths of a dollar, if known.
+        /// Their cost in millionths of a dollar, if known.
         cost: Option<u64>,
         /// The model that answered.
         model: String,
     },
     /// A tool is called.
     Call {
-        /// Which call.
+        /// The call.
         call: CallId,
         /// The tool.
         tool: Arc<str>,
@@ -223,7 +225,7 @@ pub enum EventKind {
     },
     /// A tool returned.
     Result {
-        /// Which call.
+        /// The call.
         call: CallId,
         /// The tool.
         tool: Arc<str>,
@@ -232,127 +234,127 @@ pub enum EventKind {
         /// Whether that is an error.
         is_error: bool,
     },
-    /// A tool tells how far it is.
+    /// A tool reports progress.
     Progress {
-        /// In its words.
+        /// The message.
         text: String,
     },
     /// It waits.
     Waiting {
-        /// For what.
+        /// What it waits for.
         on: WaitReason,
-        /// Until when at the latest.
+        /// The latest end of the wait, if known.
         until: Option<Timestamp>,
     },
-    /// Somebody wrote to it.
+    /// It received a letter.
     Letter {
-        /// The letter.
+        /// The letter's id.
         letter: LetterId,
-        /// Who.
+        /// The sender.
         from: Sender,
-        /// What.
+        /// The text.
         text: Arc<str>,
     },
-    /// It has read letters.
+    /// It read letters.
     Read {
-        /// Which.
+        /// The letters.
         letters: Vec<LetterId>,
     },
-    /// The engine spoke to its model.
+    /// The engine added a message for the model.
     Nudged {
-        /// Why.
+        /// The reason.
         why: NudgeReason,
     },
     /// A person is asked.
     Asked {
-        /// The question's name.
+        /// The question's id.
         question: QuestionId,
         /// The question.
         asks: Box<Question>,
-        /// Until when an answer is waited for.
+        /// When the question expires.
         until: Option<Timestamp>,
     },
-    /// A person answered.
+    /// A question was answered, or it is certain that nobody will answer it.
     Answered {
-        /// The question's name.
+        /// The question's id.
         question: QuestionId,
-        /// What came of it.
+        /// The answer, or why there is none.
         answer: QuestionAnswer,
     },
-    /// A person allowed its tree calls like these.
+    /// A person approved calls like these for its tree.
     Granted {
-        /// Which.
+        /// The approved calls.
         pattern: Pattern,
     },
-    /// A person does not want it to wait for other tasks: they go on in the background.
+    /// A person moved its waiting calls to the background.
     Backgrounded,
     /// A hook failed.
     HookFailed {
-        /// Which, how, and whether a call was denied because of it.
+        /// The hook, the reason, and whether a call was denied because of it.
         failure: HookFailure,
     },
-    /// Something that people should know of: it goes on, but not quite as it was meant to.
+    /// A warning for people: the task continues, but not quite as intended.
     Warned {
-        /// What it is.
+        /// The warning.
         text: Arc<str>,
     },
-    /// A person changed what it, with all below it, may use.
+    /// A person changed the budget of it and everything below it.
     BudgetSet {
-        /// The bounds that were changed, counted from its beginning.
+        /// The changed limits, counted from its start.
         budget: Budget,
     },
-    /// It is to stop.
+    /// It was asked to stop.
     Stopping {
-        /// Why.
+        /// The cause.
         cause: StopCause,
     },
-    /// Its conversation was made shorter.
+    /// A summary replaced the older part of its conversation.
     Compacted,
-    /// An MCP server that it called has asked its model.
+    /// An MCP server that it called asked its model (sampling).
     Sampled {
-        /// During which call.
+        /// The call.
         call: CallId,
-        /// What that has used.
+        /// The tokens used.
         usage: Usage,
-        /// What it cost in millionths of a dollar, where the price is known.
+        /// Their cost in millionths of a dollar, if the price is known.
         cost: Option<u64>,
         /// The model.
         model: String,
     },
-    /// It was given back, and can be claimed again.
+    /// It was released and can be claimed again.
     Released {
-        /// Why.
+        /// The reason.
         why: ReleaseReason,
     },
     /// It ended.
     Finished {
-        /// How.
+        /// Its final status.
         status: Status,
-        /// The answer, or what there is of it.
+        /// The answer, or the part of it that exists.
         output: Arc<str>,
         /// Why there is no answer.
         error: Option<String>,
     },
     /// Another task continues it.
     Continued {
-        /// Which.
+        /// The task that continues it.
         by: TaskId,
     },
 }
 
 impl EventKind {
-    /// Whether the words of a reply that was not complete yet are void: the model is asked for it again, and what
-    /// it says then is told from the beginning.
+    /// Whether the text streamed so far of an unfinished reply is void. The model is asked again, and its new
+    /// reply is reported from the start.
     pub fn voids_partial_reply(&self) -> bool {
         matches!(self, EventKind::Started { .. } | EventKind::Waiting { on: WaitReason::Provider(_), .. })
     }
 }
 
-/// Tells a journal as events.
+/// Turns a journal into events.
 ///
-/// Live words come as they are said; when the whole reply follows, only what is new in it is told, so that the
-/// texts of all events put together are what the model said, once. Where an event
-/// [voids](EventKind::voids_partial_reply) what was said of a reply so far, the reply is told anew from its beginning.
+/// Streamed text becomes events as it arrives. When the complete reply follows, only its new part is
+/// reported, so the texts of all events together are exactly what the model said. After an event that
+/// [voids](EventKind::voids_partial_reply) an unfinished reply, the reply is reported again from its start.
 #[derive(Debug, Clone)]
 pub struct EventProjector {
     task: TaskId,
@@ -363,17 +365,17 @@ pub struct EventProjector {
 }
 
 impl EventProjector {
-    /// A narrator for a task, before its first entry.
+    /// A projector for a task, before its first entry.
     pub fn new(task: TaskId) -> Self {
         EventProjector { task, text: 0, reasoning: 0, turn: 0, calls: Vec::new() }
     }
 
-    /// The task that it tells of.
+    /// The task.
     pub fn task(&self) -> TaskId {
         self.task
     }
 
-    /// What an entry has to tell: nothing, one thing or a few.
+    /// The events of the next entry: none, one or a few.
     pub fn project(&mut self, record: &Record) -> Vec<Event> {
         let mut events = Vec::new();
         let (task, seq, at) = (self.task, record.seq, record.at);
@@ -438,7 +440,7 @@ impl EventProjector {
                 }
                 tell(EventKind::Waiting { on: on.clone(), until: *until });
             }
-            // Hooks that had nothing to say.
+            // Hooks without output.
             Entry::Nudged { text, .. } if text.is_empty() => {}
             Entry::Nudged { why, .. } => tell(EventKind::Nudged { why: why.clone() }),
             Entry::Asked { question, asks, until } => {
@@ -479,7 +481,7 @@ impl EventProjector {
         (id.turn == self.turn).then(|| self.calls.get(id.index as usize)).flatten()
     }
 
-    /// The live words so far belong to a reply that is over.
+    /// Forgets the streamed text of a reply that is over.
     fn discard_live_text(&mut self) {
         self.text = 0;
         self.reasoning = 0;

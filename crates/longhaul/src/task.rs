@@ -1,10 +1,10 @@
-//! The state of a task as one pure fold: entries in, state out; illegal transitions refused.
+//! The state of a task as a pure fold: entries in, state out. Illegal transitions are rejected.
 //!
-//! [`TaskState::begin`] makes the state of the first entry, [`TaskState::apply`] carries it over the next. Nothing else in
-//! Longhaul decides what a task's status is. Stores keep the head beside the journal so that lists are fast; it
-//! can always be made again from the journal.
+//! [`TaskState::begin`] creates the state from the first entry, and [`TaskState::apply`] updates it with each
+//! following one. Nothing else in Longhaul decides a task's status. Stores keep the state beside the journal
+//! so that lists are fast; it can always be rebuilt from the journal.
 //!
-//! `docs/lifecycle.md` draws the table that the tests below check.
+//! `docs/lifecycle.md` shows the table that the tests below check.
 
 use std::time::Duration;
 
@@ -19,36 +19,36 @@ use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
 use crate::permission::Consent;
 
-/// How many letters may lie unread in a task's mailbox. Endings of children always find room.
+/// How many unread letters a task's mailbox holds. Letters about ended children are always accepted.
 pub const MAILBOX: u32 = 256;
 
-/// The five words for where a task stands.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Nobody runs it now; it can be claimed.
+    /// No worker runs it; it can be claimed.
     Pending,
     /// A worker runs it.
     Running,
     /// It ended with an answer.
     Completed,
-    /// It ended without one.
+    /// It ended without an answer.
     Failed,
     /// It was stopped.
     Cancelled,
 }
 
 impl Status {
-    /// All of them.
+    /// Every status.
     pub const ALL: [Status; 5] =
         [Status::Pending, Status::Running, Status::Completed, Status::Failed, Status::Cancelled];
 
-    /// Whether the task has ended. Final is final.
+    /// Whether the task has ended. An ended task never changes its status.
     pub fn is_final(self) -> bool {
         matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
     }
 
-    /// The word.
+    /// The status as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Pending => "pending",
@@ -66,49 +66,49 @@ impl std::fmt::Display for Status {
     }
 }
 
-/// Where a task stands: the fold of its journal.
+/// The state of a task: the fold of its journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskState {
-    /// Its name.
+    /// Its id.
     pub id: TaskId,
     /// Its team.
     pub team: TeamRef,
-    /// The agent that was asked.
+    /// The agent that runs it.
     pub agent: AgentName,
-    /// What it was asked, in one line.
+    /// Its order in one line.
     pub headline: String,
     /// The task that launched it.
     pub parent: Option<TaskId>,
     /// The first task of its tree.
     pub root: TaskId,
-    /// How far it is from its root.
+    /// Its distance from the root.
     pub depth: u32,
     /// Whether it waits for the next letter instead of ending.
     pub interactive: bool,
-    /// The finished task that it continues.
+    /// The ended task that it continues.
     pub continues: Option<TaskId>,
-    /// The task that failed or was cancelled, and whose order it has.
+    /// The failed or cancelled task that it retries.
     #[serde(default)]
     pub retries: Option<TaskId>,
     /// The task that continues it.
     pub continued_by: Option<TaskId>,
 
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
     /// How often it has been claimed.
     pub attempt: Attempt,
-    /// Who runs it.
+    /// The worker that runs it.
     pub worker: Option<WorkerId>,
-    /// Whether, and why, it is to stop.
+    /// The stop request, if it was asked to stop.
     pub stop: Option<StopRequest>,
-    /// Whether its end is written down. A stop can end a task before anybody writes [`Entry::Finished`].
+    /// Whether its end is in the journal. A stop can end a task before [`Entry::Finished`] is written.
     pub settled: bool,
     /// Why it ended without an answer.
     pub error: Option<String>,
     /// The limit that made it answer early.
     pub cut_short: Option<String>,
 
-    /// The last entry.
+    /// The position of the last entry.
     pub seq: Seq,
     /// When it was submitted.
     pub created: Timestamp,
@@ -116,56 +116,58 @@ pub struct TaskState {
     pub started: Option<Timestamp>,
     /// When it ended.
     pub ended: Option<Timestamp>,
-    /// When anything last happened to it.
+    /// When anything last happened in it.
     pub active: Timestamp,
-    /// For how long it has been worked on, as far as its owner has written.
+    /// Its working time, as far as its owner has written.
     #[serde(default, rename = "worked_ms", with = "milliseconds")]
     pub worked: Duration,
-    /// From when on the time counts that is not in [`worked`](Self::worked) yet; `None` while none does.
+    /// The start of the working time that is not in [`worked`](Self::worked) yet; `None` while no time
+    /// counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counting: Option<Timestamp>,
 
     /// What it waits for, and since when.
     pub waiting: Option<WaitState>,
-    /// What it asks a person, and nobody has answered yet.
+    /// Its questions that nobody has answered yet.
     pub asked: Vec<OpenQuestion>,
-    /// Calls that a person has allowed its whole tree; only a root has any.
+    /// Calls that a person has approved for its whole tree; only a root has any.
     pub granted: Vec<Consent>,
-    /// The tool calls that are running now.
+    /// The tool calls that are running.
     pub calling: Vec<(CallId, std::sync::Arc<str>)>,
-    /// Calls that a person does not want it to wait in: as soon as one only waits for other tasks, it returns.
+    /// Calls that a person moved to the background: each returns as soon as it only waits for other tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backgrounded: Vec<CallId>,
-    /// What a tool last said about its progress.
+    /// The last progress message of a tool.
     pub progress: Option<String>,
     /// Letters that it has not read.
     pub unread: u32,
-    /// Replies it got from its model.
+    /// Replies from its model.
     pub turns: u32,
-    /// Tool calls that it began.
+    /// Tool calls that it started.
     pub calls: u32,
-    /// What it used.
+    /// The tokens it used.
     pub usage: Usage,
-    /// What that cost, as far as it is known, in millionths of a dollar.
+    /// Their cost in millionths of a dollar, as far as prices are known.
     pub cost: u64,
     /// Replies whose price is not known.
     pub unpriced: u32,
-    /// Calls that were denied because nobody was there to allow them.
+    /// Calls that were denied because nobody was there to approve them.
     #[serde(default)]
     pub denied: u32,
-    /// What it may use with all below it, where that was changed after it was ordered: these bounds count instead.
+    /// Limits on it and everything below it that were changed after it was ordered. They replace those of the
+    /// order.
     #[serde(default, skip_serializing_if = "Budget::is_open")]
     pub budget_set: Budget,
-    /// When something last happened in it that may make earlier results out of date: a call that may have changed something
-    /// (its own, or of a child that has ended), or a word from a person.
+    /// When something last happened that may make earlier results out of date: a call that may have changed
+    /// something (its own, or one of an ended child), or a message from a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<Timestamp>,
-    /// The calls that may change something and are running now.
+    /// The running calls that may change something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changing: Vec<CallId>,
 }
 
-/// A time as a whole number of milliseconds.
+/// Serializes a duration as a whole number of milliseconds.
 pub(crate) mod milliseconds {
     use std::time::Duration;
 
@@ -183,27 +185,27 @@ pub(crate) mod milliseconds {
 /// What a running task waits for, and since when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitState {
-    /// For what.
+    /// What it waits for.
     pub on: WaitReason,
-    /// Since when.
+    /// The start of the wait.
     pub since: Timestamp,
-    /// Until when at the latest, if that is known.
+    /// The latest end of the wait, if known.
     pub until: Option<Timestamp>,
 }
 
-/// A question that waits for a person's answer, in short; the journal has the whole of it.
+/// A question that waits for a person's answer, in short. The journal has all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenQuestion {
-    /// Its name.
+    /// Its id.
     pub question: QuestionId,
-    /// What is asked, in a line.
+    /// The question in one line.
     pub text: String,
-    /// The tool, where the question is whether it may be called.
+    /// The tool, if the question asks for approval of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Since when.
+    /// When it was asked.
     pub since: Timestamp,
-    /// Until when an answer is waited for.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -218,32 +220,32 @@ impl OpenQuestion {
     }
 }
 
-/// A move that the life of a task does not have.
+/// A transition that the lifecycle of a task does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalTransition {
     /// The journal does not begin with [`Entry::Submitted`].
-    #[error("a journal begins with its submission, not with '{0:?}'")]
+    #[error("a journal starts with its submission, not with '{0:?}'")]
     NotASubmission(EntryKind),
-    /// There is nothing like this in a task that stands like that.
-    #[error("a task that is {status} cannot take '{entry:?}'")]
+    /// A task with this status does not accept this entry.
+    #[error("a task that is {status} does not accept '{entry:?}'")]
     NotNow {
-        /// How the task stands.
+        /// The task's status.
         status: Status,
-        /// What was to happen.
+        /// The rejected entry.
         entry: EntryKind,
     },
-    /// An attempt that is not the one whose turn it is.
+    /// The entry belongs to another attempt than the current one.
     #[error("attempt {got} is not the one expected ({expected})")]
     WrongAttempt {
-        /// The attempt named.
+        /// The attempt in the entry.
         got: Attempt,
-        /// The one whose turn it is.
+        /// The current attempt.
         expected: Attempt,
     },
-    /// An answer to a question that is not open.
-    #[error("the question {0} is not open: it was answered, or given up, or never asked")]
+    /// The answer is to a question that is not open.
+    #[error("question {0} is not open: it was answered, cancelled or never asked")]
     NotAsked(QuestionId),
-    /// Too many letters wait to be read.
+    /// Too many letters are unread.
     #[error(
         "the mailbox is full: {MAILBOX} letters wait to be read; write again when the task has read some"
     )]
@@ -251,7 +253,7 @@ pub enum IllegalTransition {
 }
 
 impl TaskState {
-    /// The state after the first entry.
+    /// The state after the first entry. Fails if that is not [`Entry::Submitted`].
     pub fn begin(id: TaskId, record: &Record) -> Result<TaskState, IllegalTransition> {
         let Entry::Submitted(submitted) = &record.entry else {
             return Err(IllegalTransition::NotASubmission(record.entry.kind()));
@@ -303,8 +305,8 @@ impl TaskState {
         })
     }
 
-    /// What it waits for at a time. A wait for a provider is over when it was known to last until then, though the task
-    /// has had nothing to write down since: it has asked again.
+    /// What it waits for at `now`. A wait for a provider ends at its `until`, even if the journal has no
+    /// entry since: the task has sent the request again.
     pub fn waiting_at(&self, now: Timestamp) -> Option<&WaitState> {
         let over = |w: &WaitState| {
             matches!(w.on, WaitReason::Provider(_)) && w.until.is_some_and(|until| until <= now)
@@ -312,17 +314,18 @@ impl TaskState {
         self.waiting.as_ref().filter(|waiting| !over(waiting))
     }
 
-    /// The state after a whole journal.
+    /// The state after a whole journal; `None` if the journal is empty. Fails at the first illegal
+    /// transition.
     pub fn from_journal(id: TaskId, journal: &[Record]) -> Result<Option<TaskState>, IllegalTransition> {
         let Some((first, rest)) = journal.split_first() else { return Ok(None) };
-        let mut head = TaskState::begin(id, first)?;
+        let mut state = TaskState::begin(id, first)?;
         for record in rest {
-            head.apply(record)?;
+            state.apply(record)?;
         }
-        Ok(Some(head))
+        Ok(Some(state))
     }
 
-    /// Carries the state over one more entry, or refuses it and stays as it is.
+    /// Applies the next entry. Fails, and leaves the state unchanged, if the transition is illegal.
     pub fn apply(&mut self, record: &Record) -> Result<(), IllegalTransition> {
         let not_now = IllegalTransition::NotNow { status: self.status, entry: record.entry.kind() };
         match (&record.entry, self.status) {
@@ -370,7 +373,7 @@ impl TaskState {
                 if *attempt != self.attempt {
                     return Err(IllegalTransition::WrongAttempt { got: *attempt, expected: self.attempt });
                 }
-                // One that is gone has worked no longer than it has written.
+                // A worker that is gone has worked no longer than it has written.
                 if *why == ReleaseReason::Drained {
                     self.count_until(record.at);
                 }
@@ -401,7 +404,7 @@ impl TaskState {
                 self.changed = Some(record.at);
             }
 
-            // What a person allows a tree holds though its root has ended.
+            // An approval for the tree stays valid after its root has ended.
             (Entry::Granted { pattern, tool }, _) => {
                 let consent = Consent { pattern: pattern.clone(), tool: tool.as_deref().cloned() };
                 if !self.granted.contains(&consent) {
@@ -409,15 +412,15 @@ impl TaskState {
                 }
             }
 
-            // Also of a hook that runs when the task has ended. It changes nothing.
+            // Also written for hooks that run after the task has ended. Changes nothing.
             (Entry::HookFailed(_), _) => {}
 
-            // So does what it lets a tree use.
+            // A tree budget can also change after the root has ended.
             (Entry::BudgetSet { budget }, _) => {
                 self.budget_set = budget.or(self.budget_set);
             }
 
-            // Which calls those are is kept when its process dies: they are made again, and must not wait then.
+            // The list of these calls survives a crash: the calls are made again and must not wait then.
             (Entry::Backgrounded, Status::Running) => {
                 let calls = self.calling.iter().map(|(call, _)| *call);
                 let new: Vec<CallId> = calls.filter(|call| !self.backgrounded.contains(call)).collect();
@@ -433,7 +436,7 @@ impl TaskState {
         Ok(())
     }
 
-    /// What the owner of a running task writes while it works.
+    /// Applies an entry that the owner of a running task writes.
     fn apply_owner_entry(
         &mut self,
         entry: &Entry,
@@ -464,7 +467,7 @@ impl TaskState {
             }
             Entry::Denied { .. } => self.denied = self.denied.saturating_add(1),
             Entry::Sampled(sampled) => self.spend(sampled.usage, sampled.cost),
-            // Where the model made no summary, nothing was used.
+            // If the model wrote no summary, nothing was used.
             Entry::Compacted { usage, cost: None, .. } if *usage == Usage::default() => {}
             Entry::Compacted { usage, cost, .. } => self.spend(*usage, *cost),
             Entry::Called { call, tool, effects, .. } => {
@@ -533,14 +536,14 @@ impl TaskState {
         self.asked.clear();
     }
 
-    /// The owner has written: it has worked until now, if the time counts, and goes on.
+    /// Adds the working time up to `at`, if time counts, and keeps counting.
     fn count_until(&mut self, at: Timestamp) {
         if let Some(since) = self.counting.replace(at) {
             self.worked += Duration::try_from(at.duration_since(since)).unwrap_or_default();
         }
     }
 
-    /// Nobody runs it: nothing is being waited for or called.
+    /// Clears what only a running task has: waits and running calls.
     fn clear_running(&mut self) {
         self.counting = None;
         self.worker = None;
@@ -550,15 +553,16 @@ impl TaskState {
         self.changing.clear();
     }
 
-    /// Whether something has happened in it since then that may make earlier results out of date, or is happening now.
+    /// Whether something has happened since `then`, or is happening now, that may make earlier results out of
+    /// date.
     pub fn has_changed_since(&self, then: Timestamp) -> bool {
         !self.changing.is_empty() || self.changed.is_some_and(|changed| changed >= then)
     }
 
-    /// The same task, if its worker is gone: nobody runs it, though nobody has written that down yet.
+    /// The state to show if its worker is gone: no longer running, although the journal does not say so yet.
     #[must_use]
     pub fn into_interrupted(mut self) -> TaskState {
-        // One that is to stop is not going to run again: whoever finds it ends it.
+        // A task with a stop request does not run again: the process that finds it settles the stop.
         if self.status == Status::Running && self.stop.is_none() {
             self.status = Status::Pending;
             self.clear_running();
@@ -566,21 +570,21 @@ impl TaskState {
         self
     }
 
-    /// For how long it has been worked on until `now`; since its owner has last written, no longer than `most`, for it may be
-    /// gone or asleep.
+    /// Its working time until `now`. Since the owner's last entry at most `most` is added, because the owner
+    /// may be gone or asleep.
     pub fn worked_at(&self, now: Timestamp, most: Duration) -> Duration {
         let since = self.counting.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
         self.worked + since.unwrap_or_default().min(most)
     }
 
-    /// Whether it is queued or works, and waits neither for people nor for other tasks.
+    /// Whether it is queued or working, and waits neither for people nor for other tasks.
     pub(crate) fn is_at_work(&self) -> bool {
         let waits =
             self.waiting.as_ref().is_some_and(|waiting| !matches!(waiting.on, WaitReason::Provider(_)));
         !(self.status.is_final() || self.status == Status::Running && waits)
     }
 
-    /// Whether it does nothing but wait for people, or for tasks of these that do nothing else.
+    /// Whether it only waits for people, or for tasks in `tree` that do.
     pub fn waits_for_people(&self, tree: &[TaskState]) -> bool {
         if self.status != Status::Running {
             return false;
@@ -593,8 +597,7 @@ impl TaskState {
         }
     }
 
-    /// How long it has been there: from its first claim to its end, or until `now`; of one that nobody runs, until anything
-    /// last happened to it.
+    /// Time since its first claim until its end, or until `now`. If no worker runs it, until its last entry.
     pub fn elapsed(&self, now: Timestamp) -> Duration {
         let Some(started) = self.started else { return Duration::ZERO };
         let end = self.ended.unwrap_or(if self.status == Status::Pending { self.active } else { now });
@@ -602,16 +605,17 @@ impl TaskState {
     }
 }
 
-/// Whether those of these tasks that have not ended do nothing but wait for people. `tree` has, in the order of a listing, at
-/// least all that have not.
+/// Whether all unfinished tasks of `tasks` only wait for people. `tree` must hold, in listing order, at least
+/// every unfinished task of the tree.
 pub fn all_wait_for_people(tasks: &[TaskId], tree: &[TaskState]) -> bool {
-    // Parents come first, and nobody waits for a task above: what is looked at gets shorter.
+    // Parents come first in a listing, and no task waits for one above it, so each step looks at a shorter
+    // rest.
     let mut open = tasks.iter().filter_map(|id| {
-        let at = tree.iter().position(|head| head.id == *id && !head.status.is_final())?;
+        let at = tree.iter().position(|state| state.id == *id && !state.status.is_final())?;
         Some((&tree[at], &tree[at + 1..]))
     });
     let Some((first, below)) = open.next() else { return false };
-    first.waits_for_people(below) && open.all(|(head, below)| head.waits_for_people(below))
+    first.waits_for_people(below) && open.all(|(state, below)| state.waits_for_people(below))
 }
 
 #[cfg(test)]

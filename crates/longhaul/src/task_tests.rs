@@ -68,7 +68,7 @@ fn head(entries: impl IntoIterator<Item = Entry>) -> TaskState {
     TaskState::from_journal(id(), &records).unwrap().unwrap()
 }
 
-/// The table of docs/lifecycle.md, row by row: what each entry makes of each state, `None` where it is refused.
+/// The table of docs/lifecycle.md, row by row: the state after each entry, `None` if the entry is rejected.
 #[test]
 fn the_table() {
     use Status::{Cancelled, Completed, Failed, Pending, Running};
@@ -112,7 +112,7 @@ fn the_table() {
             vec![claimed(1), cancelled()],
             [None, Some((Cancelled, false)), None, None, None, None],
         ),
-        // Cancelled by a stop alone, its end not yet written down: that one entry is still to come.
+        // Cancelled by a stop request alone, with its end not recorded yet: that one entry is still to come.
         (
             "cancelled, unsettled",
             vec![person()],
@@ -254,7 +254,7 @@ fn the_time_of_a_task_that_nobody_runs_stands_still() {
     }
     let head = TaskState::from_journal(id(), &journal).unwrap().unwrap();
     assert_eq!(head.elapsed(later), Duration::from_secs(3));
-    // One whose process is gone is the same, though nobody has written that down.
+    // A task whose process is gone is the same, although the journal does not say so.
     let head = TaskState::from_journal(id(), &journal[..2]).unwrap().unwrap();
     assert_eq!(head.elapsed(later), Duration::from_secs(998));
     assert_eq!(head.into_interrupted().elapsed(later), Duration::ZERO);

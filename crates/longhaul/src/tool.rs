@@ -1,7 +1,7 @@
 //! The tool traits, the context of a call, and tool errors.
 //!
-//! Authors write a [`Tool`]: typed arguments, an `async fn`. The engine sees its twin, [`DynTool`], which also takes
-//! what a model really sends for arguments.
+//! Authors implement [`Tool`]: typed arguments and an `async fn`. The engine uses [`DynTool`], which also
+//! accepts arguments the way models actually write them.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ mod storage;
 pub use arguments::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
 pub use storage::{StorageScope, ToolStorage};
 
-/// A tool, as its author writes it.
+/// A tool, as its author implements it.
 ///
 /// ```
 /// use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
@@ -67,8 +67,8 @@ pub use storage::{StorageScope, ToolStorage};
 /// # assert_eq!(DynTool::spec(&Sqrt).parameters["properties"]["of"]["description"], "The number, not below 0.");
 /// ```
 pub trait Tool: Send + Sync + 'static {
-    /// What it is called with. A field's doc comment tells the model what to put there. It is also written back as JSON:
-    /// that is what permission rules, hooks and people see of a call.
+    /// Its arguments. A field's doc comment tells the model what to put there. The arguments are also
+    /// serialized back to JSON, which is what permission rules, hooks and people see of a call.
     type Args: DeserializeOwned + Serialize + JsonSchema + Send;
 
     /// Its name.
@@ -77,24 +77,25 @@ pub trait Tool: Send + Sync + 'static {
     /// What it does, for the model.
     fn description(&self) -> String;
 
-    /// How it behaves.
+    /// What it affects.
     fn effects(&self) -> ToolEffects {
         ToolEffects::default()
     }
 
-    /// Other names that models give its arguments: `(other, own)`. A call may use either, but not both, and a permission
-    /// rule may name either. Declare them here and not as serde aliases, of which rules know nothing.
+    /// Other names that models use for its arguments: `(other, own)`. A call may use either, but not both,
+    /// and a permission rule may name either. Declare them here and not as serde aliases: rules do not know
+    /// those.
     fn aliases(&self) -> ArgumentAliases {
         &[]
     }
 
-    /// What it acts with besides its arguments, in words that follow "it runs": "in a sandbox, without network". What a person
-    /// allows one tool is not allowed another of its name that runs otherwise.
+    /// How it runs, apart from its arguments, in words that follow "it runs": "in a sandbox, without
+    /// network". An approval for one tool does not cover a tool of the same name that runs differently.
     fn setting(&self) -> Option<String> {
         None
     }
 
-    /// Does it.
+    /// Runs the tool.
     fn call(
         &self,
         args: Self::Args,
@@ -102,18 +103,19 @@ pub trait Tool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
 }
 
-/// How a tool behaves; what is not declared is not assumed.
+/// What a tool affects. Anything not declared is not assumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ToolEffects {
     /// It changes nothing.
     pub read_only: bool,
-    /// Doing it twice is as good as doing it once, so that a call that a crash interrupted may be made again.
+    /// Running it twice has the same effect as running it once, so a call interrupted by a crash may be
+    /// repeated.
     pub repeatable: bool,
-    /// It looks at tasks or waits for them; doing that again and again is no sign of a loop.
+    /// It looks at tasks or waits for them. Repeating it does not count as a loop.
     pub polls_tasks: bool,
-    /// It changes nothing but what is Longhaul's own: tasks, and the lists and notes of an agent. Nobody need be asked.
+    /// It changes only Longhaul's own data: tasks, and an agent's lists and notes. It needs no approval.
     pub internal: bool,
-    /// It gives work to other agents.
+    /// It launches tasks of other agents.
     pub launches: bool,
 }
 
@@ -128,35 +130,36 @@ impl ToolEffects {
     /// Changes nothing, and so may be repeated.
     pub const READ_ONLY: ToolEffects =
         ToolEffects { read_only: true, repeatable: true, ..ToolEffects::NOTHING };
-    /// Changes something, but the same call changes it only once.
+    /// Changes something, but repeating the call changes nothing more.
     pub const REPEATABLE: ToolEffects = ToolEffects { repeatable: true, ..ToolEffects::NOTHING };
-    /// Changes only what is Longhaul's own, and the same call only once.
+    /// Changes only Longhaul's own data, and repeating the call changes nothing more.
     pub const INTERNAL: ToolEffects =
         ToolEffects { repeatable: true, internal: true, ..ToolEffects::NOTHING };
     /// Looks at tasks, or waits for them.
     pub const POLLS_TASKS: ToolEffects =
         ToolEffects { read_only: true, repeatable: true, polls_tasks: true, internal: true, launches: false };
-    /// Gives work to other agents, and by the same call only once.
+    /// Launches tasks of other agents, and repeating the call launches nothing more.
     pub const LAUNCHES: ToolEffects = ToolEffects { launches: true, ..ToolEffects::INTERNAL };
 
-    /// Whether nobody need be asked before it is called, where no pattern says otherwise.
+    /// Whether it needs no approval, unless a pattern says otherwise.
     pub fn is_harmless(self) -> bool {
         self.read_only || self.internal
     }
 }
 
-/// What a tool gave.
+/// The output of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolOutput {
     /// What the model sees.
     pub text: String,
-    /// Whether the text tells of a failure. Unlike a [`ToolError`], such an output can still have collected tasks.
+    /// Whether the text reports a failure. Unlike a [`ToolError`], such an output can still have collected
+    /// tasks.
     pub is_error: bool,
-    /// Tasks whose final result is in the text, so that no letter need tell of it.
+    /// Tasks whose final result is in the text, so that no letter about them is needed.
     pub collected: Vec<TaskId>,
-    /// The agent that goes on with the conversation.
+    /// The agent that continues the conversation.
     pub handoff: Option<AgentName>,
-    /// The model that is asked from now on.
+    /// The model that continues the conversation.
     pub model: Option<ModelChoice>,
 }
 
@@ -166,16 +169,16 @@ impl<S: Into<String>> From<S> for ToolOutput {
     }
 }
 
-/// Why a tool gave nothing, and what is to be done about it.
+/// Why a tool failed, and how the engine reacts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    /// The call was wrong: the model is told how, and may call again.
+    /// The call was invalid: the model is told why and may call again.
     #[error("{0}")]
     Retry(String),
-    /// It did not work: the model sees why, and adapts.
+    /// The tool failed: the model sees why and adapts.
     #[error("{0}")]
     Failed(String),
-    /// The run cannot go on: the task fails.
+    /// The run cannot continue: the task fails.
     #[error("{0}")]
     Fatal(String),
 }
@@ -193,41 +196,44 @@ impl From<DispatchError> for ToolError {
     }
 }
 
-/// What a tool is given with a call.
+/// The context of a tool call.
 #[derive(Clone)]
 pub struct CallContext {
-    /// Who calls.
+    /// The task and agent that make the call.
     pub caller: Caller,
-    /// Which call it is; the same after a restart.
+    /// The id of the call; it stays the same after a restart.
     pub call: CallId,
-    /// The way to other tasks.
+    /// Access to other tasks.
     pub dispatcher: Arc<dyn Dispatcher>,
-    /// Fires when the task is to stop: give up what you are doing, and leave nothing running.
+    /// Fires when the task is stopping: return, and leave nothing running.
     pub cancel: CancellationToken,
-    /// Fires when a person does not want this call to wait for other tasks: return, and say that they go on.
+    /// Fires when a person moves this call to the background: stop waiting for other tasks, and return that
+    /// they continue.
     pub backgrounded: CancellationToken,
-    /// What the caller has launched before with the words of this call, or much the same, and has the results of; the last first.
+    /// Tasks that the caller launched earlier with the same or similar arguments and whose results it has
+    /// read, the latest first.
     pub earlier: Vec<EarlierResult>,
-    /// Where the task works.
+    /// The working directory of the task.
     pub working_dir: Option<PathBuf>,
-    /// The model of the agent that calls.
+    /// The model of the calling agent.
     pub model: Arc<dyn Model>,
-    /// Where a tool notes what it must still know after a restart.
+    /// Durable storage for what the tool must still know after a restart.
     pub storage: ToolStorage,
-    /// How many processes may run at once: a tool that starts one takes a slot first ([`CallContext::process_slot`]).
+    /// Limits how many child processes run at once. A tool that starts one takes a slot first
+    /// ([`CallContext::process_slot`]).
     pub processes: ProcessSlots,
-    /// The way back to the runner.
+    /// Sends signals to the runner.
     pub runner: RunnerChannel,
 }
 
 impl CallContext {
-    /// Tells how far the tool is, for whoever watches.
+    /// Reports progress to anyone following the task.
     pub fn progress(&self, text: impl Into<String>) {
         self.runner.send(CallSignal::Progress(text.into()));
     }
 
-    /// Waits until one more process may be started, and says so meanwhile. Keep what is returned while the process runs, and
-    /// wait for no other task with it.
+    /// Waits for a slot to start a child process, and reports the wait as progress. Keep the returned slot
+    /// while the process runs, and do not wait for other tasks while holding it.
     ///
     /// # Errors
     /// When the task is being stopped: nothing was started then.
@@ -246,49 +252,50 @@ impl CallContext {
         }
     }
 
-    /// Asks a person. It is shown wherever one is attached, and survives a restart; where nobody can answer, that is
-    /// the answer. While all calls of a task wait, for a person or for other tasks, it needs no seat.
+    /// Asks a person. The question is shown in every attached terminal and survives a restart. If nobody can
+    /// answer, the result says so. While all calls of a task wait for people or other tasks, the task
+    /// occupies no seat.
     pub async fn ask(&self, question: Question) -> QuestionAnswer {
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.runner.send(CallSignal::AsksPerson { call: self.call, question, reply });
         answer.await.unwrap_or_else(|_| QuestionAnswer::Nobody("the task is being stopped".to_owned()))
     }
 
-    /// Says that this call now only waits for other tasks: while all calls of a task do, it needs no seat. It
-    /// has one again when the guard is gone and the runner goes on.
+    /// Declares that this call now only waits for other tasks. While all calls of a task wait, the task
+    /// occupies no seat. It gets one again when the guard is dropped and the runner continues.
     pub fn waits_for(&self, tasks: Vec<TaskId>) -> WaitingGuard {
         self.runner.send(CallSignal::WaitsForTasks { call: self.call, tasks });
         WaitingGuard { runner: self.runner.clone(), call: self.call }
     }
 }
 
-/// How many processes tool calls and hooks may run at once. Clones share the slots.
+/// Limits how many child processes tool calls and hooks run at once. Clones share the slots.
 #[derive(Debug, Clone)]
 pub struct ProcessSlots {
     slots: Arc<Semaphore>,
     most: usize,
 }
 
-/// Leave to run a process, until this is dropped.
+/// Permission to run one child process, until dropped.
 #[derive(Debug)]
 pub struct ProcessSlot {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ProcessSlots {
-    /// So many at once; at least one.
+    /// Creates `most` slots, at least one.
     pub fn new(most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         ProcessSlots { slots: Arc::new(Semaphore::new(most)), most }
     }
 
-    /// Takes a slot; if none is free, says so to `waits` and waits for one. First come, first served.
+    /// Takes a slot. If none is free, calls `waits` and waits for one, first come, first served.
     pub async fn acquire(&self, waits: impl FnOnce(usize)) -> ProcessSlot {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
             return ProcessSlot { _permit: Some(slot) };
         }
         waits(self.most);
-        // Nobody ever closes it.
+        // The semaphore is never closed.
         ProcessSlot { _permit: self.slots.clone().acquire_owned().await.ok() }
     }
 }
@@ -299,70 +306,71 @@ impl Default for ProcessSlots {
     }
 }
 
-/// What a call tells its runner while it runs.
+/// What a running call tells its runner.
 #[derive(Debug)]
 pub enum CallSignal {
-    /// How far it is.
+    /// A progress message.
     Progress(String),
-    /// It only waits for other tasks now.
+    /// The call now only waits for other tasks.
     WaitsForTasks {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// For which tasks.
+        /// The tasks it waits for.
         tasks: Vec<TaskId>,
     },
-    /// It asks a person.
+    /// The call asks a person.
     AsksPerson {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// What it asks.
+        /// The question.
         question: Question,
-        /// Where the answer goes.
+        /// Receives the answer.
         reply: tokio::sync::oneshot::Sender<QuestionAnswer>,
     },
-    /// It does something itself again.
+    /// The call no longer waits.
     WorksAgain {
-        /// Which call.
+        /// The call.
         call: CallId,
     },
-    /// It wants to ask the model. Whether it may is for the budgets to say.
+    /// The call wants to ask the model. The budgets decide whether it may.
     WantsModel {
-        /// How many tokens what it asks has, about.
+        /// The approximate size of the request, in tokens.
         tokens: u64,
-        /// Where the answer goes: why not, if it may not.
+        /// Receives the decision, with the reason if it is no.
         reply: tokio::sync::oneshot::Sender<Result<(), String>>,
     },
-    /// It has asked the model.
+    /// The call has asked the model.
     Sampled {
-        /// What that has used.
+        /// The tokens and cost.
         sampled: Box<SamplingUsage>,
-        /// Told when it is written down.
+        /// Fires when they are on disk.
         noted: tokio::sync::oneshot::Sender<()>,
     },
 }
 
-/// The line from a call to its runner.
+/// The channel from a call to its runner.
 #[derive(Clone)]
 pub struct RunnerChannel {
     signals: tokio::sync::mpsc::UnboundedSender<CallSignal>,
-    /// Whoever has it may ask the model: one at a time, so that a budget is passed by one request and not by many.
+    /// Held while asking the model: one request at a time, so that a budget is exceeded by at most one
+    /// request.
     model: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl RunnerChannel {
-    /// A line, and the end where it is heard.
+    /// Creates a channel and its receiving end.
     pub fn new() -> (RunnerChannel, tokio::sync::mpsc::UnboundedReceiver<CallSignal>) {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         (RunnerChannel { signals: sender, model: Arc::default() }, receiver)
     }
 
     fn send(&self, signal: CallSignal) {
-        // Nobody listens any more when the task is being torn down; then nobody needs to know either.
+        // The receiver is gone only when the task is being torn down; then the signal is irrelevant.
         let _ = self.signals.send(signal);
     }
 }
 
-/// While it lives, its call only waits for other tasks.
+/// While it exists, its call only waits for other tasks.
 pub struct WaitingGuard {
     runner: RunnerChannel,
     call: CallId,
@@ -374,33 +382,34 @@ impl Drop for WaitingGuard {
     }
 }
 
-/// A tool, as the engine sees it. Every [`Tool`] is one; tools whose arguments are only known at run time
-/// implement it themselves.
+/// A tool as the engine uses it. Every [`Tool`] implements it. Tools whose arguments are only known at run
+/// time implement it directly.
 pub trait DynTool: Send + Sync + 'static {
-    /// What the model is told of it.
+    /// The name, description and parameters that the model sees.
     fn spec(&self) -> ToolSpec;
 
-    /// How it behaves.
+    /// What it affects.
     fn effects(&self) -> ToolEffects;
 
-    /// The arguments as the tool will read them: under its own names, and in the form that it makes of them. Permission
-    /// rules, hooks and people see these, and the tool is called with them. The error is for the model.
+    /// The arguments as the tool reads them: with its own names and in canonical form. Permission rules,
+    /// hooks and people see these, and the tool is called with them. The error is written for the model.
     fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
         Ok(arguments.to_owned())
     }
 
-    /// By which names permission rules know the tool and its arguments, besides its own.
+    /// Further names by which permission rules know the tool and its arguments.
     fn rule_names(&self) -> RuleNames {
         RuleNames::default()
     }
 
-    /// What it is, for whoever consents to its calls: see [`ToolIdentity`]. Who wraps a tool hands on that of the tool inside.
-    /// Its toolset need not be said.
+    /// Its identity, which an approval is tied to: see [`ToolIdentity`]. A wrapper returns the identity of
+    /// the tool it wraps. The toolset may be left out.
     fn identity(&self) -> ToolIdentity {
         identity_from_spec(&self.spec(), self.effects())
     }
 
-    /// Does it, with the arguments as the model wrote them or as [`canonical_arguments`](Self::canonical_arguments) made them.
+    /// Runs the tool, with the arguments as the model wrote them or as
+    /// [`canonical_arguments`](Self::canonical_arguments) returned them.
     fn call<'a>(
         &'a self,
         arguments: &'a str,
@@ -446,9 +455,9 @@ impl<T: Tool> DynTool for T {
     }
 }
 
-/// What a tool is by what it says of itself.
-pub(crate) fn identity_from_spec(spec: &ToolSpec, manner: ToolEffects) -> ToolIdentity {
-    let words = [("read-only", manner.read_only), ("repeatable", manner.repeatable)];
+/// The identity of a tool, from its spec.
+pub(crate) fn identity_from_spec(spec: &ToolSpec, effects: ToolEffects) -> ToolIdentity {
+    let words = [("read-only", effects.read_only), ("repeatable", effects.repeatable)];
     let hints: Vec<_> = words.iter().filter(|(_, holds)| *holds).map(|(word, _)| *word).collect();
     ToolIdentity {
         hints: hints.join(", "),
@@ -456,8 +465,8 @@ pub(crate) fn identity_from_spec(spec: &ToolSpec, manner: ToolEffects) -> ToolId
     }
 }
 
-/// The JSON schema of a tool's arguments, as plain as the pickiest provider wants it: nothing is referred to, and
-/// what may be left out is not nullable besides.
+/// The JSON schema of a tool's arguments, simple enough for the strictest provider: no references, and
+/// optional arguments are not nullable.
 pub fn arguments_schema<T: JsonSchema>() -> Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)
@@ -467,7 +476,7 @@ pub fn arguments_schema<T: JsonSchema>() -> Value {
         for word in ["$schema", "title", "description"] {
             object.remove(word);
         }
-        // Providers insist on it, also where a tool takes nothing.
+        // Providers require it, even for a tool without arguments.
         object.entry("properties").or_insert_with(|| serde_json::json!({}));
     }
     schema

@@ -1,6 +1,7 @@
 //! Claims ready tasks and runs them: seats, leases, recovery.
 //!
-//! Look, then take a seat, then claim; never the other way round, or a waiting parent could starve its own children.
+//! The order is: look for tasks, take a seat, then claim. In another order, a waiting parent could starve its
+//! own children.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -29,9 +30,9 @@ pub(crate) struct TeamRegistry {
     loader: Option<Arc<dyn TeamLoader>>,
 }
 
-/// Makes a team of a team file that is kept in the store.
+/// Loads a team from a team file that is kept in the store.
 pub trait TeamLoader: Send + Sync + 'static {
-    /// The team that these bytes describe.
+    /// The team that this file describes. Fails if the file is not a valid team file.
     fn load(&self, file: &[u8]) -> Result<Team, TeamError>;
 }
 
@@ -64,7 +65,7 @@ impl TeamRegistry {
             let file = match store.blob(digest.clone()).await {
                 Ok(Some(file)) => file,
                 Ok(None) => continue,
-                // The others go on.
+                // The other teams still load.
                 Err(error @ StoreError::Damaged { .. }) => {
                     tracing::warn!(task = %task.id, %error, "the team of this task is damaged");
                     continue;
@@ -88,19 +89,19 @@ impl TeamRegistry {
     }
 }
 
-/// What is done with tasks whose worker is gone.
+/// What happens to tasks whose worker is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RecoveryPolicy {
     /// They are resumed.
     #[default]
     Resume,
-    /// They are left for somebody to resume.
+    /// They wait until someone resumes them.
     Ask,
     /// They fail.
     Fail,
 }
 
-/// How a worker works.
+/// Settings of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerSettings {
     pub(crate) running: usize,
@@ -108,39 +109,40 @@ pub(crate) struct WorkerSettings {
     pub(crate) recovery: RecoveryPolicy,
 }
 
-/// How often a task is tried to be given back that the store failed.
+/// How often to try to release a task after the store failed.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
-/// One process's claim to run tasks.
+/// Claims and runs the tasks of one process.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) context: RunContext,
     pub(crate) teams: Arc<TeamRegistry>,
     pub(crate) settings: WorkerSettings,
-    /// The only trees it takes tasks from; any, if `None`.
+    /// The only trees it claims tasks from; any if `None`.
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
-    /// The runs that are under way.
+    /// The current runs.
     pub(crate) runs: TaskTracker,
-    /// Fires when runs that did not end in time are to be dropped.
+    /// Fires when runs that did not end in time must be dropped.
     pub(crate) abort: CancellationToken,
-    /// Why the store takes nothing at the moment.
+    /// Why the store accepts no writes at the moment.
     pub(crate) store_failure: Arc<watch::Sender<Option<StoreError>>>,
-    /// Until when its tasks surely are its own.
+    /// The lease that covers its tasks.
     pub(crate) lease: Arc<LeaseKeeper>,
-    /// The tasks that somebody else took from it while they ran.
+    /// The tasks that another worker took over while they ran here.
     pub(crate) lost: Arc<watch::Sender<Vec<TaskId>>>,
-    /// The tasks whose runs have not ended here, each with what the next run of the same task waits for.
+    /// The tasks whose runs have not ended here, each with the lock that the next run of the same task waits
+    /// for.
     pub(crate) under_way: Arc<Mutex<HashMap<TaskId, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
 impl Worker {
-    /// Keeps the lease, until it is dropped: as long as anything runs here, also while that is being drained.
+    /// Renews the lease until dropped: as long as anything runs here, also while draining.
     pub(crate) fn keep_alive(&self) -> impl Future<Output = ()> + use<> {
         let (store, id, lease) = (self.context.store.clone(), self.id.clone(), self.lease.clone());
         async move { lease.keep_renewing(&*store, &id).await }
     }
 
-    /// Takes tasks until the drain fires.
+    /// Claims and runs tasks until the drain starts.
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
         let ready = self
@@ -171,9 +173,9 @@ impl Worker {
         }
     }
 
-    /// Takes as many tasks as there are seats. True if there may be more.
+    /// Claims as many tasks as there are free seats. Returns true if there may be more.
     async fn claim(&self, seats: &Seats) -> bool {
-        // Known before: when the store has answered, it may be over.
+        // Read it before the claim: by the time the store replies, the term may be over.
         let Some(term) = self.lease.current_term() else {
             self.lease.request_renewal();
             return false;
@@ -203,55 +205,56 @@ impl Worker {
     }
 
     fn start(&self, task: ClaimedTask, seat: Seat, term: u64) {
-        let head = Box::new(task.state.clone());
-        let tenure = RunLease::new(self.lease.clone(), term);
+        let state = Box::new(task.state.clone());
+        let lease = RunLease::new(self.lease.clone(), term);
         let (under_way, lost) = (self.under_way.clone(), self.lost.clone());
         let gate =
-            Arc::clone(under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(head.id).or_default());
-        let (around, teams, abort) = (self.context.clone(), self.teams.clone(), self.abort.clone());
-        let trouble = self.store_failure.clone();
+            Arc::clone(under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(state.id).or_default());
+        let (context, teams, abort) = (self.context.clone(), self.teams.clone(), self.abort.clone());
+        let store_failure = self.store_failure.clone();
         self.runs.spawn(async move {
-            // An earlier attempt of ours that was taken away, and given back by whoever took it, first has to end.
+            // An earlier attempt of this worker, which another worker took over and released, has to end
+            // first.
             let first = gate.lock().await;
-            let run = AssertUnwindSafe(run(&around, &teams, &head, task, seat, tenure)).catch_unwind();
+            let run = AssertUnwindSafe(run(&context, &teams, &state, task, seat, lease)).catch_unwind();
             let ended = tokio::select! {
                 biased;
                 ended = run => ended,
-                () = PollOnWake::new(abort.cancelled()) => Ok(Box::pin(settle_halt(&*around.store, &head, Halt::Drain)).await),
+                () = PollOnWake::new(abort.cancelled()) => Ok(Box::pin(settle_halt(&*context.store, &state, Halt::Drain)).await),
             };
             let ended = match ended {
                 Ok(ended) => ended,
                 Err(panic) => {
                     let failure = Failure::new(FailureKind::Panic, panic_message(&*panic));
-                    Box::pin(settle_halt(&*around.store, &head, Halt::Fail(failure))).await
+                    Box::pin(settle_halt(&*context.store, &state, Halt::Fail(failure))).await
                 }
             };
-            let ended = Box::pin(release_after_store_failure(&around, &trouble, &abort, &head, ended)).await;
+            let ended = Box::pin(release_after_store_failure(&context, &store_failure, &abort, &state, ended)).await;
             drop(first);
             let mut all = under_way.lock().unwrap_or_else(PoisonError::into_inner);
-            // One is in the map, and one is ours: nobody waits.
+            // One reference is in the map and one is here: no other run waits.
             if Arc::strong_count(&gate) == 2 {
-                all.remove(&head.id);
+                all.remove(&state.id);
             }
             drop(all);
             if matches!(ended, AttemptEnd::Lost) {
-                tracing::warn!(task = %head.id, attempt = %head.attempt, "another process has taken this task");
-                lost.send_modify(|lost| lost.push(head.id));
+                tracing::warn!(task = %state.id, attempt = %state.attempt, "another process has taken this task");
+                lost.send_modify(|lost| lost.push(state.id));
             }
-            tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over");
+            tracing::debug!(task = %state.id, attempt = %state.attempt, ?ended, "attempt over");
         });
     }
 
-    /// Loads the teams of tasks that other processes left here.
+    /// Loads the teams of tasks that other processes left behind.
     pub(crate) async fn load_teams(&self) {
         if let Err(error) = self.teams.load_missing(&*self.context.store).await {
             tracing::warn!(%error, "the teams of unfinished tasks could not be looked up");
         }
     }
 
-    /// Takes tasks away from workers that are gone.
+    /// Releases the tasks of workers that are gone.
     pub(crate) async fn release_abandoned(&self) {
-        // Who cannot keep its own lease is no judge of others'.
+        // A worker that cannot renew its own lease must not judge others.
         if self.lease.current_term().is_none() {
             self.lease.request_renewal();
             return;
@@ -263,87 +266,89 @@ impl Worker {
                 return;
             }
         };
-        // At once, so that they share the store's commits: there may be thousands.
-        let others = abandoned.into_iter().filter(|head| head.worker.as_ref() != Some(&self.id));
+        // Concurrently, so that they share the store's commits: there may be thousands.
+        let others = abandoned.into_iter().filter(|state| state.worker.as_ref() != Some(&self.id));
         futures::stream::iter(others)
-            .for_each_concurrent(64, |head| async move {
-                match self.take_away(&head).await {
-                    // Somebody else was faster, or the owner is back.
+            .for_each_concurrent(64, |state| async move {
+                match self.take_away(&state).await {
+                    // Another process was faster, or the owner is back.
                     Ok(()) | Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) => {}
                     Err(error) => {
-                        tracing::warn!(task = %head.id, %error, "an abandoned task could not be released");
+                        tracing::warn!(task = %state.id, %error, "an abandoned task could not be released");
                     }
                 }
             })
             .await;
     }
 
-    async fn take_away(&self, head: &TaskState) -> Result<(), StoreError> {
+    async fn take_away(&self, state: &TaskState) -> Result<(), StoreError> {
         let store = &*self.context.store;
-        let fence = Fence::Abandoned(head.attempt);
+        let fence = Fence::Abandoned(state.attempt);
         if self.settings.recovery == RecoveryPolicy::Fail
-            && head.stop.is_none()
-            && self.is_responsible_for(head)
+            && state.stop.is_none()
+            && self.is_responsible_for(state)
         {
             let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
-            return fail_task(store, head, fence, failure).await;
+            return fail_task(store, state, fence, failure).await;
         }
-        release_task(store, head.clone(), fence, ReleaseReason::Lost).await
+        release_task(store, state.clone(), fence, ReleaseReason::Lost).await
     }
 
-    /// Whether it is this worker's to say what becomes of a task.
-    fn is_responsible_for(&self, head: &TaskState) -> bool {
+    /// Whether this worker decides what happens to a task.
+    fn is_responsible_for(&self, state: &TaskState) -> bool {
         let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-        self.teams.get(&head.team).is_some() && roots.as_ref().is_none_or(|roots| roots.contains(&head.root))
+        self.teams.get(&state.team).is_some()
+            && roots.as_ref().is_none_or(|roots| roots.contains(&state.root))
     }
 }
 
-/// Gives back a task that the store failed. As long as this worker lives nobody else can: its lease covers the task.
+/// Releases a task after the store failed. No other worker can while this one lives: its lease covers the
+/// task.
 async fn release_after_store_failure(
-    around: &RunContext,
-    trouble: &watch::Sender<Option<StoreError>>,
+    context: &RunContext,
+    store_failure: &watch::Sender<Option<StoreError>>,
     abort: &CancellationToken,
-    head: &TaskState,
+    state: &TaskState,
     mut ended: AttemptEnd,
 ) -> AttemptEnd {
-    let mut told = false;
+    let mut reported = false;
     while let AttemptEnd::StoreFailed(error @ StoreError::Database { .. }) = &ended {
-        if !std::mem::replace(&mut told, true) {
-            tracing::warn!(task = %head.id, %error, "the store failed; the task will be given back when it is well again");
+        if !std::mem::replace(&mut reported, true) {
+            tracing::warn!(task = %state.id, %error, "the store failed; the task will be released once the store works again");
         }
-        trouble.send_replace(Some(error.clone()));
+        store_failure.send_replace(Some(error.clone()));
         tokio::select! {
             () = tokio::time::sleep(STORE_RETRY) => {}
             () = abort.cancelled() => return ended,
         }
-        ended = settle_halt(&*around.store, head, Halt::Drain).await;
+        ended = settle_halt(&*context.store, state, Halt::Drain).await;
     }
-    if told {
-        trouble.send_replace(None);
+    if reported {
+        store_failure.send_replace(None);
     }
     ended
 }
 
-/// Everything on the way is boxed: there are many tasks that wait, and each keeps in memory what it is in now, not
-/// the largest thing that it could be in.
+/// Every step is boxed: many tasks wait at the same time, and each should only keep its current step in
+/// memory, not room for the largest one.
 async fn run(
-    around: &RunContext,
+    context: &RunContext,
     teams: &TeamRegistry,
-    head: &TaskState,
+    state: &TaskState,
     task: ClaimedTask,
     seat: Seat,
-    tenure: RunLease,
+    lease: RunLease,
 ) -> AttemptEnd {
-    let Some(team) = teams.get(&head.team) else {
-        return Box::pin(settle_halt(&*around.store, head, Halt::Drain)).await;
+    let Some(team) = teams.get(&state.team) else {
+        return Box::pin(settle_halt(&*context.store, state, Halt::Drain)).await;
     };
     let begun = tokio::select! {
         biased;
-        why = PollOnWake::new(tenure.wait_until_lost()) => return AttemptEnd::StoreFailed(why),
-        begun = Box::pin(TaskRun::begin(around.clone(), team, task, seat, tenure.clone())) => begun,
+        why = PollOnWake::new(lease.wait_until_lost()) => return AttemptEnd::StoreFailed(why),
+        begun = Box::pin(TaskRun::begin(context.clone(), team, task, seat, lease.clone())) => begun,
     };
     match begun {
         Ok(run) => Box::new(run).drive().await,
-        Err(halt) => Box::pin(settle_halt(&*around.store, head, halt)).await,
+        Err(halt) => Box::pin(settle_halt(&*context.store, state, halt)).await,
     }
 }

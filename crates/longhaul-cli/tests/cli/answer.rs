@@ -135,7 +135,7 @@ fn what_is_asked_is_shown_and_answered_from_another_process() {
     let bad = kit.run(&["answer", &worker, "perhaps", "--question", "1.0.0"]).ended(2);
     assert!(bad.err.contains("'perhaps' is no answer to this"), "{bad:?}");
     let wrong = kit.run(&["answer", &worker, "yes", "--question", "one"]).ended(2);
-    assert!(wrong.err.contains("one looks like 2.0.1"), "{wrong:?}");
+    assert!(wrong.err.contains("an id looks like 2.0.1"), "{wrong:?}");
     // The root asks nothing, and below it there are two to choose from.
     kit.run(&["answer", &root, "yes"]).complains(
         2,
@@ -151,7 +151,7 @@ fn what_is_asked_is_shown_and_answered_from_another_process() {
     let words = kit.run(&["answer", &worker, "--question", "1.1.1", "the", "main", "one"]).ended(0);
     assert_eq!(words.out, format!("answered {worker}: Which branch?\n"));
     let again = kit.run(&["answer", &worker, "--question", "1.1.1", "another"]).ended(1);
-    assert!(again.err.contains("settled already: the main one"), "{again:?}");
+    assert!(again.err.contains("already closed: the main one"), "{again:?}");
     // Now there is one, and the root is enough to name it.
     let always = kit.run(&["answer", &root, "always", "write:path=*.txt"]).ended(0);
     let (first, second) = always.out.split_once('\n').unwrap();
@@ -160,7 +160,7 @@ fn what_is_asked_is_shown_and_answered_from_another_process() {
     let output = terminal.join().unwrap();
     assert!(output.contains("wrote notes.txt, wrote more.txt; Given(\"the main one\")"), "{output}");
     let late = kit.run(&["answer", &worker, "yes"]).ended(1);
-    assert!(late.err.contains("asks nothing: it is completed"), "{late:?}");
+    assert!(late.err.contains("has no open question: it is completed"), "{late:?}");
 }
 
 #[test]

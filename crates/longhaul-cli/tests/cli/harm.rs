@@ -247,7 +247,7 @@ fn six_retries_at_once_make_one_task() {
         let again = kit.journals().last().unwrap().0.id.to_string();
         for ran in six.iter().filter(|ran| !ran.status.success()) {
             assert_eq!(ran.status.code(), Some(1), "{ran:?}");
-            assert!(ran.err.contains("is tried again already") && ran.err.contains(&again), "{}", ran.err);
+            assert!(ran.err.contains("is already being retried") && ran.err.contains(&again), "{}", ran.err);
         }
         // When it has ended, it may be tried once more.
         kit.run(&["resume", &again]).ended(1);

@@ -1,35 +1,36 @@
-//! The shape that an agent's answer must have.
+//! The JSON schema that an agent's answer must match.
 
 use crate::model::settings::StructuredOutput;
 
-/// A JSON schema, ready to be held against answers.
+/// A compiled JSON schema that answers are validated against.
 pub struct OutputSchema {
     structured_output: StructuredOutput,
     validator: jsonschema::Validator,
 }
 
-/// How many of an answer's faults are told.
+/// How many violations the model is shown.
 const MAX_VIOLATIONS_SHOWN: usize = 5;
 
-/// A schema that is longer than this is not told again.
+/// A schema longer than this, in bytes, is not repeated to the model.
 const MAX_SCHEMA_SHOWN: usize = 8 << 10;
 
-/// The largest pattern in a schema, in bytes of what it is made into.
+/// Size limit of a compiled regex in a schema, in bytes.
 const LARGEST_PATTERN: usize = 1 << 18;
 
 impl OutputSchema {
-    /// The shape, if its schema is one.
+    /// Compiles the schema. Fails with the reason if it is not a valid JSON schema.
     pub fn new(asked: StructuredOutput) -> Result<OutputSchema, String> {
         let validator = compile_schema(&asked.schema)?;
         Ok(OutputSchema { structured_output: asked, validator })
     }
 
-    /// What was asked for.
+    /// The schema as it was requested.
     pub fn structured_output(&self) -> &StructuredOutput {
         &self.structured_output
     }
 
-    /// Its name and, unless it is very long, the schema itself: what a model is told that did not keep to it.
+    /// The schema's name and, unless it is very long, the schema itself, for a model whose answer did not
+    /// match.
     pub(crate) fn prompt_text(&self) -> String {
         let schema = self.structured_output.schema.to_string();
         match schema.len() <= MAX_SCHEMA_SHOWN {
@@ -38,7 +39,8 @@ impl OutputSchema {
         }
     }
 
-    /// The JSON in an answer, if it fits: all of the answer, or what is in its one code fence. Otherwise what is wrong.
+    /// Returns the JSON in an answer (the whole answer, or the content of its only code fence) if it matches
+    /// the schema. Otherwise returns the violations.
     pub fn extract_json<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
         let json = unfenced(answer.trim());
         let value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -55,7 +57,7 @@ impl OutputSchema {
     }
 }
 
-/// A schema, ready to be held against values, or why it is none. Its patterns are not larger than is sensible.
+/// Compiles a JSON schema with a size limit on its patterns. Fails with the reason if the schema is invalid.
 pub(crate) fn compile_schema(schema: &serde_json::Value) -> Result<jsonschema::Validator, String> {
     let patterns = jsonschema::PatternOptions::fancy_regex().size_limit(LARGEST_PATTERN);
     let options = jsonschema::options().with_pattern_options(patterns);
@@ -70,7 +72,7 @@ impl std::fmt::Debug for OutputSchema {
     }
 }
 
-/// What is in the fence, where the whole text is one.
+/// The content of the code fence if the whole text is one; otherwise the text.
 fn unfenced(text: &str) -> &str {
     let inside = || {
         let (first, rest) = text.strip_prefix("```")?.split_once('\n')?;

@@ -1,69 +1,73 @@
-//! How an agent works: its policies as data.
+//! An agent's policy as data.
 
 use std::time::Duration;
 
 use crate::entry::{Budget, Delivery, Isolation, OnFinish, Order};
 
-/// In which words an agent speaks of its sub-agents: three sets of tools over one desk.
+/// Which tools an agent gets for its sub-agents: different toolsets over the same
+/// [`Dispatcher`](crate::dispatch::Dispatcher).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SubAgentDialect {
-    /// Each sub-agent is a tool of its own name, with `get_task_result`, `stop_task` and `list_tasks` beside them.
+    /// Each sub-agent is a tool with its own name, plus `get_task_result`, `stop_task` and `list_tasks`.
     #[default]
     SubAgents,
-    /// `run_background_agent` and its kin, with `transfer_task` beside them.
+    /// `run_background_agent` and its companions, plus `transfer_task`.
     Background,
-    /// `spawn_agent` and its kin.
+    /// `spawn_agent` and its companions.
     Managed,
-    /// `transfer_task` alone, which waits for the answer.
+    /// Only `transfer_task`, which waits for the answer.
     Transfer,
 }
 
-/// How an agent works: every policy is a field, not a habit of the engine.
+/// How an agent works. Every policy of the engine is a field here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// At most this many replies; 0 is no bound.
+    /// Maximum number of replies; 0 means no limit.
     pub max_turns: u32,
-    /// What happens at that bound.
+    /// What happens at that limit.
     pub at_turn_limit: AtTurnLimit,
-    /// At most this long at work: not while nobody runs it, while the machine sleeps, or while it waits for a person.
+    /// Maximum working time. Time does not count while no process runs the task, while the machine sleeps, or
+    /// while the task waits for a person.
     pub timeout: Option<Duration>,
-    /// How long a model may send nothing before it counts as silent. A running tool is never silent.
+    /// How long a model may send nothing before the call counts as stalled. A running tool never does.
     pub inactivity_timeout: Duration,
-    /// After so many identical calls in a row the model is told so.
+    /// After this many identical calls in a row, the model gets a warning.
     pub warn_after_repeats: u32,
-    /// After so many the task fails.
+    /// After this many identical calls in a row, the task fails.
     pub fail_after_repeats: u32,
-    /// How often in a row the ends of children may wake it without a new word from a person.
+    /// How often in a row finished children may wake the agent without new input from a person.
     pub max_wakes: u32,
-    /// What becomes of children that still run when it would end.
+    /// What happens to children that are still running when the task would finish.
     pub on_finish: OnFinish,
-    /// Whether the end of a child wakes it when it is idle.
+    /// Whether a finished child wakes the agent when it is idle.
     pub completion_notice: CompletionNotice,
-    /// When letters are read; with [`Delivery::WhenIdle`] none is read before the agent has nothing more to say.
+    /// When letters are read. With [`Delivery::WhenIdle`], the agent reads none until it has nothing left to
+    /// do.
     pub letter_delivery: Delivery,
-    /// How often a reply is asked for when the provider fails.
+    /// How often a model call is retried when the provider fails.
     pub retry: RetryPolicy,
-    /// How much of a tool's output the model sees, in bytes; the whole is kept in the store.
+    /// How much of a tool's output the model sees, in bytes. The store keeps all of it.
     pub output_cap: usize,
-    /// Whether its tasks have places of their own to work in.
+    /// Whether each task gets its own working directory.
     pub isolation: Isolation,
-    /// How long a person has for an answer; then the model is told that nobody answered, and goes on. `None` is no bound.
+    /// How long to wait for a person's answer. After that the model is told that nobody answered, and
+    /// continues. `None` means no limit.
     pub ask_timeout: Option<Duration>,
-    /// What becomes of a question when nobody is there who could answer it.
+    /// How to handle approvals and questions when no one is there to answer.
     pub unattended: Unattended,
-    /// How many tokens a conversation may have before the older part is replaced by a summary. Where it is left out, it
-    /// is four fifths of what the model can read, if that is known; a conversation that the provider finds too long is
-    /// always made shorter.
+    /// How many tokens a conversation may have before its older part is replaced by a summary. The default is
+    /// four fifths of the model's context window, if that is known. A conversation that the provider rejects
+    /// as too long is always compacted.
     pub compact_at: Option<u64>,
-    /// How many messages, besides the order, the model sees of its conversation; all where it is left out.
+    /// How many messages of its conversation the model sees, besides the order. `None` means all.
     pub history_items: Option<usize>,
-    /// Outputs of tools that lie more tokens of such outputs back are not shown again.
+    /// Leaves out tool outputs that are followed by more than this many tokens of newer tool outputs.
     pub old_output_tokens: Option<u64>,
-    /// It has none of its tools but those that change nothing.
+    /// Whether it gets only the tools that change nothing.
     pub read_only: bool,
-    /// What each of its tasks may use, besides what the order of the task allows.
+    /// What each of its tasks may use, in addition to the budget in the task's order.
     pub budget: Budget,
-    /// Bounds on the tasks that it launches.
+    /// Limits on the tasks that it launches.
     pub launch_limits: LaunchLimits,
 }
 
@@ -95,19 +99,19 @@ impl Default for Policy {
     }
 }
 
-/// Bounds on the tasks that an agent launches. What it asks for may be less, never more.
+/// Limits on the tasks that an agent launches. The agent may ask for less, never for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LaunchLimits {
-    /// At most this many replies.
+    /// Maximum number of replies.
     pub max_turns: Option<u32>,
-    /// At most this long.
+    /// Maximum working time.
     pub timeout: Option<Duration>,
-    /// What each may use.
+    /// What each task may use.
     pub budget: Budget,
 }
 
 impl LaunchLimits {
-    /// An order within the bounds.
+    /// Returns the order with its limits lowered to these.
     #[must_use]
     pub fn apply_to(&self, mut order: Order) -> Order {
         order.max_turns = order
@@ -126,45 +130,45 @@ impl LaunchLimits {
 /// What happens at the turn limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AtTurnLimit {
-    /// One last call with tools off, so that the task ends with an answer, marked as cut short.
+    /// Makes one last call without tools, so that the task ends with an answer, marked as cut short.
     #[default]
     LastWord,
     /// The task fails.
     Fail,
 }
 
-/// What becomes of a question when nobody is there who could answer it.
+/// How to handle approvals and questions when no one is there to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unattended {
-    /// It waits all the same: somebody may come, also from another terminal.
+    /// Wait anyway: someone may still answer, also from another terminal.
     #[default]
     Wait,
-    /// The answer is no, at once: the model is told that nobody is there, and goes on.
+    /// Deny at once: the model is told that nobody is there, and continues.
     Deny,
 }
 
-/// Whether the end of a child wakes its parent.
+/// Whether a finished child wakes its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CompletionNotice {
-    /// It does.
+    /// It wakes the parent.
     #[default]
     Wake,
-    /// It is read when the parent next has something else to read.
+    /// The parent reads the notice the next time it has something else to read.
     Quiet,
 }
 
-/// How often, and how far apart, a reply is asked for again.
+/// How often, and at which intervals, a model call is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often at most, the first time included, where the reply itself failed.
+    /// Maximum number of tries, including the first, when the reply itself failed.
     pub max_tries: u32,
-    /// Where the provider is down: for how long at least, however often that is.
+    /// How long to keep trying, at least, while the provider is down, regardless of the number of tries.
     pub max_outage: Duration,
-    /// Where the provider says when to come back: for how long.
+    /// How long to keep trying when the provider says when to retry.
     pub max_requested_wait: Duration,
-    /// The pause before the second try; it doubles with each.
+    /// The pause before the second try. It doubles with each further try.
     pub initial_backoff: Duration,
-    /// The longest pause of our own; a provider that asks for a longer one gets it.
+    /// The longest pause between tries. If the provider asks for a longer one, that one is used.
     pub max_backoff: Duration,
 }
 

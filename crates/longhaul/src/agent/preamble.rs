@@ -1,12 +1,13 @@
-//! What an agent is told of the day and the place, when a task begins.
+//! What the system prompt says about the date and the environment when a task starts.
 
 /// What is added to an agent's instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preamble {
-    /// Which day it is.
+    /// The current date.
     pub date: bool,
-    /// Where it works: directory, whether that is a git repository, operating system.
+    /// The working directory, whether it is a git repository, and the operating system.
     pub environment: bool,
-    /// What is in these files. Each is looked for in the working directory, then in the directories above it.
+    /// The content of these files. Each is searched for in the working directory, then in its parent
+    /// directories.
     pub prompt_files: Vec<String>,
 }

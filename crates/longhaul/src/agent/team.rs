@@ -1,4 +1,4 @@
-//! Agents that know one another, checked.
+//! A validated set of agents that may call one another.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::permission::Permissions;
 use crate::toolset::ToolsetContext;
 
-/// Agents that know one another. Every name that is used in it is in it.
+/// A validated set of agents. Every agent name that is used in it exists in it.
 #[derive(Clone)]
 pub struct Team {
     reference: TeamRef,
@@ -20,17 +20,19 @@ pub struct Team {
     agents: IndexMap<AgentName, Arc<Agent>>,
     models: IndexMap<String, Arc<dyn Model>>,
     permissions: Option<Arc<Permissions>>,
-    /// What counts for each agent: the team's permissions and its own.
+    /// The effective permissions of each agent: the team's and its own.
     rules: HashMap<AgentName, Arc<Permissions>>,
 }
 
 impl Team {
-    /// The team of an agent and all that it, or they, can ask. It is named after the agent.
+    /// Builds the team of an agent and every agent it can reach. The team is named after the agent. Fails as
+    /// [`TeamError`] says.
     pub fn new(root: Agent) -> Result<Team, TeamError> {
         Team::with_agents(root, [])
     }
 
-    /// The team of an agent and others, which may know one another by name only.
+    /// Builds the team of an agent and others, which may refer to one another by name. Fails as [`TeamError`]
+    /// says.
     pub fn with_agents(root: Agent, others: impl IntoIterator<Item = Agent>) -> Result<Team, TeamError> {
         let mut team = Team {
             reference: TeamRef::Named(root.name.as_str().into()),
@@ -77,25 +79,26 @@ impl Team {
         kin.into_iter().try_for_each(|agent| self.add_agent(agent))
     }
 
-    /// The same team under another name. Tasks find their team again by its name, so it should not change.
+    /// Renames the team. Tasks find their team by its name, so the name should stay the same between runs.
     pub fn with_name(mut self, name: &str) -> Self {
         self.reference = TeamRef::Named(name.into());
         self
     }
 
-    /// The same team, known by its file in the store.
+    /// Sets how tasks in the store refer to the team, for example by its file.
     pub fn with_reference(mut self, reference: TeamRef) -> Self {
         self.reference = reference;
         self
     }
 
-    /// One more model that an order may ask for by its name.
+    /// Adds a model that an order may ask for by name.
     pub fn with_model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name.into(), model);
         self
     }
 
-    /// What all agents may do without asking, have to ask for and must not do; what each of them says is added to it.
+    /// Sets what every agent may do without asking, what needs approval and what is forbidden. Each agent's
+    /// own permissions are added to these.
     pub fn with_permissions(mut self, permissions: Permissions) -> Self {
         self.permissions = Some(Arc::new(permissions));
         self.merge_permissions();
@@ -111,8 +114,8 @@ impl Team {
         self.rules = self.agents.values().filter_map(|a| Some((a.name.clone(), rules(a)?))).collect();
     }
 
-    /// The permissions that count for an agent: the team's and its own. None, if it may do everything. An agent that is
-    /// not in the team (any more) has to ask for everything.
+    /// The effective permissions of an agent: the team's and its own. Returns `None` if it may do everything.
+    /// An agent that is not in the team (any more) needs approval for everything.
     pub fn permissions_for(&self, agent: &AgentName) -> Option<Arc<Permissions>> {
         match self.rules.get(agent) {
             Some(rules) => Some(rules.clone()),
@@ -121,27 +124,27 @@ impl Team {
         }
     }
 
-    /// Where tasks find the team again.
+    /// How tasks in the store refer to the team.
     pub fn reference(&self) -> &TeamRef {
         &self.reference
     }
 
-    /// The agent that is asked where none is named.
+    /// The agent that runs an order that names none.
     pub fn root(&self) -> &AgentName {
         &self.root
     }
 
-    /// The agent of a name.
+    /// The agent with this name.
     pub fn agent(&self, name: &AgentName) -> Option<&Arc<Agent>> {
         self.agents.get(name)
     }
 
-    /// All agents, in the order in which they came to the team.
+    /// All agents, in the order in which they were added.
     pub fn agents(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.agents.values()
     }
 
-    /// The model of a name.
+    /// The model with this name.
     pub fn model(&self, name: &str) -> Option<&Arc<dyn Model>> {
         self.models.get(name)
     }
@@ -151,60 +154,60 @@ impl Team {
         self.models.keys().cloned().collect()
     }
 
-    /// What the toolsets of an agent are opened with.
+    /// The context that an agent's toolsets are opened with.
     pub fn toolset_context(&self, agent: &Agent) -> ToolsetContext {
-        let cards =
+        let infos =
             |names: &[AgentName]| names.iter().filter_map(|n| self.agents.get(n)).map(|a| a.info()).collect();
         ToolsetContext {
             agent: agent.name.clone(),
-            sub_agents: cards(&agent.sub_agents),
-            handoffs: cards(&agent.handoffs),
+            sub_agents: infos(&agent.sub_agents),
+            handoffs: infos(&agent.handoffs),
         }
     }
 }
 
-/// Why agents do not make a team.
+/// Why agents do not form a team.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TeamError {
-    /// A name that is none.
+    /// A name is invalid.
     #[error("'{0}' cannot be an agent's name: use letters, digits, '-' and '_'")]
     BadName(AgentName),
-    /// An agent without a model.
+    /// An agent has no model.
     #[error("agent '{0}' has no model: give it one with .model(…)")]
     NoModel(AgentName),
-    /// Two different agents of one name.
+    /// Two different agents have the same name.
     #[error("two different agents are called '{0}': names are unique in a team")]
     NameTaken(AgentName),
-    /// An agent that nobody brought along.
+    /// An agent refers to one that is not in the team.
     #[error("agent '{agent}' names '{other}', which is not in the team")]
     UnknownAgent {
-        /// Who names it.
+        /// The agent that refers to it.
         agent: AgentName,
-        /// Whom.
+        /// The missing agent.
         other: AgentName,
     },
-    /// The same sub-agent twice.
-    #[error("agent '{agent}' has '{other}' twice among its sub-agents")]
+    /// An agent lists the same sub-agent twice.
+    #[error("agent '{agent}' lists the sub-agent '{other}' twice")]
     DuplicateSubAgent {
-        /// Whose.
+        /// The agent.
         agent: AgentName,
-        /// Whom.
+        /// The sub-agent.
         other: AgentName,
     },
-    /// A sub-agent whose name cannot be the name of a tool.
+    /// A sub-agent's name cannot be used as a tool name.
     #[error(
         "agent '{agent}' has its sub-agents as tools, and '{other}' cannot be a tool's name: use at most 64 of a-z, A-Z, 0-9, '-' and '_', or another dialect"
     )]
     NotAToolName {
-        /// Whose.
+        /// The agent.
         agent: AgentName,
-        /// Which.
+        /// The sub-agent.
         other: AgentName,
     },
-    /// A team file that does not load.
+    /// A team file does not load.
     #[error("the team does not load: {0}")]
     File(String),
-    /// An agent that is its own sub-agent.
+    /// An agent is its own sub-agent.
     #[error("agent '{0}' is its own sub-agent")]
     OwnSubAgent(AgentName),
 }

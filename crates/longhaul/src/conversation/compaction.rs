@@ -1,6 +1,6 @@
-//! Making a conversation shorter: what may go, and what a summary is made from.
+//! Compacting a conversation: which part a summary can replace, and the input for it.
 //!
-//! The order never goes, and a call never goes without its result: providers refuse a half.
+//! The order always stays, and a call is never separated from its result: providers reject that.
 
 use std::sync::Arc;
 
@@ -8,31 +8,31 @@ use super::Conversation;
 use crate::message::prompt_tags::escape;
 use crate::message::{Block, Message};
 
-/// What could go, and what it says.
+/// The part of a conversation that a summary can replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionInput {
-    /// How many messages, counted from the first and without the order, can be replaced by a summary.
+    /// How many messages a summary can replace, counted from the first one after the order.
     pub replaces: u32,
-    /// What is in them, in words, long outputs cut.
+    /// These messages as text, with long outputs cut.
     pub transcript: String,
 }
 
-/// How much of one output, or of one call's arguments, is in a transcript.
+/// How much of one output, or of one call's arguments, the transcript shows, in bytes.
 const PIECE: usize = 2_000;
-/// How many bytes make a token, about.
+/// The approximate number of bytes in a token.
 const BYTES_A_TOKEN: u64 = 4;
 
 impl Conversation {
-    /// How many tokens the conversation has, about: what the last reply said it read and wrote, and a guess at what
-    /// came after it.
+    /// The approximate number of tokens in the conversation: the usage of the last reply, plus an estimate
+    /// for what came after it.
     pub fn tokens(&self) -> u64 {
         let (counted, tokens) = self.measured.unwrap_or_default();
         let new: usize = self.conversation.iter().skip(counted).map(size).sum();
         tokens + (new as u64).div_ceil(BYTES_A_TOKEN)
     }
 
-    /// The older part of the conversation, if it is worth replacing. About `keep` tokens at the end stay as they are;
-    /// of what goes, a transcript of at most `most` bytes is made.
+    /// The older part of the conversation, if it is worth replacing. About `keep` tokens at the end stay. The
+    /// transcript has at most `most` bytes.
     pub fn compaction_input(&self, keep: u64, most: usize) -> Option<CompactionInput> {
         let rest: Vec<&Message> = self.without_order();
         let mut kept = 0;
@@ -42,7 +42,7 @@ impl Conversation {
             if kept > keep {
                 break;
             }
-            // What stays must not begin with the result of a call that goes.
+            // The remaining part must not start with the result of a removed call.
             if !matches!(message, Message::Tool(_)) {
                 from = at;
             }
@@ -52,14 +52,14 @@ impl Conversation {
         if old.iter().filter(|message| !is_summary(message)).count() < 2 {
             return None;
         }
-        let told: Vec<String> = old.iter().map(|message| transcript_of(message)).collect();
+        let parts: Vec<String> = old.iter().map(|message| transcript_of(message)).collect();
         Some(CompactionInput {
             replaces: u32::try_from(old.len()).unwrap_or(u32::MAX),
-            transcript: truncate_middle(&told.join("\n\n"), most),
+            transcript: truncate_middle(&parts.join("\n\n"), most),
         })
     }
 
-    /// Replaces the first messages, the order apart, by a summary of them, which comes after the order.
+    /// Replaces the first messages after the order with a summary.
     pub(super) fn compact(&mut self, summary: &Arc<str>, replaces: u32) {
         let replaces = (replaces as usize).min(self.conversation.len().saturating_sub(1));
         let conversation = Arc::make_mut(&mut self.conversation);
@@ -77,8 +77,8 @@ impl Conversation {
         others.map(|(_, message)| message).collect()
     }
 
-    /// What of the conversation is sent, where the agent is to see only a part of it: the order and the last `items`
-    /// messages, without the outputs of tools that lie more than `old_outputs` tokens back.
+    /// The messages to send if the agent sees only a part of them: the order and the last `items` messages,
+    /// without tool outputs that are followed by more than `old_outputs` tokens of newer ones.
     pub fn visible_messages(&self, items: Option<usize>, old_outputs: Option<u64>) -> Option<Vec<Message>> {
         if items.is_none() && old_outputs.is_none() {
             return None;
@@ -108,7 +108,7 @@ impl Conversation {
     }
 }
 
-/// What a summary looks like in the conversation.
+/// A summary as it appears in the conversation.
 pub fn summary_text(summary: &str, open_tasks: &[String]) -> Arc<str> {
     let mut text = format!("{OPENING}\n{}\n</summary>", escape(summary.trim()));
     if !open_tasks.is_empty() {
@@ -155,7 +155,7 @@ fn transcript_of(message: &Message) -> String {
     }
 }
 
-/// A text of at most about `most` bytes: if it is longer, its middle is left out, and it says so.
+/// Shortens a text to about `most` bytes by leaving out its middle, with a note that says so.
 pub(crate) fn truncate_middle(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

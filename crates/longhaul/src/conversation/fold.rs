@@ -1,4 +1,4 @@
-//! What an entry does to a turn.
+//! Applies journal entries to a conversation.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::message::prompt_tags::escape;
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
 use crate::model::wire::is_only_calls;
 
-/// What stands below the ends of children, to lead the model on. Small models go on looking otherwise.
+/// Added after letters about ended children, to move the model on. Small models keep polling otherwise.
 const ALL_ENDED: &str = "\n\n<note>All the tasks that you have started have ended: you have all their results. Do not start them \
                          again. If nothing new has to be started, answer now, with all of these results.</note>";
 const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still running. Their results will come to you in the same \
                         way: do not look for them, and do not start them again. If there is nothing else to do, end your \
                         turn with one short sentence.</note>";
 
-/// What a call that was repeated within one reply is answered with.
+/// The result of a call that was repeated within one reply.
 const MADE_ONCE: &str =
     "This call was not made: the same call is already in this reply, which ran into its length limit.";
 
 impl Conversation {
-    /// Takes an entry in.
+    /// Applies an entry.
     pub fn apply(&mut self, record: &Record) {
         match &record.entry {
             Entry::Claimed { attempt, .. } => {
@@ -85,7 +85,7 @@ impl Conversation {
                 match why {
                     NudgeReason::Empty => {
                         self.reminded = true;
-                        // What had no tools has none while it is asked once more.
+                        // A reply that had no tools has none when it is requested again.
                         if self.called_last && self.last_word.is_none() {
                             let before = self.off_text.take().unwrap_or_default();
                             self.off_text = Some(format!("{before}\n\n{text}").into());
@@ -178,9 +178,9 @@ impl Conversation {
         }
         self.called_last = false;
         if self.last_word.is_some() || !had_tools {
-            // The last word is the last word. But no call may stay without a result: providers refuse that.
+            // This reply is final. But no call may stay without a result: providers reject that.
             self.close_calls("Tools are off: this call was not made.");
-            // A call that is written as text is not an answer either.
+            // A call written as text is not an answer either.
             let written = is_only_calls(&text, &|tool| !had_tools || self.has_called(tool));
             self.called_last = written || (text.trim().is_empty() && reply.calls().next().is_some());
             if written {
@@ -202,7 +202,7 @@ impl Conversation {
         }
     }
 
-    /// Whether it has called this tool in its conversation.
+    /// Whether the conversation has a call of this tool.
     fn has_called(&self, tool: &str) -> bool {
         let calls = |message: &Message| match message {
             Message::Assistant(reply) => reply.calls().any(|call| call.tool == tool),
@@ -232,7 +232,7 @@ impl Conversation {
         self.open.get_mut(id.index as usize)
     }
 
-    /// Gives this result to the calls that have none, and will have none.
+    /// Gives this result to the calls that have none and will not get one.
     pub(super) fn close_calls(&mut self, why: &str) {
         for open in &mut self.open {
             open.result.get_or_insert_with(|| (why.into(), true));
@@ -240,7 +240,7 @@ impl Conversation {
         self.flush_results();
     }
 
-    /// Puts the results into the conversation, in the order of the calls.
+    /// Adds the results to the conversation, in the order of the calls.
     fn flush_results(&mut self) {
         self.inquiries.clear();
         self.circles.returned(self.open.iter().map(|open| {
@@ -265,8 +265,8 @@ impl Conversation {
     }
 }
 
-/// Which calls of a reply are the same as one before in it, where the reply ran into its length limit: a model that could not
-/// stop. Elsewhere, the same several times is meant.
+/// Which calls of a reply repeat an earlier one of it, if the reply was cut at the output limit: the model
+/// could not stop. In other replies, repeated calls are intended.
 pub(crate) fn repeated_calls(reply: &Reply) -> Vec<bool> {
     let calls: Vec<&Call> = reply.calls().collect();
     let same = |one: &Call, two: &Call| one.tool == two.tool && one.arguments == two.arguments;
@@ -274,7 +274,7 @@ pub(crate) fn repeated_calls(reply: &Reply) -> Vec<bool> {
     (0..calls.len()).map(|at| reply.stop == StopReason::Length && repeated(at)).collect()
 }
 
-/// Letters as the model reads them: those that came together are one message.
+/// Letters as the model reads them. Letters that arrive together are one message.
 pub(super) fn letters_text(letters: &[Letter]) -> Arc<str> {
     let one = |letter: &Letter| match &letter.from {
         Sender::Task(task) if letter.ending.is_none() => {

@@ -1,5 +1,5 @@
-//! What a task has launched, with which words, and which results it has read: a fold of its journal, and the decisions
-//! that follow from it. A model that has lost its way launches the same again and again, with the result before its eyes.
+//! What a task has launched and which results it has read: a fold of its journal, and the decisions that
+//! follow from it. A model that is stuck launches the same task again and again, although it has the result.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::entry::Letter;
 use crate::id::{CallId, TaskId, TaskKey};
 use crate::message::{Call, Reply};
 
-/// How much of a result the model is reminded of.
+/// How much of a result a reminder shows, in bytes.
 const SHOWN: usize = 400;
 
 /// What a task has launched.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct LaunchHistory {
     asked: Vec<LaunchedOrder>,
-    /// The results in the conversation, the oldest first.
+    /// The results in the conversation, oldest first.
     results: Vec<KnownResult>,
 }
 
@@ -28,19 +28,19 @@ pub(super) struct LaunchHistory {
 pub(super) enum Novelty {
     /// Nothing like it was launched before.
     New,
-    /// The same, or much the same, was launched before.
+    /// The same, or something similar, was launched before.
     Old,
-    /// Several of the same in one reply, or again because it is wanted again: that is meant.
+    /// Launched several times in one reply, or again on request: intended.
     Meant,
 }
 
-/// A call that gives words to somebody.
+/// A call that launches a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct LaunchedOrder {
     call: CallId,
     whom: String,
     words: Arc<str>,
-    /// Whether its reply gave the same words several times: that is meant, and never counts.
+    /// Whether its reply launched the same several times: that is intended and never counts.
     several: bool,
 }
 
@@ -54,8 +54,8 @@ struct KnownResult {
 }
 
 impl LaunchHistory {
-    /// A reply came; it is the `turn`th. Says of each of its calls whether it asks for something that was not asked for before;
-    /// of calls that ask nobody, nothing.
+    /// Applies reply number `turn`. Returns for each call whether it launches something new; `None` for calls
+    /// that launch nothing.
     pub(super) fn replied(&mut self, turn: u32, reply: &Reply) -> Vec<Option<Novelty>> {
         let mut asks: Vec<Option<(LaunchedOrder, bool)>> = Vec::new();
         for (call, index) in reply.calls().zip(0..) {
@@ -81,30 +81,30 @@ impl LaunchHistory {
         new
     }
 
-    /// Letters were read.
+    /// Applies letters that were read.
     pub(super) fn read(&mut self, letters: &[Letter], at: Timestamp) {
         for letter in letters {
             if let Some(task) = letter.ending {
                 self.know(task, at, inside(&letter.text));
             }
         }
-        // Somebody has said something: that may be why it is wanted once more, also what came together with it.
+        // A message may be the reason to launch the same again, also if it arrived together with a result.
         if letters.iter().any(|letter| letter.ending.is_none()) {
             self.something_happened();
         }
     }
 
-    /// A call returned the results of these tasks.
+    /// Applies results that a call returned.
     pub(super) fn collected(&mut self, tasks: &[TaskId], at: Timestamp, output: &str) {
         tasks.iter().for_each(|task| self.know(*task, at, output));
     }
 
-    /// The task did something that may make what it has read out of date.
+    /// The task did something that may make the results it has read out of date.
     pub(super) fn something_happened(&mut self) {
         self.results.iter_mut().for_each(|known| known.old = true);
     }
 
-    /// Whether it has the result of a task.
+    /// Whether it has read the result of any task.
     pub(super) fn has_results(&self) -> bool {
         !self.results.is_empty()
     }
@@ -117,8 +117,8 @@ impl LaunchHistory {
         self.results.push(KnownResult { task, read, old: false, text });
     }
 
-    /// Which tasks it has launched with the words of this call, or with much the same, and has the results of; the last first.
-    /// `me` is the task itself.
+    /// Tasks launched earlier with the same or similar arguments as this call and whose results were read,
+    /// the latest first. `me` is the task itself.
     pub(super) fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierResult> {
         let Some(asked) = self.asked.iter().find(|asked| asked.call == call && !asked.several) else {
             return Vec::new();
@@ -141,14 +141,14 @@ impl LaunchHistory {
         found.collect()
     }
 
-    /// The results it has, a line each.
+    /// The results, one line each.
     pub(super) fn shown(&self) -> String {
         let line = |known: &KnownResult| format!("- {}: {}\n", known.task, known.text.replace('\n', "\n  "));
         self.results.iter().map(line).collect()
     }
 }
 
-/// What a call gives to whom, if it looks like one that launches. Whether it is one, its tool says.
+/// The agent and order of a call that looks like a launch. Only the tool knows whether it is one.
 struct NormalizedText {
     whom: String,
     task: String,
@@ -183,7 +183,8 @@ impl LaunchedOrder {
     }
 }
 
-/// Whether two texts ask for much the same: they name the same things (files, numbers), and share many words.
+/// Whether two texts ask for nearly the same: they name the same things (files, numbers) and share many
+/// words.
 fn is_alike(one: &str, two: &str) -> bool {
     const OFTEN: [&str; 24] = [
         "the", "a", "an", "of", "in", "to", "and", "for", "is", "are", "with", "from", "on", "at", "it",
@@ -206,12 +207,12 @@ fn is_alike(one: &str, two: &str) -> bool {
     all > 0 && shared * 100 >= all * least
 }
 
-/// Whether these words are given several times in one reply: that is meant.
+/// Whether one reply launches the same several times, which is intended.
 fn is_several(all: &[LaunchedOrder], asked: &LaunchedOrder) -> bool {
     all.iter().filter(|other| other.is_same(asked)).count() > 1
 }
 
-/// What a letter about an end says, without its tags.
+/// The text of a letter about an ended task, without its tags.
 fn inside(letter: &str) -> &str {
     let body = letter.strip_prefix("<task_ended").and_then(|rest| rest.split_once(">\n"));
     let body = body.map_or(letter, |(_, body)| body);

@@ -1,7 +1,8 @@
-//! Whether a model goes round in circles: a fold of what its last replies did, and the decision to lead it on.
+//! Detects a model that is in a loop, and decides how to get it out.
 //!
-//! Two signs are taken: replies that only launch what was launched before, and calls that return what they returned before.
-//! Everything that may lead to something new (a call with effects, a word from somebody) begins anew.
+//! There are two signs: replies that only launch what was launched before, and calls that return what they
+//! returned before. Anything that may lead to something new (a call with effects, a message) resets the
+//! detector.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -13,25 +14,25 @@ use super::launch_history::Novelty;
 use crate::message::{Call, Message, Reply};
 use crate::tool::ToolEffects;
 
-/// How many replies are looked back on.
+/// How many replies are remembered.
 const ROUNDS: usize = 32;
-/// A reply that only launched, and something new, counts this much.
+/// Weight of a reply that only launched tasks, at least one of them new.
 const NEW: u32 = 1;
-/// One that only launched what had been launched before counts this much.
+/// Weight of a reply that only launched what was launched before.
 const STALE: u32 = 2;
-/// From here on the model is told what it has.
+/// From this total on, the model is reminded of its results.
 const TOLD_AT: u32 = 5;
-/// How much of one output the model is reminded of, and of all.
+/// How much of one output, and of all outputs, a reminder shows.
 const SHOWN: usize = 600;
 const SHOWN_IN_ALL: usize = 6_000;
 
-/// What the last replies did.
+/// What the latest replies did.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct LoopDetector {
     rounds: Vec<ModelRound>,
-    /// What calls returned, by their tool and arguments.
+    /// Hashes of what calls returned, by tool and arguments.
     returned: HashMap<u64, u64>,
-    /// Whether it was told what it has, and nothing else has happened since.
+    /// Whether the model was reminded of its results, and nothing else has happened since.
     told: bool,
 }
 
@@ -39,32 +40,32 @@ pub(super) struct LoopDetector {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ModelRound {
     tools: Vec<String>,
-    /// Whether it launched something that had not been launched before.
+    /// Whether it launched something that was not launched before.
     launched_new: bool,
-    /// Whether it launched something again that is meant so.
+    /// Whether it launched something again on purpose.
     meant: bool,
-    /// Whether a call that launches nothing returned something that it had not returned before.
+    /// Whether a call that launches nothing returned something new.
     returned_new: bool,
-    /// Whether all that its calls returned were errors.
+    /// Whether all its calls returned errors.
     failed: bool,
 }
 
-/// What is to be done about a model that goes round in circles.
+/// How to get a model out of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoopResponse {
-    /// Say what it has.
+    /// Remind it of its results.
     Tell,
-    /// Say that results will come.
+    /// Tell it that results will come.
     Wait,
-    /// Say that results will come, and take its tools away for one reply.
+    /// Tell it that results will come, and turn its tools off for one reply.
     WaitWithoutTools,
-    /// Say what it has, and take its tools away for one reply.
+    /// Remind it of its results, and turn its tools off for one reply.
     TurnOff,
 }
 
 impl LoopDetector {
-    /// A reply came. `launches` says of each of its calls whether it gives somebody something new to do; of one that gives nobody
-    /// anything, nothing.
+    /// Applies a reply. `launches` says for each of its calls whether it launches something new; `None` for
+    /// calls that launch nothing.
     pub(super) fn replied(&mut self, reply: &Reply, launches: &[Option<Novelty>]) {
         let any = |novelty| launches.iter().flatten().any(|launch| *launch == novelty);
         let mut round = ModelRound {
@@ -87,7 +88,7 @@ impl LoopDetector {
         }
     }
 
-    /// The calls of the last reply returned this.
+    /// Applies what the calls of the last reply returned.
     pub(super) fn returned<'a>(&mut self, calls: impl Iterator<Item = (&'a Call, Arc<str>, bool)>) {
         for (call, output, is_error) in calls {
             let (call, output) = (hash(&(&call.tool, &call.arguments)), hash(&&*output));
@@ -99,31 +100,31 @@ impl LoopDetector {
         }
     }
 
-    /// It was told what it has.
+    /// The model was reminded of its results.
     pub(super) fn told(&mut self) {
         self.rounds.clear();
         self.told = true;
     }
 
-    /// Something happened that may lead to something new.
+    /// Resets the detector: something happened that may lead to something new.
     pub(super) fn begin_anew(&mut self) {
         *self = LoopDetector::default();
     }
 
-    /// Whether the model has to be led on. `repeats` is how many replies that led to nothing new are enough.
+    /// Whether, and how, to intervene. `repeats` is how many replies without anything new are enough.
     pub(super) fn lead(
         &self,
         repeats: u32,
         has_results: bool,
-        manner: impl Fn(&str) -> ToolEffects,
+        effects: impl Fn(&str) -> ToolEffects,
     ) -> Option<LoopResponse> {
-        let looks = |tool: &String| manner(tool).polls_tasks;
-        let launches = |tool: &String| manner(tool).launches;
+        let looks = |tool: &String| effects(tool).polls_tasks;
+        let launches = |tool: &String| effects(tool).launches;
         let (mut score, mut launched_old, mut stale) = (0, false, 0);
         let mut only_launches = true;
         for round in self.rounds.iter().rev() {
             if round.tools.iter().all(looks) {
-                // Looking again is no sign of a circle, unless there is nothing to be seen.
+                // Looking again is not a loop, unless there is nothing to see.
                 stale += u32::from(round.failed && !round.returned_new);
                 continue;
             }
@@ -131,8 +132,8 @@ impl LoopDetector {
                 break;
             }
             let launching = round.tools.iter().all(|tool| looks(tool) || launches(tool));
-            // What may have changed something has done something, whatever it returned.
-            let harmless = round.tools.iter().all(|tool| manner(tool).is_harmless());
+            // A call that may have changed something counts as progress, whatever it returned.
+            let harmless = round.tools.iter().all(|tool| effects(tool).is_harmless());
             let new = round.launched_new || (!launching && (round.returned_new || !harmless));
             only_launches &= launching;
             if only_launches {
@@ -154,7 +155,7 @@ impl LoopDetector {
         }
     }
 
-    /// What the calls of a conversation have told, each call once, as far as it is worth repeating.
+    /// What the calls of a conversation returned, each call once, as far as it is worth repeating.
     pub(super) fn shown(&self, conversation: &[Message]) -> String {
         let mut calls: HashMap<&str, &Call> = HashMap::new();
         let mut found: Vec<(String, String)> = Vec::new();

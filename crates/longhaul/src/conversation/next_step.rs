@@ -1,4 +1,4 @@
-//! What is to be done now: the decisions of a turn.
+//! Decides the next step of a conversation.
 
 use std::sync::Arc;
 
@@ -10,35 +10,36 @@ use crate::id::CallId;
 use crate::message::{Message, StopReason};
 use crate::tool::ToolEffects;
 
-/// How much of its order a task is reminded of.
+/// How much of its order a reminder shows.
 const REMINDER: usize = 1000;
 impl Conversation {
-    /// All letters that it has not read, unless it has said its last word.
+    /// All unread letters, unless the task has given its final answer.
     pub fn unread_letters(&self) -> Option<NextStep> {
         if self.last_word.is_some() { None } else { self.letters_to_read(|_| true) }
     }
 
-    /// What is to be done before a task at rest may end, if its answer has not the shape that it must have.
-    pub fn schema_violation(&self, shape: Option<&OutputSchema>) -> Option<NextStep> {
-        let shape = shape?;
-        let wrong = shape.extract_json(&self.said).err()?;
+    /// What to do before an idle task may end, if its answer does not match the schema.
+    pub fn schema_violation(&self, schema: Option<&OutputSchema>) -> Option<NextStep> {
+        let schema = schema?;
+        let wrong = schema.extract_json(&self.said).err()?;
         if self.reshaped {
-            return Some(
-                self.fail(FailureKind::Shape, format!("the answer does not fit its schema: {wrong}")),
-            );
+            return Some(self.fail(
+                FailureKind::Shape,
+                format!("the answer does not match the required schema: {wrong}"),
+            ));
         }
         let text = format!(
-            "Your answer does not have the form that is asked for: {wrong}. Answer again, with nothing but JSON that \
-             fits the schema {}",
-            shape.prompt_text()
+            "Your answer does not match the required schema: {wrong}. Answer again, with nothing but JSON that \
+             matches the schema {}",
+            schema.prompt_text()
         );
         Some(NextStep::Nudge { why: NudgeReason::Shape, text: text.into() })
     }
 
-    /// The answer of a task that is at rest.
-    pub fn answer(&self, shape: Option<&OutputSchema>) -> Outcome {
-        // What is around JSON that was asked for is not part of it.
-        let shaped = shape.and_then(|shape| shape.extract_json(&self.said).ok()).map(Arc::from);
+    /// The answer of an idle task.
+    pub fn answer(&self, schema: Option<&OutputSchema>) -> Outcome {
+        // Text around the requested JSON is not part of the answer.
+        let shaped = schema.and_then(|schema| schema.extract_json(&self.said).ok()).map(Arc::from);
         let length = || {
             (self.ball == NextSpeaker::Silent(StopReason::Length))
                 .then(|| "the model's output limit".to_owned())
@@ -49,26 +50,26 @@ impl Conversation {
         }
     }
 
-    /// What is to be done now. `manner` says of a tool how it behaves.
-    pub fn next_step(&self, habits: &Policy, manner: impl Fn(&str) -> ToolEffects) -> NextStep {
-        let acts = self.pending_calls();
-        if !acts.is_empty() {
-            return NextStep::RunCalls(acts);
+    /// What to do now.
+    pub fn next_step(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
+        let pending_calls = self.pending_calls();
+        if !pending_calls.is_empty() {
+            return NextStep::RunCalls(pending_calls);
         }
         match self.ball {
-            NextSpeaker::Model => self.next_reply(habits, manner),
-            NextSpeaker::Silent(stop) => self.next_silence(habits, stop),
+            NextSpeaker::Model => self.next_reply(policy, effects),
+            NextSpeaker::Silent(stop) => self.next_silence(policy, stop),
         }
     }
 
-    fn next_reply(&self, habits: &Policy, manner: impl Fn(&str) -> ToolEffects) -> NextStep {
-        if let Some(run) = self.run.as_ref().filter(|run| !manner(&run.tool).polls_tasks) {
-            if run.times >= habits.fail_after_repeats {
+    fn next_reply(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
+        if let Some(run) = self.run.as_ref().filter(|run| !effects(&run.tool).polls_tasks) {
+            if run.times >= policy.fail_after_repeats {
                 let what =
                     format!("'{}' was called {} times in a row with the same arguments", run.tool, run.times);
                 return self.fail(FailureKind::Repeating, what);
             }
-            if run.times >= habits.warn_after_repeats && !run.told {
+            if run.times >= policy.warn_after_repeats && !run.told {
                 let text = format!(
                     "You have called '{}' {} times in a row with the same arguments. Calling it again will not \
                      help: do something else, or answer with what you have.",
@@ -78,7 +79,7 @@ impl Conversation {
             }
         }
         if let Some(read) =
-            self.letters_to_read(|l| l.deliver == Delivery::Asap && habits.letter_delivery == Delivery::Asap)
+            self.letters_to_read(|l| l.deliver == Delivery::Asap && policy.letter_delivery == Delivery::Asap)
         {
             return read;
         }
@@ -86,7 +87,7 @@ impl Conversation {
             return NextStep::CallModel { tools: false };
         }
         let over = |limit: String| {
-            match habits.at_turn_limit {
+            match policy.at_turn_limit {
             AtTurnLimit::Fail => self.fail(FailureKind::TurnLimit, limit),
             AtTurnLimit::LastWord => NextStep::Nudge {
                 text: format!(
@@ -99,24 +100,24 @@ impl Conversation {
             },
         }
         };
-        if habits.max_turns > 0 && self.turns >= habits.max_turns {
-            return over(format!("the limit of {} turns", habits.max_turns));
+        if policy.max_turns > 0 && self.turns >= policy.max_turns {
+            return over(format!("the limit of {} turns", policy.max_turns));
         }
-        if self.wakes > habits.max_wakes && !self.interactive {
-            return over(format!("the limit of {} wake-ups by ending tasks", habits.max_wakes));
+        if self.wakes > policy.max_wakes && !self.interactive {
+            return over(format!("the limit of {} wake-ups by ending tasks", policy.max_wakes));
         }
         if self.tools_off {
             return NextStep::CallModel { tools: false };
         }
-        // The same call with the same result says more than the same call.
-        let repeats = (habits.warn_after_repeats * 3).div_ceil(5).max(1);
-        match self.circles.lead(repeats, self.launches.has_results(), manner) {
+        // The same call with the same result is a stronger sign than the same call.
+        let repeats = (policy.warn_after_repeats * 3).div_ceil(5).max(1);
+        match self.circles.lead(repeats, self.launches.has_results(), effects) {
             Some(lead) => self.lead_on(lead),
             None => NextStep::CallModel { tools: true },
         }
     }
 
-    /// What is said to a model that goes round in circles.
+    /// The message for a model that is in a loop.
     fn lead_on(&self, lead: LoopResponse) -> NextStep {
         let (why, first, last) = match lead {
             LoopResponse::Tell => (
@@ -152,7 +153,7 @@ impl Conversation {
         NextStep::Nudge { why, text: text.into() }
     }
 
-    /// What it has found out: the results of its tasks, and what its calls have told it.
+    /// What it has found out: the results of its tasks and of its calls.
     fn found(&self) -> String {
         let found = self.circles.shown(&self.conversation) + &self.launches.shown();
         match found.is_empty() {
@@ -161,7 +162,7 @@ impl Conversation {
         }
     }
 
-    /// What the task was, for a model that may have lost sight of it. A session has moved on since.
+    /// The order, for a model that may have lost sight of it. A session has moved on since, so it gets none.
     fn reminder(&self) -> String {
         match self.conversation.get(self.order_at) {
             Some(Message::User(order)) if !self.interactive => {
@@ -172,12 +173,13 @@ impl Conversation {
         }
     }
 
-    fn next_silence(&self, habits: &Policy, stop: StopReason) -> NextStep {
+    fn next_silence(&self, policy: &Policy, stop: StopReason) -> NextStep {
         if self.last_word.is_none() || self.interactive {
-            // An ending may wake a resting task only so often; words of others always do.
-            let tired = self.wakes >= habits.max_wakes && self.interactive;
+            // Letters about ended children wake an idle task only a limited number of times; messages of
+            // others always do.
+            let tired = self.wakes >= policy.max_wakes && self.interactive;
             let wakes = |l: &Letter| {
-                l.ending.is_none() || (habits.completion_notice == CompletionNotice::Wake && !tired)
+                l.ending.is_none() || (policy.completion_notice == CompletionNotice::Wake && !tired)
             };
             if self.mailbox.iter().any(|l| !self.is_known(l) && wakes(l))
                 && let Some(read) = self.letters_to_read(|_| true)
@@ -192,12 +194,11 @@ impl Conversation {
             return NextStep::Idle;
         }
         if self.reminded && self.called_last && self.last_word.is_none() {
-            let what = "it went round in circles, and called tools also when it had none";
+            let what = "the model was in a loop, and kept calling tools after they were turned off";
             return self.fail(FailureKind::Repeating, what);
         }
         if self.reminded || (self.last_word.is_some() && !self.called_last) {
-            return self
-                .fail(FailureKind::NoAnswer, "the model ended without saying anything, also when reminded");
+            return self.fail(FailureKind::NoAnswer, "the model gave no answer, even after a reminder");
         }
         if self.called_last {
             return NextStep::Nudge {
@@ -229,7 +230,7 @@ impl Conversation {
         (!letters.is_empty()).then(|| NextStep::ReadLetters { letters, known: self.known_letters() })
     }
 
-    /// How often in a row the model has made the very call that is to be made now.
+    /// How often in a row the model has made the pending call to this tool.
     pub fn times_called(&self, tool: &str) -> u32 {
         self.run.as_ref().filter(|run| run.tool == tool).map_or(0, |run| run.times)
     }

@@ -1,4 +1,4 @@
-//! Launches that were made before, and models that go round in circles.
+//! Repeated launches, and models that are in a loop.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn child(turn: u32, index: u32) -> TaskId {
 }
 
 impl ConversationFixture {
-    /// A reply that launches these, each `(agent, task)`, and what the launches return.
+    /// A reply that launches these, each `(agent, task)`, and the results of the launches.
     fn launches(&mut self, tasks: &[(&str, &str)]) {
         let calls = tasks.iter().fold(reply(), |reply, (agent, task)| {
             reply.call("launch", json!({"agent": agent, "task": task}))
@@ -28,7 +28,7 @@ impl ConversationFixture {
         }
     }
 
-    /// The task that this call launched ends, and that is read.
+    /// The task that this call launched ends, and the letter is read.
     fn ends(&mut self, turn: u32, index: u32) {
         let id = child(turn, index);
         self.letter(&format!("end of {id}"), Delivery::Asap, Some(id));
@@ -44,7 +44,7 @@ impl ConversationFixture {
         self.turn.earlier(me(), CallId { turn: self.turn.replies(), index: 0 })
     }
 
-    /// What the model is told now, if it is led on; and lets it be told.
+    /// The message for a model in a loop, if there is one; also applies it.
     fn led(&mut self) -> Option<NudgeReason> {
         let NextStep::Nudge { why, text } = self.next() else { return None };
         self.note(Entry::Nudged { why: why.clone(), text });
@@ -144,7 +144,7 @@ fn it_counts_only_while_its_result_is_read_and_nothing_has_happened_since() {
         then(&mut fixture);
         fixture.launches(&[("reader", "Read alpha.txt.")]);
         assert_eq!(fixture.earlier().first().map(|earlier| earlier.same), same, "{why}");
-        // A new owner, who has only the journal, knows the same.
+        // A new owner that has only the journal knows the same.
         let call = CallId { turn: fixture.turn.replies(), index: 0 };
         assert_eq!(fixture.refolded(&fixture.journal).earlier(me(), call), fixture.earlier(), "{why}");
     }
@@ -163,7 +163,7 @@ fn the_same_several_times_in_one_reply_is_meant_and_never_counts() {
     fixture.ends(1, 0);
     fixture.launches(&[same, same]);
     assert_eq!(fixture.earlier(), [], "several after one");
-    // That the very same call is made so often in a row is another thing.
+    // Exactly the same call several times in a row is a different case.
     (fixture.habits.warn_after_repeats, fixture.habits.fail_after_repeats) = (100, 100);
     for _ in 0..10 {
         assert_eq!(fixture.led(), None);
@@ -202,7 +202,8 @@ fn who_only_launches_the_same_is_told_what_it_has_and_then_has_no_tools_for_one_
     assert_eq!(fixture.next(), NextStep::CallModel { tools: false });
     let short = fixture.turn.in_short().unwrap();
     assert_eq!(short.len(), 2, "the order, and what it has: {short:?}");
-    // A call that is made all the same, or written as text, is none; it is asked once more, without tools.
+    // A call that is made anyway, or written as text, does not count; the model is asked once more, without
+    // tools.
     fixture.replies(reply().text("```json\n{\"name\": \"grep\", \"arguments\": {}}\n```"));
     assert_eq!(fixture.led(), Some(NudgeReason::Empty));
     assert_eq!(fixture.next(), NextStep::CallModel { tools: false });
@@ -278,7 +279,7 @@ fn calls_that_return_the_same_again_and_again_end_in_words() {
     for part in ["file 0", "file 1", "file 2", "Your task was:\n\ngo"] {
         assert_eq!(told.matches(part).count(), 1, "{told}");
     }
-    // What returns something else each time is no circle.
+    // A call that returns something else each time is not a loop.
     let mut fixture = ConversationFixture::new();
     for n in 0..4 {
         fixture.calls("status", 1, &format!("{n} %"));
@@ -318,7 +319,7 @@ fn a_reply_that_did_not_find_its_end_makes_each_call_once() {
 }
 
 proptest! {
-    /// Where nothing is repeated, nothing is said and nothing is found.
+    /// If nothing is repeated, nothing is detected.
     #[test]
     fn what_does_not_repeat_is_left_alone(rounds in proptest::collection::vec((1..4u32, any::<bool>()), 1..6)) {
         let mut fixture = ConversationFixture::new();
@@ -339,7 +340,7 @@ proptest! {
         }
     }
 
-    /// However words are spaced, they are the same words; a launch is found by them whatever else was launched.
+    /// Spacing does not matter; a launch is found by its words whatever else was launched.
     #[test]
     fn the_same_words_are_always_found(
         words in "[a-z]{3,8}( [a-z0-9.]{2,9}){0,6}",

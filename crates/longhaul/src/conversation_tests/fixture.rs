@@ -1,4 +1,4 @@
-//! A turn on the fixture: entries in, steps out, without a runner.
+//! A conversation under test: entries in, steps out, without a runner.
 
 use super::*;
 pub(super) use crate::entry::CallResult;
@@ -73,7 +73,7 @@ impl ConversationFixture {
         fixture
     }
 
-    /// The same journal, folded anew.
+    /// Folds the same journal again.
     pub(super) fn refolded(&self, journal: &[Record]) -> Conversation {
         let mut turn = Conversation::begin(&self.submitted, &"lead".into());
         journal.iter().for_each(|record| turn.apply(record));
@@ -147,7 +147,7 @@ impl ConversationFixture {
         }
     }
 
-    /// Does what is next, where that is only to write it down.
+    /// Does the next step, if it only has to be recorded.
     pub(super) fn does(&mut self) {
         match self.next() {
             NextStep::ReadLetters { letters, known } => {
@@ -158,7 +158,7 @@ impl ConversationFixture {
         }
     }
 
-    /// The conversation, in one short text a message.
+    /// The conversation, as one short text per message.
     pub(super) fn said(&self) -> Vec<String> {
         let short = |message: &Message| match message {
             Message::User(text) => format!("u:{text}"),
@@ -168,7 +168,7 @@ impl ConversationFixture {
         self.turn.messages().iter().map(short).collect()
     }
 
-    /// Every call is followed by its result before anything else is said: what providers insist on.
+    /// Every call is followed by its result before anything else, as providers require.
     pub(super) fn assert_no_call_is_left_without_result(&self) {
         let conversation = self.turn.messages();
         let mut due: Vec<String> = Vec::new();

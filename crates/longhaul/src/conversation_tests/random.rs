@@ -1,10 +1,10 @@
-//! Journals as chance writes them: whatever happens, a new owner goes on where the old one was.
+//! Random journals: whatever happens, a new owner continues where the old one was.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What the world does next, where the turn leaves it a choice.
+/// What happens next, where the conversation allows a choice.
 #[derive(Debug, Clone)]
 enum Chance {
     Replies { text: bool, calls: Vec<(u8, u8)>, stop: u8 },
@@ -32,7 +32,7 @@ fn chance() -> impl Strategy<Value = Chance> {
     ]
 }
 
-/// Plays a life: does what the turn says, with the world's choices. Stops where the task would end.
+/// Runs a task: does the next step with the given choices. Stops where the task would end.
 fn play(fixture: &mut ConversationFixture, chances: &[Chance]) {
     let mut letters = 0;
     for chance in chances {
@@ -87,7 +87,7 @@ fn play(fixture: &mut ConversationFixture, chances: &[Chance]) {
                 fixture.note(Entry::Waiting { on: WaitReason::Provider("429".into()), until: None });
             }
             (NextStep::CallModel { .. }, Chance::Compact(replaces)) => {
-                // Only whole exchanges are compacted: here, all or none.
+                // Only complete exchanges are compacted: here, all or none.
                 let replaces = if *replaces == 0 { 1000 } else { 0 };
                 if replaces > 0 {
                     fixture.note(Entry::Compacted {
@@ -110,7 +110,7 @@ fn play(fixture: &mut ConversationFixture, chances: &[Chance]) {
     }
 }
 
-/// A step without what a new attempt changes about it: whether a call was begun, and by whom.
+/// A step without what a new attempt changes about it: whether, and by which attempt, a call was started.
 fn plain(step: NextStep) -> NextStep {
     match step {
         NextStep::RunCalls(mut acts) => {
@@ -148,11 +148,11 @@ proptest! {
         play(&mut fixture, &chances);
         for cut in 2..=fixture.journal.len() {
             let mut before = fixture.refolded(&fixture.journal[..cut]);
-            let next = before.next_step(&fixture.habits, manner);
+            let next = before.next_step(&fixture.habits, effects);
             let seq = crate::id::Seq(cut as u64 + 1);
             let claimed = Entry::Claimed { attempt: Attempt(1000), worker: "new".into() };
             before.apply(&Record { seq, at: jiff::Timestamp::UNIX_EPOCH, entry: claimed });
-            let after = before.next_step(&fixture.habits, manner);
+            let after = before.next_step(&fixture.habits, effects);
             if let NextStep::RunCalls(acts) = &after {
                 prop_assert!(acts.iter().all(|act| !act.started), "nothing was begun by the new owner");
             }
@@ -167,7 +167,7 @@ proptest! {
         let text = serde_json::to_string(&fixture.turn).unwrap();
         let back: Conversation = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(as_json(&back), as_json(&fixture.turn));
-        prop_assert_eq!(back.next_step(&fixture.habits, manner), fixture.next());
+        prop_assert_eq!(back.next_step(&fixture.habits, effects), fixture.next());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What others write to a task: letters, and the wish that it stop.
+//! Messages to a task: letters and stop requests.
 
 use std::sync::Arc;
 
@@ -6,34 +6,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{LetterId, TaskId};
 
-/// Something written to a task.
+/// A message to a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Letter {
-    /// Its name. A task takes a letter of one name only once.
+    /// Its id. A task accepts each letter id only once.
     pub id: LetterId,
-    /// Who wrote it.
+    /// The sender.
     pub from: Sender,
-    /// What it says.
+    /// The text.
     pub text: Arc<str>,
-    /// What it says, in a few words.
+    /// A short summary of the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// When it is to be read.
+    /// When the task reads it.
     #[serde(default)]
     pub deliver: Delivery,
-    /// The child whose end it tells of.
+    /// The child whose end it reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<TaskId>,
-    /// Whether that child, or a task below it, has made calls that may have changed something outside of Longhaul.
+    /// Whether that child, or a task below it, made calls that may have changed something outside of
+    /// Longhaul.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub effects: bool,
 }
 
-/// Who wrote a letter, or asked for a stop.
+/// The sender of a letter or a stop request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sender {
-    /// A person, or a program that speaks for one.
+    /// A person, or a program acting for one.
     Person,
     /// Another task.
     Task(TaskId),
@@ -41,23 +42,23 @@ pub enum Sender {
     System,
 }
 
-/// When a letter is read.
+/// When a task reads a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
     /// Before the next model call.
     #[default]
     Asap,
-    /// When the task has nothing more to say of its own.
+    /// When the task has nothing left to do.
     WhenIdle,
 }
 
-/// A wish that a task stop.
+/// A request to stop a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopRequest {
-    /// Why; the strongest reason is the one that is kept.
+    /// The cause. Of several requests, the strongest cause is kept.
     pub cause: StopCause,
-    /// In somebody's words.
+    /// A note by the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -66,11 +67,11 @@ pub struct StopRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
-    /// Its session was closed: no more letters will come. A task that is at rest ends with its answer.
+    /// Its session was closed: no more letters will come. An idle task ends with its answer.
     Closed,
-    /// Its parent ended and did not want it any more.
+    /// Its parent ended, and the parent's policy stops its children.
     ParentEnded,
-    /// Its parent, or somebody above, was stopped.
+    /// Its parent, or a task above, was stopped.
     ParentStopped,
     /// An agent stopped it.
     Agent,

@@ -1,7 +1,8 @@
-//! The entry types of the journal: everything that can happen to a task.
+//! The entries of the journal: everything that can happen to a task.
 //!
-//! A task *is* its journal, so these types are what is kept for ever. Each entry is stored with the number of
-//! the format it was written in ([`FORMAT`]); an entry of a later format is an error that says so, never a guess.
+//! A task *is* its journal, so these types are kept on disk forever. Each entry is stored with the version of
+//! the format it was written in ([`FORMAT`]). Decoding an entry of a newer format fails with an error that
+//! says so.
 
 mod letter;
 mod order;
@@ -22,13 +23,13 @@ pub use order::{Budget, Isolation, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome};
 pub use question::{Approval, ExpectedAnswer, GrantScope, Question, QuestionAnswer};
 
-/// The format in which entries are written now.
+/// The format version of new entries.
 pub const FORMAT: u16 = 1;
 
-/// An entry at its place in a journal.
+/// An entry with its position in a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its place.
+    /// The position.
     pub seq: Seq,
     /// When it was appended.
     pub at: Timestamp,
@@ -40,39 +41,41 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// The task came to be. Always the first entry.
+    /// The task was created. Always the first entry.
     Submitted(Box<Submission>),
-    /// A worker took the task.
+    /// A worker claimed the task.
     Claimed {
-        /// Which attempt this is.
+        /// The number of the attempt.
         attempt: Attempt,
-        /// Who took it.
+        /// The worker.
         worker: WorkerId,
     },
-    /// Somebody wrote to the task.
+    /// The task received a letter.
     Letter(Box<Letter>),
-    /// Somebody wants the task to stop.
+    /// The task was asked to stop.
     StopRequested(StopRequest),
-    /// The owner took these letters into the conversation.
+    /// The owner added these letters to the conversation.
     Read {
-        /// The letters that entered the conversation here, in this order.
+        /// The letters that were added here, in this order.
         letters: Vec<LetterId>,
-        /// Letters about results that were collected before: they are done with, and the model does not see them.
+        /// Letters about results that the task had already collected. They count as read, and the model does
+        /// not see them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         known: Vec<LetterId>,
-        /// Where ends of children are among them: whether all that the task has started has ended by now.
+        /// If some of the letters report ended children: whether everything that the task launched has ended
+        /// by now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         all_ended: Option<bool>,
     },
-    /// The model answered.
+    /// The model replied.
     Replied(Arc<Reply>),
     /// A tool is about to run.
     Called {
-        /// Which call of which reply.
+        /// The call and its reply.
         call: CallId,
         /// The tool.
         tool: Arc<str>,
-        /// The arguments, where they differ from the ones in the reply.
+        /// The arguments, if they differ from the ones in the reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<String>,
         /// Whether it may change something outside of Longhaul.
@@ -81,111 +84,114 @@ pub enum Entry {
     },
     /// A tool returned.
     Returned(Box<CallResult>),
-    /// Live words on the way to a reply, coalesced. A crash may lose the last of them.
+    /// Streamed text of an unfinished reply, coalesced. A crash may lose the end of it.
     Said {
-        /// What kind of words.
+        /// The kind of text.
         voice: LiveTextKind,
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// The owner waits for something that is not in this journal. A crash may lose it.
+    /// The owner waits for something outside of this journal. A crash may lose this entry.
     Waiting {
-        /// For what.
+        /// What it waits for.
         on: WaitReason,
-        /// Until when at the latest, if that is known.
+        /// The latest end of the wait, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
-    /// The engine said something to the model on its own account.
+    /// The engine added a message of its own for the model.
     Nudged {
         /// Why.
         why: NudgeReason,
-        /// What it said.
+        /// The message.
         text: Arc<str>,
     },
-    /// A person is asked for an approval or an answer. Asked again under the same name after a restart.
+    /// A person is asked for an approval or an answer. After a restart the same question is asked again under
+    /// the same id.
     Asked {
-        /// The name of the question; the answer bears it too.
+        /// The question's id; the answer refers to it.
         question: QuestionId,
-        /// What is asked.
+        /// The question.
         asks: Box<Question>,
-        /// Until when an answer is waited for.
+        /// When the question expires.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
-    /// A person answered; or it is certain that nobody will.
+    /// A person answered, or it is certain that nobody will.
     Answered {
         /// Which question.
         question: QuestionId,
-        /// What came of it.
+        /// The answer, or why there is none.
         answer: QuestionAnswer,
     },
-    /// A person allowed calls like these from now on, for all tasks of the tree of which this is the root.
+    /// A person approved calls like these from now on, for all tasks of the tree. Only in the journal of a
+    /// root.
     Granted {
-        /// Which calls.
+        /// The approved calls.
         pattern: Pattern,
-        /// Of the tool that was shown; earlier versions did not note it.
+        /// The tool that the person saw. Earlier versions did not record it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool: Option<Box<ToolIdentity>>,
     },
-    /// A person does not want the task to wait for others: its calls that do return, and what they wait for goes on in
-    /// the background.
+    /// A person moved the task's waiting calls to the background: they return now, and the tasks that they
+    /// waited for continue.
     Backgrounded,
-    /// A hook did not do what it is there for.
+    /// A hook failed.
     HookFailed(Box<HookFailure>),
-    /// The conversation up to here was replaced by a summary; the order stays.
+    /// A summary replaced the conversation up to here. The order stays.
     Compacted {
         /// The summary.
         summary: Arc<str>,
-        /// How many messages, counted from the first and without the order, it replaces.
+        /// How many messages it replaces, counted from the first one after the order.
         replaces: u32,
-        /// What the summary has used.
+        /// The tokens used to write the summary.
         #[serde(default)]
         usage: Usage,
-        /// What it cost in millionths of a dollar; `None` where the price is not known.
+        /// Its cost in millionths of a dollar; `None` if the price is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<u64>,
     },
-    /// A tool call asked the model: the MCP server that was called did (sampling). It is the task that pays.
+    /// A tool call asked the model on behalf of an MCP server (sampling). The task is charged for it.
     Sampled(Box<SamplingUsage>),
-    /// For how long the task has been worked on, where the times of the entries before do not tell: the machine slept, nobody
-    /// but people was waited for, or nothing has happened for long.
+    /// The working time of the task, written when the timestamps of the entries cannot tell: the machine
+    /// slept, only people were waited for, or nothing has happened for a long time.
     Worked {
-        /// The time until now, in milliseconds, over all attempts.
+        /// The working time so far, in milliseconds, over all attempts.
         ms: u64,
-        /// Whether the time from here on does not count, until the owner writes again.
+        /// Whether time stops counting here until the owner writes again.
         #[serde(default, skip_serializing_if = "is_false")]
         paused: bool,
     },
-    /// A call was denied because nobody was there to allow it: its result, which follows, tells the model so.
+    /// A call was denied because nobody was there to approve it. Its result follows and tells the model so.
     Denied {
         /// Which call.
         call: CallId,
         /// The tool.
         tool: Arc<str>,
     },
-    /// Something that people should know of: the task goes on, but not quite as it was meant to. A task says it once.
+    /// A warning for people: the task continues, but not quite as intended. A task gives each warning once.
     Warned {
-        /// What it is.
+        /// The warning.
         text: Arc<str>,
     },
-    /// A person changed what the task, with all below it, may use. Of each bound that is named this one counts from here on.
+    /// A person changed the budget of the task and everything below it. Each limit set here replaces the
+    /// earlier one.
     BudgetSet {
-        /// The bounds, counted from the beginning of the task.
+        /// The limits, counted from the start of the task.
         budget: Budget,
     },
     /// An attempt ended without an outcome; the task can be claimed again.
     Released {
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: Attempt,
         /// Why.
         why: ReleaseReason,
     },
     /// The task ended.
     Finished(Box<Outcome>),
-    /// Another task continues this one, which stays as it ended.
+    /// Another task continues this one. This one stays as it ended.
     Continued {
-        /// The other task.
+        /// The task that continues it.
         by: TaskId,
     },
 }
@@ -224,7 +230,7 @@ pub enum EntryKind {
 }
 
 impl Entry {
-    /// What kind of entry this is.
+    /// The kind of this entry.
     pub fn kind(&self) -> EntryKind {
         match self {
             Entry::Submitted(_) => EntryKind::Submitted,
@@ -255,17 +261,18 @@ impl Entry {
         }
     }
 
-    /// Whether the entry only says what is going on right now, so that it need not survive a power cut.
+    /// Whether the entry only describes what is going on right now, so that it need not survive a power
+    /// failure.
     pub fn is_live(&self) -> bool {
         matches!(self, Entry::Said { .. } | Entry::Waiting { .. })
     }
 
-    /// The entry as it is stored, in the format [`FORMAT`].
+    /// Encodes the entry for storage, in the format [`FORMAT`].
     pub fn encode(&self) -> Result<Vec<u8>, EntryCodecError> {
         serde_json::to_vec(self).map_err(|e| EntryCodecError::Unreadable(e.to_string()))
     }
 
-    /// An entry as it was stored in some format.
+    /// Decodes a stored entry. Fails if the format is newer than [`FORMAT`] or the bytes are not an entry.
     pub fn decode(format: u16, bytes: &[u8]) -> Result<Entry, EntryCodecError> {
         if format > FORMAT {
             return Err(EntryCodecError::NewerFormat { format });
@@ -274,15 +281,15 @@ impl Entry {
     }
 }
 
-/// Why a stored entry could not be read.
+/// Why a stored entry cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EntryCodecError {
-    /// A newer Longhaul wrote it.
+    /// A newer version of Longhaul wrote it.
     #[error(
         "it was written by a newer Longhaul (entry format {format}; this one reads up to {FORMAT}): upgrade Longhaul to read it"
     )]
     NewerFormat {
-        /// The format it is in.
+        /// The entry's format.
         format: u16,
     },
     /// It is not an entry.
@@ -290,16 +297,16 @@ pub enum EntryCodecError {
     Unreadable(String),
 }
 
-/// A hook that could not be run, took too long, exited with an error, or said something that cannot be understood.
+/// A hook that could not run, took too long, exited with an error, or printed something invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookFailure {
-    /// The event it was run for: `pre_tool_use`, `task_end` and so on.
+    /// The event that it ran for: `pre_tool_use`, `task_end` and so on.
     pub event: String,
-    /// Its command line; the beginning of it, if it is long.
+    /// Its command line, shortened if it is long.
     pub command: String,
     /// What went wrong.
     pub why: String,
-    /// Whether a call was denied because of that.
+    /// Whether a call was denied because of the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
 }
@@ -312,53 +319,53 @@ impl std::fmt::Display for HookFailure {
     }
 }
 
-/// What a tool call has asked the model, and what that has used.
+/// The tokens and cost of a model request made by a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingUsage {
-    /// Which call.
+    /// The call.
     pub call: CallId,
     /// The model that answered.
     pub model: String,
-    /// What the answer has used.
+    /// The tokens used.
     #[serde(default)]
     pub usage: Usage,
-    /// What it cost in millionths of a dollar; `None` where the price is not known.
+    /// The cost in millionths of a dollar; `None` if the price is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
 }
 
-/// How a task came to be.
+/// How a task was created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Submission {
-    /// What makes it the task it is.
+    /// The key that its id is derived from.
     pub key: TaskKey,
-    /// What is to be done.
+    /// The order.
     pub order: Order,
     /// The team its agent belongs to.
     pub team: TeamRef,
     /// The task that launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<TaskId>,
-    /// The first task of its tree; a root names itself.
+    /// The first task of its tree; a root refers to itself.
     pub root: TaskId,
-    /// How far it is from its root.
+    /// Its distance from the root.
     pub depth: u32,
-    /// The finished task whose conversation it takes up.
+    /// The ended task whose conversation it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<TaskId>,
-    /// The letter that made it continue that task; its text is the order.
+    /// The letter that made it continue that task; the letter's text is the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub letter: Option<LetterId>,
-    /// The task that failed, or was cancelled, and whose order this is again.
+    /// The failed or cancelled task that it retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<TaskId>,
-    /// The agents of the tasks above it when they launched it, the root's first: their permissions count too.
+    /// The agents of the tasks above it when it was launched, the root's first. Their permissions apply too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<AgentName>,
 }
 
 impl Submission {
-    /// The beginning of a task that nobody launched and that continues none.
+    /// The submission of a root task that continues no other.
     pub fn root(id: TaskId, key: TaskKey, order: Order, team: TeamRef) -> Submission {
         Submission {
             key,
@@ -375,13 +382,13 @@ impl Submission {
     }
 }
 
-/// Where the team of a task is found again.
+/// How a task refers to its team.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TeamRef {
-    /// A team built in code: only processes that have registered it under this name can run its tasks.
+    /// A team built in code. Only processes that have registered it under this name can run its tasks.
     Named(Arc<str>),
-    /// A team file, kept in the store.
+    /// A team file that is kept in the store.
     File(Digest),
 }
 
@@ -398,49 +405,49 @@ fn is_false(b: &bool) -> bool {
     !*b
 }
 
-/// What a tool returned, and what that did to other tasks.
+/// The result of a tool call, and its effect on the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// Which call.
+    /// The call.
     pub call: CallId,
     /// What the model sees.
     pub output: Arc<str>,
     /// Whether it is an error.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_error: bool,
-    /// Where the whole output is kept, if `output` is only a part of it.
+    /// The whole output in the store, if `output` is only a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Digest>,
-    /// Tasks whose final result is in the output, so that no letter need tell of it.
+    /// Tasks whose final result is in the output, so that no letter about them is needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collected: Vec<TaskId>,
-    /// The agent that goes on with the conversation.
+    /// The agent that continues the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<AgentName>,
-    /// The model that is asked from now on.
+    /// The model that continues the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelChoice>,
 }
 
-/// Which model goes on with a conversation.
+/// Which model continues a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelChoice {
-    /// Another of the team's, by its name.
+    /// Another model of the team, by name.
     Other(String),
-    /// The agent's own again.
+    /// The agent's own model.
     Own,
 }
 
-/// The kinds of live words.
+/// The kinds of streamed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LiveTextKind {
-    /// Text of the reply that is on its way.
+    /// Text of the unfinished reply.
     Text,
-    /// Thinking of the reply that is on its way.
+    /// Reasoning of the unfinished reply.
     Reasoning,
-    /// What a tool says about its progress.
+    /// A tool's progress message.
     Progress,
 }
 
@@ -448,33 +455,34 @@ pub enum LiveTextKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitReason {
-    /// For other tasks to end.
+    /// Other tasks, until they end.
     Tasks(Vec<TaskId>),
-    /// For a letter: an interactive task that has said what it had to say.
+    /// A letter: the task is interactive and has nothing left to do.
     Letter,
-    /// For a person's answer.
+    /// A person's answer.
     Person(String),
-    /// For a provider that said "later", or that failed and is to be asked again. The live text so far is void.
+    /// A provider that is rate limiting or failed; the call will be retried. The text streamed so far is
+    /// void.
     Provider(String),
 }
 
-/// Why the engine spoke to the model.
+/// Why the engine added a message for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NudgeReason {
-    /// It answered nothing.
+    /// The reply was empty.
     Empty,
-    /// Its answer does not have the form that it must have.
+    /// The answer does not match the required schema.
     Shape,
-    /// It makes the same call again and again.
+    /// The model repeats the same call.
     Repeating,
-    /// It only launches tasks, though it has results.
+    /// The model keeps launching tasks although it has results.
     Launching,
-    /// It goes round in circles: in its next reply it has no tools.
+    /// The model is in a loop: it gets no tools for its next reply.
     ToolsOff,
-    /// It begins its task: the hooks for that have run, and the text, if there is any, is what they told it.
+    /// The task starts: its start hooks have run, and the text, if any, is their output.
     Begun,
-    /// This limit is reached: tools are off, and what it says now is its last word.
+    /// A limit is reached: tools are off, and the next reply is the final answer.
     LastWord(String),
 }
 
@@ -482,7 +490,7 @@ pub enum NudgeReason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseReason {
-    /// The owner is shutting down and gave the task back.
+    /// The owner is shutting down and released the task.
     Drained,
     /// The owner is gone.
     Lost,

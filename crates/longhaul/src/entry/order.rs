@@ -1,4 +1,4 @@
-//! What is ordered, and within which bounds.
+//! Orders: what a task does, and within which limits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::is_false;
 use crate::id::AgentName;
 
-/// What is to be done, by whom, and within which bounds.
+/// What to do, which agent does it, and within which limits.
 ///
-/// What is left out is the agent's own choice, or else the default of the policy.
+/// Fields left out take the agent's setting, or else the policy's default.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,140 +27,142 @@ use crate::id::AgentName;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Order {
-    /// The agent that is asked.
+    /// The agent that runs it.
     pub agent: Option<AgentName>,
-    /// What it is asked to do.
+    /// What the agent should do.
     pub task: Arc<str>,
     /// What the result should look like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_output: Option<String>,
-    /// What the agent should know besides.
+    /// Further context for the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// A few words for lists; the beginning of the task where it is left out.
+    /// A short title for lists; the default is the start of the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Another model than the agent's own.
+    /// The model to use instead of the agent's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Only these of the agent's tools.
+    /// The agent's tools that it may use; `None` means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// Where its tools work.
+    /// The working directory of its tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<PathBuf>,
-    /// Whether it stays, silent and without a seat, for the next letter instead of ending.
+    /// Whether it waits for the next letter, without occupying a seat, instead of ending.
     #[serde(skip_serializing_if = "is_false")]
     pub interactive: bool,
-    /// At most this many replies.
+    /// Maximum number of replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
-    /// At most this long at work: not while nobody runs it, while the machine sleeps, or while it waits for a person.
+    /// Maximum working time. Time does not count while no process runs the task, while the machine sleeps, or
+    /// while the task waits for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// What this task may use.
     #[serde(skip_serializing_if = "Budget::is_open")]
     pub budget: Budget,
-    /// What this task and all below it may use together.
+    /// What this task and everything below it may use together.
     #[serde(skip_serializing_if = "Budget::is_open")]
     pub tree_budget: Budget,
-    /// What becomes of children that still run when this task would end.
+    /// What happens to children that are still running when this task would finish.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_finish: Option<OnFinish>,
-    /// Whether it has a place of its own to work in.
+    /// Whether it gets its own working directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
-    /// Whether everything that is not denied is approved of, for this task and all below it. Only who starts a tree can say
-    /// that: a child has what its parent has, whatever its order says.
+    /// Whether everything that is not denied is approved, for this task and everything below it. Only the
+    /// order of a root can set it: a child always inherits the value from its parent.
     #[serde(skip_serializing_if = "is_false")]
     pub approved: bool,
 }
 
 impl Order {
-    /// An order for an agent.
+    /// Creates an order for an agent.
     pub fn new(agent: impl Into<AgentName>, task: impl Into<Arc<str>>) -> Self {
         Order { agent: Some(agent.into()), task: task.into(), ..Order::default() }
     }
 
-    /// What the result should look like.
+    /// Sets what the result should look like.
     pub fn expected_output(mut self, text: impl Into<String>) -> Self {
         self.expected_output = Some(text.into());
         self
     }
 
-    /// A few words for lists.
+    /// Sets a short title for lists.
     pub fn title(mut self, text: impl Into<String>) -> Self {
         self.title = Some(text.into());
         self
     }
 
-    /// At most this many replies.
+    /// Sets the maximum number of replies.
     pub fn max_turns(mut self, turns: u32) -> Self {
         self.max_turns = Some(turns);
         self
     }
 
-    /// At most this long at work: not while nobody runs it, while the machine sleeps, or while it waits for a person.
+    /// Sets the maximum working time. Time does not count while no process runs the task, while the machine
+    /// sleeps, or while the task waits for a person.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// What this task may use.
+    /// Sets what this task may use.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// What this task and all below it may use together.
+    /// Sets what this task and everything below it may use together.
     pub fn tree_budget(mut self, budget: Budget) -> Self {
         self.tree_budget = budget;
         self
     }
 
-    /// Another model than the agent's own.
+    /// Sets the model to use instead of the agent's own.
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
     }
 
-    /// Only these of the agent's tools.
+    /// Limits the agent's tools to these.
     pub fn tools<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.tools = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Where its tools work.
+    /// Sets the working directory of its tools.
     pub fn working_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.working_dir = Some(dir.into());
         self
     }
 
-    /// Stay for the next letter instead of ending.
+    /// Makes the task wait for the next letter instead of ending.
     pub fn interactive(mut self) -> Self {
         self.interactive = true;
         self
     }
 
-    /// Whether it has a place of its own to work in.
+    /// Sets whether the task gets its own working directory.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = Some(isolation);
         self
     }
 
-    /// What becomes of children that still run when this task would end.
+    /// Sets what happens to children that are still running when this task would finish.
     pub fn on_finish(mut self, policy: OnFinish) -> Self {
         self.on_finish = Some(policy);
         self
     }
 
-    /// Approve of everything that is not denied, for this task and all below it.
+    /// Approves everything that is not denied, for this task and everything below it.
     pub fn approve_all(mut self) -> Self {
         self.approved = true;
         self
     }
 
-    /// What a list shows of the order: its title, or the first line of its task, at most 120 characters.
+    /// One line for lists: the title, or the first line of the task, at most 120 characters.
     pub fn headline(&self) -> String {
         let text = self.title.as_deref().unwrap_or(&self.task);
         let line = text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or_default();
@@ -171,23 +173,23 @@ impl Order {
     }
 }
 
-/// What may be used. `None` is no bound.
+/// What a task may use. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
-    /// Tokens, read and written.
+    /// Input and output tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money, in millionths of a dollar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// Time at work, as [`Order::timeout`] counts it. Of a tree it is that of the task at its top.
+    /// Working time, counted as for [`Order::timeout`]. For a tree, the working time of its root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
 }
 
 impl Budget {
-    /// Both: of each bound the smaller one.
+    /// Combines both budgets: the smaller of each limit.
     #[must_use]
     pub fn and(self, other: Budget) -> Budget {
         fn less<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
@@ -200,7 +202,7 @@ impl Budget {
         }
     }
 
-    /// These bounds, and where there is none, the other's.
+    /// Fills limits that are not set from `other`.
     #[must_use]
     pub fn or(self, other: Budget) -> Budget {
         Budget {
@@ -210,32 +212,32 @@ impl Budget {
         }
     }
 
-    /// Whether nothing is bounded.
+    /// Whether there is no limit at all.
     pub fn is_open(&self) -> bool {
         *self == Budget::default()
     }
 }
 
-/// Whether a task has a place of its own to work in, so that writers do not meet.
+/// Whether a task gets its own working directory, so that tasks that write do not interfere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
-    /// It works in the directory that was ordered, as others may.
+    /// It works in the directory of the order, possibly together with others.
     #[default]
     None,
-    /// It works in a git worktree on a branch of its own, which the working directory must be in a repository for. The
-    /// result says where that is. It is removed when nothing was changed there, and kept otherwise.
+    /// It works in a git worktree on its own branch; the working directory must be in a repository. The
+    /// result says where the worktree is. It is removed if nothing was changed in it, and kept otherwise.
     Worktree,
 }
 
-/// What becomes of children that still run when their parent would end.
+/// What happens to children that are still running when their parent would finish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFinish {
     /// The parent waits for them and reads their letters.
     #[default]
     Wait,
-    /// They go on without it.
+    /// They continue without it.
     Detach,
     /// They are stopped.
     Stop,

@@ -10,7 +10,7 @@ use super::StopRequest;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It did what it was asked to do.
+    /// It completed with an answer.
     Completed {
         /// The answer.
         output: Arc<str>,
@@ -18,24 +18,24 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut_short: Option<String>,
     },
-    /// It did not.
+    /// It failed.
     Failed {
         /// Why.
         failure: Failure,
-        /// What it had said by then.
+        /// The text it had produced by then.
         partial: Arc<str>,
     },
     /// It was stopped.
     Cancelled {
         /// Why.
         stop: StopRequest,
-        /// What it had said by then.
+        /// The text it had produced by then.
         partial: Arc<str>,
     },
 }
 
 impl Outcome {
-    /// The answer, or what there is of it.
+    /// The answer, or the part of it that exists.
     pub fn output(&self) -> &Arc<str> {
         match self {
             Outcome::Completed { output, .. } => output,
@@ -43,7 +43,7 @@ impl Outcome {
         }
     }
 
-    /// The same, with a line below what was said.
+    /// Appends a line to the output.
     pub(crate) fn with_note(mut self, note: &str) -> Self {
         let (Outcome::Completed { output: said, .. }
         | Outcome::Failed { partial: said, .. }
@@ -53,7 +53,7 @@ impl Outcome {
         self
     }
 
-    /// Why there is no answer, in words.
+    /// Why there is no answer; `None` if the task completed.
     pub fn error(&self) -> Option<String> {
         match self {
             Outcome::Completed { .. } => None,
@@ -65,46 +65,46 @@ impl Outcome {
     }
 }
 
-/// Why a task failed: a word for programs and a sentence for people.
+/// Why a task failed: a kind for programs and a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct Failure {
-    /// The word.
+    /// The kind.
     pub kind: FailureKind,
-    /// The sentence.
+    /// The message.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of a kind, with its sentence.
+    /// Creates a failure.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Failure { kind, message: message.into() }
     }
 }
 
-/// The ways in which a task fails. Each has its own word; none is ever shown as success.
+/// The kinds of failure. None of them is ever shown as success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// The model said nothing, and nothing again when it was reminded.
+    /// The model replied with nothing, also after a reminder.
     NoAnswer,
-    /// The provider refused, failed for good, or cut the stream too often.
+    /// The provider rejected the request, failed for good, or cut the stream too often.
     Model,
-    /// The model fell silent in the middle of a reply.
+    /// The model stopped sending in the middle of a reply.
     Silent,
-    /// The model, or a filter, refused to answer.
+    /// The model or a filter refused to answer.
     Refused,
-    /// The turn limit was reached, and the policy says that this is a failure.
+    /// The turn limit was reached, and the policy treats that as a failure.
     TurnLimit,
     /// A budget was used up.
     Budget,
     /// The task took too long.
     Timeout,
-    /// The answer does not have the form that it must have, also when that was said.
+    /// The answer does not match the required schema, also after a correction was requested.
     Shape,
-    /// The model made the same call again and again.
+    /// The model kept repeating the same call.
     Repeating,
-    /// A tool said that the run cannot go on.
+    /// A tool reported that the run cannot continue.
     Tool,
     /// Longhaul itself failed while running the task.
     Panic,
@@ -112,9 +112,9 @@ pub enum FailureKind {
     LostWorker,
     /// The task's agent or model is not in its team.
     Team,
-    /// Its journal cannot be read.
+    /// The task's journal cannot be read.
     Journal,
-    /// There is no place for it to work in.
+    /// The task's working directory cannot be set up.
     Place,
 }
 

@@ -1,4 +1,4 @@
-//! What a person is asked, and what came of it.
+//! Questions to a person, and their answers.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::permission::{Pattern, ToolIdentity};
 
-/// Something that only a person can say.
+/// A question that only a person can answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// What is asked, in words.
+    /// The text of the question.
     pub text: String,
-    /// What kind of answer is wanted.
+    /// The expected kind of answer.
     pub wants: ExpectedAnswer,
 }
 
 impl Question {
-    /// The question in a line, at most 300 characters.
+    /// The question in one line, at most 300 characters.
     pub fn headline(&self) -> String {
         let line = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.char_indices().nth(299) {
@@ -31,23 +31,24 @@ impl Question {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedAnswer {
-    /// Whether this call may be made.
+    /// Approval or denial of this call.
     Leave {
         /// The tool.
         tool: String,
-        /// The arguments, as the tool will read them.
+        /// The arguments as the tool will read them.
         arguments: String,
-        /// Why a person has to be asked whatever else allows it: it may be what a rule denies.
+        /// Why a person has to approve this call even if a rule allows it: it may do something that a rule
+        /// denies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
-        /// What the tool is, whose name that is: an answer is about this one.
+        /// The identity of the tool. The approval covers only this tool.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         identity: Option<Box<ToolIdentity>>,
-        /// What is different from the tool that was allowed before.
+        /// How the tool differs from the one that was approved before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<String>,
     },
-    /// Words; JSON that fits the schema, where there is one.
+    /// Free text, or JSON that matches the schema if there is one.
     Words {
         /// The JSON schema of the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,13 +56,13 @@ pub enum ExpectedAnswer {
     },
 }
 
-/// What came of a question.
+/// The answer to a question, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionAnswer {
-    /// A person answered: the words, or `yes`, `no` or `always`.
+    /// A person answered: free text, or `yes`, `no` or `always`.
     Given(String),
-    /// A person would not answer.
+    /// A person declined to answer.
     Declined,
     /// Nobody was there, for this reason.
     Nobody(String),
@@ -77,32 +78,32 @@ impl fmt::Display for QuestionAnswer {
     }
 }
 
-/// Whether a call may be made, in a person's words: `yes`, `no [reason]`, `always [exact|program|tool|pattern]`.
+/// A person's decision on a call: `yes`, `no [reason]` or `always [exact|program|tool|pattern]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
-    /// This time.
+    /// Allow it this time.
     Yes,
-    /// No, and perhaps why.
+    /// Deny it, with an optional reason.
     No(Option<String>),
-    /// This time, and from now on for the whole tree.
+    /// Allow it this time, and from now on for the whole tree.
     Always(GrantScope),
 }
 
-/// What is allowed from now on.
+/// What an approval allows from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GrantScope {
-    /// This call, with these arguments and no others.
+    /// This call with exactly these arguments.
     Exact,
     /// The program of this command, with any arguments.
     Program,
     /// Every call of this tool.
     Tool,
-    /// Calls that a pattern means.
+    /// Calls that match a pattern.
     Pattern(Pattern),
 }
 
 impl GrantScope {
-    /// The pattern of what is allowed by it, where this call is asked about. The error says why there is none.
+    /// The pattern that this scope allows for a call. Fails with the reason if there is none.
     pub fn pattern(&self, tool: &str, arguments: &Value) -> Result<Pattern, String> {
         match self {
             GrantScope::Exact => Pattern::for_call(tool, arguments),
@@ -119,7 +120,7 @@ impl GrantScope {
 }
 
 impl Approval {
-    /// What these words mean. The error says what could have been said.
+    /// Parses a decision. Fails with a text that lists the valid answers.
     ///
     /// ```
     /// use longhaul::entry::Approval;

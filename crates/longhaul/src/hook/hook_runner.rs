@@ -1,18 +1,18 @@
-//! Runs hooks, each in a process group of its own.
+//! Runs hooks, each in its own process group.
 
 use std::path::Path;
 
 use super::{Hook, HookInput, HookResult, Hooks};
 
-/// How much of what a hook writes is heard, in bytes.
+/// How much of a hook's output is read, in bytes.
 #[cfg(unix)]
 const MAX_OUTPUT: u64 = 256 * 1024;
 
-/// How long a hook may take to end when it has to, and its pipes to close.
+/// How long a hook may take to exit when it is terminated, and its pipes to close.
 #[cfg(unix)]
 const TERMINATE_GRACE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Whoever runs hooks. Clones share one guardian, so that no hook outlives this process.
+/// Runs hooks. Clones share one guardian process, so that no hook outlives this process.
 #[derive(Debug, Clone, Default)]
 pub struct HookRunner {
     #[cfg(unix)]
@@ -20,21 +20,22 @@ pub struct HookRunner {
 }
 
 impl HookRunner {
-    /// One whose hooks are guarded by this watchman.
+    /// Creates a runner whose hooks are guarded by this guardian.
     #[cfg(unix)]
-    pub fn new(watchman: crate::process::ProcessGuardian) -> HookRunner {
-        HookRunner { guardian: watchman }
+    pub fn new(guardian: crate::process::ProcessGuardian) -> HookRunner {
+        HookRunner { guardian }
     }
 
-    /// Runs hooks at once, in a directory, and hears them all. When this is dropped, they and all they started are ended.
+    /// Runs hooks concurrently in a directory and collects their results. If this is dropped, they and
+    /// everything they started are killed.
     pub async fn run(
         &self,
         hooks: &[&Hook],
         all: &Hooks,
         dir: Option<&Path>,
-        occasion: &HookInput,
+        hook_input: &HookInput,
     ) -> Vec<HookResult> {
-        let input = serde_json::to_vec(occasion).unwrap_or_default();
+        let input = serde_json::to_vec(hook_input).unwrap_or_default();
         let run = |hook: &&Hook| {
             let (hook, input) = ((*hook).clone(), input.clone());
             async move { self.run_one(&hook, all, dir, input).await }
@@ -61,14 +62,14 @@ impl HookRunner {
         };
         let (stdin, stdout, stderr) =
             (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
-        let told = async move {
+        let write_input = async move {
             if let Some(mut stdin) = stdin {
-                // A hook that does not want to know is none the worse for it.
+                // A hook that does not read its input is fine.
                 let _ = stdin.write_all(&input).await;
             }
         };
         let mut heard = std::pin::pin!(async {
-            let (_, out, err) = tokio::join!(told, capture_output(stdout), capture_output(stderr));
+            let (_, out, err) = tokio::join!(write_input, capture_output(stdout), capture_output(stderr));
             (out, err)
         });
         let mut all_heard = None;
@@ -84,7 +85,7 @@ impl HookRunner {
             group.terminate(TERMINATE_GRACE).await;
             return HookResult::Failed(format!("it took longer than {:?}", hook.timeout));
         };
-        // What it has left running holds its pipes open until it is ended.
+        // Processes that it left running keep its pipes open until they are killed.
         group.kill().await;
         let words = match all_heard {
             Some(words) => Ok(words),
@@ -92,7 +93,7 @@ impl HookRunner {
         };
         let Ok((out, err)) = words else {
             return HookResult::Failed(
-                "something that it has started outlives it, and holds its output".to_owned(),
+                "a process that it started is still running and keeps its output open".to_owned(),
             );
         };
         match status.map(|status| status.code()) {
@@ -106,7 +107,7 @@ impl HookRunner {
                 said => format!("it exited with {code}: {said}"),
             }),
             Ok(None) => HookResult::Failed("it was killed".to_owned()),
-            Err(error) => HookResult::Failed(format!("it was lost: {error}")),
+            Err(error) => HookResult::Failed(format!("its exit status is unknown: {error}")),
         }
     }
 
@@ -116,17 +117,17 @@ impl HookRunner {
     }
 }
 
-/// What a pipe brought.
+/// The output of a pipe.
 #[cfg(unix)]
 #[derive(Default)]
 struct CapturedOutput {
-    /// The beginning of it.
+    /// The start of the output.
     text: String,
-    /// Why that is not what was written.
+    /// Why the text differs from what was written.
     defect: Option<String>,
 }
 
-/// The beginning of what a pipe brings; the rest is read, and forgotten.
+/// Reads the start of a pipe's output; the rest is read and dropped.
 #[cfg(unix)]
 async fn capture_output(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> CapturedOutput {
     use tokio::io::AsyncReadExt as _;

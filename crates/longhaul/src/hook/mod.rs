@@ -1,10 +1,10 @@
-//! Commands of the team's author that run at fixed points of a task and can allow, change or deny calls.
+//! Commands of the team's author that run on certain events of a task and can allow, change or deny calls.
 //!
-//! A hook gets a JSON object on its standard input. Exit code 0 is fine, and a JSON object on its output may decide; exit code
-//! 2 blocks, and its standard error says why. Everything else is a failure of the hook: it is written down, and a call that
-//! such a hook should have judged is denied, unless its author says [`OnHookError::Allow`].
-//! `docs/hooks.md` has the whole contract. [`HookVerdict::from_results`] decides what several hooks together mean, and does no IO;
-//! [`HookRunner`] runs them.
+//! A hook gets a JSON object on stdin. With exit code 0 it succeeds, and a JSON object on stdout may decide;
+//! with exit code 2 it blocks, and stderr says why. Everything else is a failure of the hook: it is recorded,
+//! and the call is denied that the hook should have judged, unless its author sets [`OnHookError::Allow`].
+//! `docs/hooks.md` has the full contract. [`HookVerdict::from_results`] combines the results of several hooks
+//! without IO; [`HookRunner`] runs them.
 
 mod verdict;
 mod hook_runner;
@@ -23,45 +23,45 @@ use crate::id::{AgentName, TaskId};
 pub use hook_runner::HookRunner;
 pub use verdict::{HookDecision, HookResult, HookVerdict};
 
-/// How long a hook may take where its author does not say.
+/// The timeout of a hook whose author sets none.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A command that is run at a certain moment.
+/// A command that runs on an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     /// The command line, for `/bin/sh -c`.
     pub command: String,
-    /// How long it may take; then it is ended, with everything that it has started.
+    /// Its timeout. After that it is killed, with everything that it has started.
     pub timeout: Duration,
-    /// What becomes of a call if this hook is to judge it and fails.
+    /// What happens to a call if this hook has to judge it and fails.
     pub on_error: OnHookError,
 }
 
-/// What becomes of a call whose `pre_tool_use` hook fails: it cannot be run, takes too long, exits with an error, or
-/// says something that cannot be understood.
+/// What happens to a call whose `pre_tool_use` hook fails: it cannot run, takes too long, exits with an
+/// error, or prints something invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnHookError {
     /// The call is denied.
     #[default]
     Deny,
-    /// The call is made as if the hook were not there.
+    /// The call is made as if there were no hook.
     Allow,
 }
 
 impl Hook {
-    /// A command that may take a minute.
+    /// A hook with the default timeout of one minute.
     pub fn command(command: impl Into<String>) -> Hook {
         Hook { command: command.into(), timeout: DEFAULT_TIMEOUT, on_error: OnHookError::Deny }
     }
 
-    /// The same, with another time.
+    /// Sets the timeout.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Hook {
         self.timeout = timeout;
         self
     }
 
-    /// The same, with something else to be done where it fails.
+    /// Sets what happens if it fails.
     #[must_use]
     pub fn on_error(mut self, on_error: OnHookError) -> Hook {
         self.on_error = on_error;
@@ -69,7 +69,8 @@ impl Hook {
     }
 }
 
-/// Tools by name: a regular expression that has to match the whole of it; nothing, or `*`, is every tool.
+/// Matches tools by name: a regular expression that has to match the whole name. Empty or `*` matches every
+/// tool.
 #[derive(Debug, Clone)]
 pub struct ToolMatcher {
     text: String,
@@ -77,25 +78,26 @@ pub struct ToolMatcher {
 }
 
 impl ToolMatcher {
-    /// The matcher of a text, as `shell|edit_file`.
+    /// Parses a matcher such as `shell|edit_file`. Fails if it is not a valid regular expression.
     pub fn parse(text: &str) -> Result<ToolMatcher, String> {
         let pattern = match text.trim() {
             "" | "*" => None,
             text => {
                 let whole = regex::RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 18).build();
-                let wrong = |error| format!("the matcher '{text}' is no regular expression: {error}");
+                let wrong =
+                    |error| format!("the matcher '{text}' is not a valid regular expression: {error}");
                 Some(whole.map_err(wrong)?)
             }
         };
         Ok(ToolMatcher { text: text.to_owned(), pattern })
     }
 
-    /// Every tool.
+    /// Matches every tool.
     pub fn all() -> ToolMatcher {
         ToolMatcher { text: String::new(), pattern: None }
     }
 
-    /// Whether a tool is meant.
+    /// Whether it matches a tool.
     pub fn matches(&self, tool: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(tool))
     }
@@ -110,29 +112,31 @@ impl fmt::Display for ToolMatcher {
 /// The hooks of an agent.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    /// Before a tool is called: may block the call, rewrite its arguments, allow it or have a person asked.
+    /// Before a tool is called: may block the call, rewrite its arguments, allow it or require a person's
+    /// approval.
     pub pre_tool_use: Vec<(ToolMatcher, Vec<Hook>)>,
-    /// After a tool has returned: what it says is told to the model with the result.
+    /// After a tool has returned: the output is added to the result for the model.
     pub post_tool_use: Vec<(ToolMatcher, Vec<Hook>)>,
-    /// When a task that a person started begins: what it says the model reads first.
+    /// When a task that a person started begins: the model reads the output first.
     pub session_start: Vec<Hook>,
     /// When such a task has ended.
     pub session_end: Vec<Hook>,
-    /// When a person is asked something, or a session waits for the next word. Nothing waits for it.
+    /// When a person is asked something, or a session waits for the next message. Nothing waits for these
+    /// hooks.
     pub on_user_input: Vec<Hook>,
-    /// When any task begins: what it says the model reads first.
+    /// When any task begins: the model reads the output first.
     pub task_start: Vec<Hook>,
     /// When any task has ended.
     pub task_end: Vec<Hook>,
-    /// What their environment has, besides a plain `PATH`. Nothing of this process's own is inherited.
+    /// Their environment variables, besides a plain `PATH`. Nothing is inherited from this process.
     pub env: Arc<IndexMap<OsString, OsString>>,
-    /// Who runs them.
+    /// Runs them.
     pub runner: HookRunner,
 }
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What the environment says may be secret.
+        // The environment may hold secrets.
         f.debug_struct("Hooks")
             .field("pre_tool_use", &self.pre_tool_use)
             .field("post_tool_use", &self.post_tool_use)
@@ -147,22 +151,22 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Runs some of these hooks at once, and says what they mean together.
-    pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, occasion: &HookInput) -> HookVerdict {
-        let heard = self.runner.run(which, self, dir, occasion).await;
-        let counsel = HookVerdict::from_results(occasion.hook_event_name, which.iter().copied().zip(heard));
-        for failure in &counsel.failures {
-            tracing::warn!(task = occasion.task_id, "{failure}");
+    /// Runs some of these hooks concurrently and combines their results.
+    pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, input: &HookInput) -> HookVerdict {
+        let results = self.runner.run(which, self, dir, input).await;
+        let verdict = HookVerdict::from_results(input.hook_event_name, which.iter().copied().zip(results));
+        for failure in &verdict.failures {
+            tracing::warn!(task = input.task_id, "{failure}");
         }
-        counsel
+        verdict
     }
 
-    /// The hooks that run before a call of a tool; each command once.
+    /// The hooks to run before a call of a tool; each command once.
     pub fn before_tool(&self, tool: &str) -> Vec<&Hook> {
         matching_hooks(&self.pre_tool_use, tool)
     }
 
-    /// The hooks that run after a call of a tool; each command once.
+    /// The hooks to run after a call of a tool; each command once.
     pub fn after_tool(&self, tool: &str) -> Vec<&Hook> {
         matching_hooks(&self.post_tool_use, tool)
     }
@@ -178,7 +182,7 @@ fn matching_hooks<'a>(matched: &'a [(ToolMatcher, Vec<Hook>)], tool: &str) -> Ve
     hooks
 }
 
-/// The moments at which hooks run.
+/// The events that hooks run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is explained at the field of the same name of `Hooks`")]
@@ -193,7 +197,7 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
-    /// Its name in team files, and in what hooks are told.
+    /// Its name in team files and in the input of hooks.
     pub fn as_str(self) -> &'static str {
         match self {
             HookEvent::PreToolUse => "pre_tool_use",
@@ -207,23 +211,23 @@ impl HookEvent {
     }
 }
 
-/// What a hook is told on its standard input.
+/// The JSON object that a hook gets on stdin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HookInput {
     /// The first task of the tree.
     pub session_id: String,
     /// The task.
     pub task_id: String,
-    /// The agent that has the conversation.
+    /// The agent that holds the conversation.
     pub agent: String,
-    /// Where the task works.
+    /// The working directory of the task.
     pub cwd: String,
-    /// What happens.
+    /// The event.
     pub hook_event_name: HookEvent,
     /// The tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// The call's name in the task.
+    /// The id of the call in the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
     /// The call's arguments.
@@ -235,7 +239,7 @@ pub struct HookInput {
     /// Whether that is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_error: Option<bool>,
-    /// `startup`, or `resume` where the task goes on with the conversation of another.
+    /// `startup`, or `resume` if the task continues the conversation of another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<&'static str>,
     /// How the task ended: `completed`, `failed` or `cancelled`.
@@ -244,18 +248,18 @@ pub struct HookInput {
     /// Why it did not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What it answered, or had said by then; the beginning of it.
+    /// Its answer, or its text so far; shortened if it is long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// What a person is asked.
+    /// The question to a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
 }
 
 impl HookInput {
-    /// Something that happens in a task.
+    /// The input for an event of a task.
     pub fn new(
-        moment: HookEvent,
+        event: HookEvent,
         task: TaskId,
         root: TaskId,
         agent: &AgentName,
@@ -266,7 +270,7 @@ impl HookInput {
             task_id: task.to_string(),
             agent: agent.to_string(),
             cwd: dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
-            hook_event_name: moment,
+            hook_event_name: event,
             tool_name: None,
             tool_use_id: None,
             tool_input: None,

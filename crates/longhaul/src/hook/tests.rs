@@ -63,7 +63,7 @@ fn the_strictest_word_counts() {
     assert_eq!(before(vec![fine("{\"decision\": \"block\"}")]).blocked.as_deref(), Some(""));
 }
 
-/// What a hook that meant to deny may have written, and other ways to fail.
+/// Output of a hook that may have meant to deny, and other ways to fail.
 fn failures() -> Vec<HookResult> {
     let written = [
         "DENY",
@@ -91,30 +91,30 @@ fn failures() -> Vec<HookResult> {
 #[test]
 fn a_call_whose_hook_cannot_be_understood_is_denied() {
     for heard in failures() {
-        let counsel = before(vec![fine("{\"decision\": \"approve\"}"), heard.clone()]);
-        let why = counsel.blocked.unwrap_or_else(|| panic!("{heard:?} was let through"));
+        let verdict = before(vec![fine("{\"decision\": \"approve\"}"), heard.clone()]);
+        let why = verdict.blocked.unwrap_or_else(|| panic!("{heard:?} was let through"));
         assert!(why.contains("the hook that has to judge this call failed"), "{why}");
-        let [failure] = &counsel.failures[..] else { panic!("{heard:?} is not told of") };
+        let [failure] = &verdict.failures[..] else { panic!("{heard:?} is not told of") };
         assert!(failure.denied && failure.event == "pre_tool_use" && failure.command == "judge");
 
         let lenient = Hook::command("judge").on_error(OnHookError::Allow);
-        let counsel = HookVerdict::from_results(HookEvent::PreToolUse, [(&lenient, heard.clone())]);
+        let verdict = HookVerdict::from_results(HookEvent::PreToolUse, [(&lenient, heard.clone())]);
         assert_eq!(
-            (counsel.blocked, counsel.decision, counsel.updated_input),
+            (verdict.blocked, verdict.decision, verdict.updated_input),
             (None, None, None),
             "{heard:?}"
         );
-        assert!(!counsel.failures[0].denied, "{heard:?}");
+        assert!(!verdict.failures[0].denied, "{heard:?}");
     }
 }
 
 #[test]
 fn a_failure_at_another_moment_denies_nothing_and_is_told() {
     for moment in [HookEvent::PostToolUse, HookEvent::TaskStart, HookEvent::TaskEnd, HookEvent::OnUserInput] {
-        let counsel = at(moment, vec![HookResult::Failed("it exited with 1".to_owned())]);
-        assert_eq!(counsel.blocked, None);
+        let verdict = at(moment, vec![HookResult::Failed("it exited with 1".to_owned())]);
+        assert_eq!(verdict.blocked, None);
         assert_eq!(
-            counsel.failures[0].to_string(),
+            verdict.failures[0].to_string(),
             format!("{} hook `judge` failed: it exited with 1", moment.as_str())
         );
         assert_eq!(at(moment, vec![fine("{ half")]).failures.len(), 1);
@@ -133,9 +133,9 @@ fn both_spellings_are_understood_and_rewritten_input_is_put_together() {
         r#"{"hookSpecificOutput":{"permissionDecision":"allow","updatedInput":{"a":1,"b":1}},"systemMessage":"hi"}"#,
     );
     let two = fine(r#"{"hook_specific_output":{"updated_input":{"b":2}}}"#);
-    let counsel = before(vec![one, two]);
-    assert_eq!(counsel.updated_input.map(Value::Object), Some(json!({"a": 1, "b": 2})));
-    assert_eq!((counsel.decision, counsel.user_messages), (Some(HookDecision::Allow), vec!["hi".to_owned()]));
+    let verdict = before(vec![one, two]);
+    assert_eq!(verdict.updated_input.map(Value::Object), Some(json!({"a": 1, "b": 2})));
+    assert_eq!((verdict.decision, verdict.user_messages), (Some(HookDecision::Allow), vec!["hi".to_owned()]));
     let after = at(
         HookEvent::PostToolUse,
         vec![fine("plain words\n"), fine(r#"{"hookSpecificOutput":{"additionalContext":"more"}}"#)],

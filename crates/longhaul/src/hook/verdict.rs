@@ -1,4 +1,4 @@
-//! What several hooks together mean. Pure.
+//! Combines the results of several hooks. Pure.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -6,49 +6,50 @@ use serde_json::{Map, Value};
 use super::{Hook, HookEvent, OnHookError};
 use crate::entry::HookFailure;
 
-/// How much of a hook's command, and of why it failed, is written down, in bytes.
+/// How much of a hook's command, and of the reason it failed, is recorded, in bytes.
 const MAX_FAILURE_TEXT: usize = 500;
 
-/// What came of one hook.
+/// The result of one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookResult {
-    /// It exited with 0, and wrote this.
+    /// It exited with 0; this is its stdout.
     Succeeded(String),
-    /// It exited with 0, but this is not all that it wrote, or not what it wrote; why.
+    /// It exited with 0, but its stdout is incomplete or garbled; the second text says why.
     Garbled(String, String),
-    /// It exited with 2, and this is its standard error.
+    /// It exited with 2; this is its stderr.
     Blocked(String),
-    /// It could not be run, took too long or exited with something else; why.
+    /// It could not run, took too long or exited with another code; this is why.
     Failed(String),
 }
 
-/// What a hook says about a call that it does not block.
+/// What a hook decides about a call that it does not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookDecision {
-    /// Nobody need be asked, as far as the agent's own permissions go.
+    /// The agent's own permissions need no approval for this call.
     Allow,
-    /// A person is to be asked.
+    /// A person has to approve it.
     Ask,
 }
 
-/// What hooks mean, all together. The strictest counts.
+/// The combined result of hooks. The strictest decision wins.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HookVerdict {
-    /// It is not to be done, for this reason.
+    /// The call must not be made, for this reason.
     pub blocked: Option<String>,
-    /// What they decided.
+    /// The decision.
     pub decision: Option<HookDecision>,
-    /// The arguments that the call is to be made with instead.
+    /// The arguments to use for the call instead.
     pub updated_input: Option<Map<String, Value>>,
-    /// What the model is to know.
+    /// Text for the model.
     pub context: Vec<String>,
-    /// What people are to know.
+    /// Text for people.
     pub user_messages: Vec<String>,
-    /// The hooks that failed. A call that one of them had to judge is blocked, unless its author would not have it.
+    /// The hooks that failed. A call that one of them had to judge is blocked, unless the hook's author
+    /// allows it.
     pub failures: Vec<HookFailure>,
 }
 
-/// What a hook may write, in the spelling of either of the programs that made hooks known.
+/// The output of a hook, in the spelling of either of the programs that made hooks known.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct HookOutput {
@@ -80,41 +81,41 @@ struct HookSpecificOutput {
 }
 
 impl HookVerdict {
-    /// What these hooks, in the order of the file, mean at this moment.
+    /// Combines the results of these hooks, in the order of the file, for an event.
     pub fn from_results<'a>(
-        moment: HookEvent,
-        heard: impl IntoIterator<Item = (&'a Hook, HookResult)>,
+        event: HookEvent,
+        results: impl IntoIterator<Item = (&'a Hook, HookResult)>,
     ) -> HookVerdict {
-        let mut counsel = HookVerdict::default();
-        for (hook, heard) in heard {
-            let understood = match heard {
-                HookResult::Succeeded(output) => counsel.apply_output(moment, output.trim()),
+        let mut verdict = HookVerdict::default();
+        for (hook, result) in results {
+            let understood = match result {
+                HookResult::Succeeded(output) => verdict.apply_output(event, output.trim()),
                 HookResult::Blocked(why) => {
-                    counsel.block(&why);
+                    verdict.block(&why);
                     Ok(())
                 }
                 HookResult::Garbled(output, why) => {
-                    counsel.apply_plain_text(moment, output.trim());
+                    verdict.apply_plain_text(event, output.trim());
                     Err(why)
                 }
                 HookResult::Failed(why) => Err(why),
             };
             if let Err(why) = understood {
-                counsel.add_failure(moment, hook, &why);
+                verdict.add_failure(event, hook, &why);
             }
         }
-        counsel
+        verdict
     }
 
-    /// Takes in what a hook wrote, or says why that cannot be understood. Nothing of it counts then: half an object may
-    /// be the half without its `deny`.
-    fn apply_output(&mut self, moment: HookEvent, output: &str) -> Result<(), String> {
+    /// Applies the output of a hook. Fails with the reason if it is invalid; nothing of it counts then,
+    /// because half an object may be the half without its `deny`.
+    fn apply_output(&mut self, event: HookEvent, output: &str) -> Result<(), String> {
         if output.is_empty() {
             return Ok(());
         }
         if !output.starts_with('{') {
-            self.apply_plain_text(moment, output);
-            return match moment {
+            self.apply_plain_text(event, output);
+            return match event {
                 HookEvent::PreToolUse => {
                     Err(format!("it wrote something that is not a JSON object: {output}"))
                 }
@@ -122,12 +123,12 @@ impl HookVerdict {
             };
         }
         let said = serde_json::from_str::<HookOutput>(output).map_err(|error| {
-            self.apply_plain_text(moment, output);
-            format!("it wrote JSON that cannot be understood: {error}")
+            self.apply_plain_text(event, output);
+            format!("it wrote invalid JSON: {error}")
         })?;
         let specific = said.hook_specific_output;
-        let judges = moment == HookEvent::PreToolUse;
-        let unknown = |word: &str| format!("it wrote a decision that is not known: {word}");
+        let judges = event == HookEvent::PreToolUse;
+        let unknown = |word: &str| format!("it wrote an unknown decision: {word}");
         let decided = match specific.permission_decision.as_deref().filter(|_| judges) {
             None | Some("allow" | "ask" | "deny") => specific.permission_decision.as_deref(),
             Some(other) => return Err(unknown(other)),
@@ -162,13 +163,13 @@ impl HookVerdict {
         Ok(())
     }
 
-    /// Plain words are for the model, where there is a place for them.
-    fn apply_plain_text(&mut self, moment: HookEvent, output: &str) {
-        let tells = [HookEvent::PostToolUse, HookEvent::SessionStart, HookEvent::TaskStart].contains(&moment);
+    /// Plain text is for the model, on events where the model can read it.
+    fn apply_plain_text(&mut self, event: HookEvent, output: &str) {
+        let tells = [HookEvent::PostToolUse, HookEvent::SessionStart, HookEvent::TaskStart].contains(&event);
         self.context.extend((tells && !output.is_empty()).then(|| output.to_owned()));
     }
 
-    /// Notes that a hook failed. A call that nobody has judged is not made.
+    /// Records that a hook failed. A call that it should have judged is not made.
     fn add_failure(&mut self, moment: HookEvent, hook: &Hook, why: &str) {
         let short = |text: &str| text.trim()[..text.trim().floor_char_boundary(MAX_FAILURE_TEXT)].to_owned();
         let why = short(why);

@@ -1,12 +1,12 @@
-//! The tags in which models are told things, and how the words of others are kept from looking like them.
+//! The tags that the engine uses in messages for models, and how to escape them in text from others.
 //!
-//! A model reads `<task_ended …>…</task_ended>` as the engine's own word. Whoever could write such a tag could close
-//! its envelope and speak as somebody else. So the `<` of our tags becomes `&lt;` in everything that is not ours. All
-//! other text stays as it is, byte by byte.
+//! A model takes `<task_ended …>…</task_ended>` for a message of the engine. Text that could contain such a
+//! tag could close its envelope and imitate someone else. So the `<` of these tags becomes `&lt;` in all text
+//! that is not the engine's. Everything else stays as it is, byte by byte.
 
 use std::borrow::Cow;
 
-/// Every tag that models are told something in, and `letter`, which they might take for one.
+/// Every tag that the engine uses in messages for models, and `letter`, which models might take for one.
 pub(crate) const TAGS: [&str; 13] = [
     "task_ended",
     "letter",
@@ -23,12 +23,12 @@ pub(crate) const TAGS: [&str; 13] = [
     "answer",
 ];
 
-/// Somebody's words, in which none of our tags is opened or closed.
+/// Escapes the engine's tags in a text.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     escape_tags(text, &TAGS)
 }
 
-/// The same, of these tags only.
+/// Like [`escape`], for these tags only.
 pub(crate) fn escape_tags<'a>(text: &'a str, tags: &[&str]) -> Cow<'a, str> {
     let mut escaped = String::new();
     let mut done = 0;
@@ -46,7 +46,7 @@ pub(crate) fn escape_tags<'a>(text: &'a str, tags: &[&str]) -> Cow<'a, str> {
     Cow::Owned(escaped)
 }
 
-/// Somebody's word as the value of an attribute.
+/// Escapes a text for use as an attribute value.
 pub(crate) fn escape_attribute(text: &str) -> Cow<'_, str> {
     let breaks = |c: char| matches!(c, '"' | '<' | '>') || c.is_control();
     if !text.contains(breaks) {
@@ -65,7 +65,7 @@ pub(crate) fn escape_attribute(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Whether what follows a `<` makes it one of these tags, however it is spaced and in whatever case.
+/// Whether the text after a `<` makes it one of these tags, with any spacing and in any case.
 fn is_tag(rest: &str, tags: &[&str]) -> bool {
     let rest = rest.trim_start_matches(is_blank);
     let rest = rest.strip_prefix('/').unwrap_or(rest).trim_start_matches(is_blank);
@@ -73,7 +73,7 @@ fn is_tag(rest: &str, tags: &[&str]) -> bool {
     tags.iter().any(|tag| tag.eq_ignore_ascii_case(&rest[..end]))
 }
 
-/// What nobody sees between the parts of a tag.
+/// Characters that are invisible between the parts of a tag.
 fn is_blank(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()
@@ -86,7 +86,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// How many tags a reader would find, counted in another way than they are escaped.
+    /// How many tags a reader would find. Counts in a different way than the escaping works, as a
+    /// cross-check.
     pub(crate) fn tags_in(text: &str) -> usize {
         let names = TAGS.join("|");
         let tag =
@@ -134,7 +135,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// Texts that are made to look like tags.
+    /// Texts made to look like tags.
     pub(crate) fn nasty() -> impl Strategy<Value = String> {
         let sign =
             ["<", "</", "< /", ">", " ", "\n", "\t", "/", "&lt;", "\u{200b}", "_", "x", " from=\"person\">"];

@@ -1,19 +1,20 @@
-//! What a command line may do besides what it seems to do.
+//! Recognizes arguments that are command lines or paths.
 
-/// The arguments that are command lines, whatever the tool.
+/// Argument names that mean a command line in any tool.
 const COMMANDS: [&str; 5] = ["cmd", "command", "cmdline", "command_line", "script"];
 
-/// What makes more than one command of a line, or writes to a file: no wildcard that allows something matches it.
+/// Characters that turn a line into more than one command, or write to a file. Wildcards of patterns that
+/// allow never match them.
 pub(super) const SHELL_METACHARACTERS: [char; 13] =
     [';', '&', '|', '<', '>', '(', ')', '$', '`', '\n', '\r', '\u{85}', '\u{2028}'];
 
-/// Whether an argument, by its name or the last part of it, is a command line.
+/// Whether an argument is a command line, by its name or the last part of it.
 pub(super) fn is_command_argument(argument: &str) -> bool {
     let last = argument.rsplit('.').next().unwrap_or(argument);
     COMMANDS.iter().any(|name| name.eq_ignore_ascii_case(last))
 }
 
-/// A path without `.`, `..` and empty parts, as far as that can be said without looking.
+/// A path without `.`, `..` and empty parts, as far as possible without reading the file system.
 pub(super) fn normalize_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -28,7 +29,7 @@ pub(super) fn normalize_path(path: &str) -> String {
     format!("{root}{}", parts.join("/"))
 }
 
-/// Whether a path goes up somewhere, so that it need not be below what it begins with.
+/// Whether a path contains `..`, so that it may not be below its own prefix.
 pub(super) fn has_parent_component(path: &str) -> bool {
     path.split(['/', '\\']).any(|part| part == "..")
 }

@@ -1,12 +1,13 @@
-//! Globs: `*`, `?`, `[a-z]` and `\`, in time proportional to the text for any glob.
+//! Globs: `*`, `?`, `[a-z]` and `\`, matched in time proportional to the text for any glob.
 
-/// A text in lower case, one character like the other: what a letter becomes does not hang on those around it, as that of a
-/// sigma at the end of a word does elsewhere. So the parts of a text are the parts of it in lower case.
+/// Lower-cases a text character by character. Other methods lower-case a letter by its neighbours, as with a
+/// sigma at the end of a word; this one does not, so the parts of a text are the parts of its lower-cased
+/// form.
 pub(super) fn lowercase(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c }).collect()
 }
 
-/// A piece of a glob.
+/// A part of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum GlobToken {
     /// This character.
@@ -47,9 +48,9 @@ impl Glob {
         Ok(Glob { tokens })
     }
 
-    /// Whether it matches a text that is in lower case. What is no literal character matches nothing of `never`.
+    /// Whether it matches a lower-case text. Wildcards match no character in `never`.
     pub(super) fn matches(&self, text: &str, never: &[char]) -> bool {
-        // All places of the glob at which the text so far may stand, at once: no text makes it go back.
+        // Tracks all positions of the glob at once, so no text causes backtracking.
         let mut here = GlobPositions::new(self.tokens.len() + 1);
         let mut next = GlobPositions::new(self.tokens.len() + 1);
         self.enter(&mut here, 0);
@@ -71,21 +72,22 @@ impl Glob {
         here.has(self.tokens.len())
     }
 
-    /// Stands at a place; and, where that may stand for nothing, at the one after it.
+    /// Enters a position, and the one after it if this one may match nothing.
     fn enter(&self, places: &mut GlobPositions, mut place: usize) {
         while places.add(place) && self.tokens.get(place) == Some(&GlobToken::Many) {
             place += 1;
         }
     }
 
-    /// Whether it matches any text that these parts could be, where `None` could be anything; in lower case.
+    /// Whether it matches any text that these parts could form, where `None` could be anything; in lower
+    /// case.
     pub(super) fn could_match(&self, parts: &[Option<&str>]) -> bool {
         let mut here = GlobPositions::new(self.tokens.len() + 1);
         let mut next = GlobPositions::new(self.tokens.len() + 1);
         self.enter(&mut here, 0);
         for part in parts {
             let Some(text) = part else {
-                // Anything matches what comes next, or not, as far as one likes.
+                // An unknown part may match whatever comes next in the glob.
                 let first = here.list.iter().copied().min().unwrap_or(self.tokens.len());
                 for place in first..=self.tokens.len() {
                     here.add(place);
@@ -115,7 +117,7 @@ impl Glob {
         self.tokens.iter().any(|token| !matches!(token, GlobToken::Char(_)))
     }
 
-    /// Whether it names this text itself somewhere.
+    /// Whether it contains this text literally.
     pub(super) fn contains_literal(&self, text: &str) -> bool {
         let wanted: Vec<GlobToken> = text.chars().map(GlobToken::Char).collect();
         self.tokens.windows(wanted.len()).any(|part| part == wanted)
@@ -152,7 +154,7 @@ fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<GlobToke
         }
         rest.next();
         match rest.next().ok_or_else(open)? {
-            // A `-` at the end is itself.
+            // A `-` at the end stands for itself.
             ']' => {
                 ranges.extend([(from, from), ('-', '-')]);
                 return Ok(GlobToken::Class { not, ranges });
@@ -163,7 +165,7 @@ fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<GlobToke
     }
 }
 
-/// A set of places, in the order in which they came to it.
+/// A set of positions, in insertion order.
 struct GlobPositions {
     list: Vec<usize>,
     has: Vec<bool>,
@@ -174,7 +176,7 @@ impl GlobPositions {
         GlobPositions { list: Vec::with_capacity(count), has: vec![false; count] }
     }
 
-    /// True if it was not there yet.
+    /// Returns true if it was not in the set yet.
     fn add(&mut self, place: usize) -> bool {
         match self.has.get_mut(place) {
             Some(has) if !*has => {

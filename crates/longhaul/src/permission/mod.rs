@@ -1,12 +1,12 @@
 //! Decides which tool calls run, which need approval and which are denied: pure pattern matching.
 //!
-//! A [`Pattern`] names calls: `tool`, `tool*`, `tool:arg=glob`, `tool:arg=glob:arg2=glob`. [`Permissions`] are three
-//! lists of them, read in this order: **deny**, **allow**, **ask**; a call that none of them names is made if the tool is
-//! harmless, and asked about otherwise. [`Rights`] are the permissions of a task and of all above it, of which the
-//! strictest holds. `docs/permissions.md` tells the rules in full.
+//! A [`Pattern`] matches calls: `tool`, `tool*`, `tool:arg=glob`, `tool:arg=glob:arg2=glob`. [`Permissions`]
+//! are three lists of patterns, checked in this order: **deny**, **allow**, **ask**. A call that none of them
+//! matches runs if the tool is harmless, and needs approval otherwise. [`Rights`] are the permissions of a
+//! task and of all tasks above it; the strictest wins. `docs/permissions.md` has the full rules.
 //!
-//! Patterns see what the model wrote. They keep an agent from what it should not do by accident or whim; what keeps in
-//! one that wants out is the sandbox.
+//! Patterns see what the model wrote. They keep an agent from doing something by accident or whim. Against an
+//! agent that tries to break out, use the sandbox.
 
 mod command_line;
 mod glob;
@@ -25,22 +25,22 @@ pub use request::{PermissionRequest, RuleNames};
 pub(crate) use tool_identity::join_with_and;
 pub use tool_identity::{Consent, ToolIdentity};
 
-/// What is to be done with a call.
+/// What to do with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermissionVerdict {
-    /// It is made.
+    /// Run it.
     Run,
-    /// A person is asked first.
+    /// Ask a person for approval first.
     Ask,
-    /// A person is asked first, for this reason, whatever else allows it: it may be what is denied. Where nobody can be
-    /// asked, and where everything was approved beforehand, it is not made.
+    /// Ask a person for approval first, for this reason, whatever else allows it: it may be something that is
+    /// denied. If nobody can be asked, or if everything was approved beforehand, it does not run.
     Unsure(String),
-    /// It is not made, for this reason.
+    /// Do not run it, for this reason.
     Refuse(String),
 }
 
 impl PermissionVerdict {
-    /// The stricter of two; of two refusals, the first.
+    /// The stricter of two verdicts; of two refusals, the first.
     #[must_use]
     pub fn stricter(self, other: PermissionVerdict) -> PermissionVerdict {
         match (self, other) {
@@ -54,7 +54,7 @@ impl PermissionVerdict {
     }
 }
 
-/// Three lists of patterns: what an agent may do, what it has to ask for, and what it must not do.
+/// Three lists of patterns: what an agent may do, what needs approval, and what is forbidden.
 ///
 /// ```
 /// use longhaul::permission::{Permissions, PermissionVerdict, arguments};
@@ -70,16 +70,16 @@ impl PermissionVerdict {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Permissions {
-    /// What is done without asking.
+    /// Runs without approval.
     pub allow: Vec<Pattern>,
-    /// What is asked about, though it is harmless.
+    /// Needs approval, even if it is harmless.
     pub ask: Vec<Pattern>,
-    /// What is never done.
+    /// Never runs.
     pub deny: Vec<Pattern>,
 }
 
 impl Permissions {
-    /// Permissions of patterns in words. The error says which pattern is wrong, and how.
+    /// Parses patterns. Fails with the invalid pattern and the reason.
     pub fn parse<A, S, D>(allow: A, ask: S, deny: D) -> Result<Permissions, String>
     where
         A: IntoIterator<Item: AsRef<str>>,
@@ -92,7 +92,7 @@ impl Permissions {
         Ok(Permissions { allow: all(allow)?, ask: all(ask)?, deny: all(deny)? })
     }
 
-    /// These and those: all that either of them allows, asks for and denies.
+    /// Combines both: everything that either of them allows, asks about and denies.
     #[must_use]
     pub fn merge(&self, more: &Permissions) -> Permissions {
         let joined = |ours: &[Pattern], theirs: &[Pattern]| ours.iter().chain(theirs).cloned().collect();
@@ -103,12 +103,12 @@ impl Permissions {
         }
     }
 
-    /// What is to be done with a call. `harmless` says of the tool that it changes nothing that is not Longhaul's own.
+    /// The verdict on a call. `harmless` says that the tool changes only Longhaul's own data.
     pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> PermissionVerdict {
         self.decide_request(&PermissionRequest::new(tool, arguments.clone()), harmless)
     }
 
-    /// The same, of a call by all the names that rules know it by.
+    /// Like [`decide`](Self::decide), for a request with all names that rules may use.
     pub fn decide_request(&self, request: &PermissionRequest, harmless: bool) -> PermissionVerdict {
         let tool = request.tool();
         let mut unsure = None;
@@ -131,7 +131,7 @@ impl Permissions {
         if let Some(why) = unsure {
             return PermissionVerdict::Unsure(why);
         }
-        // Who allowed it has seen another tool.
+        // The rule was written for another version of the tool.
         if !request.is_changed() && self.allow.iter().any(|pattern| pattern.allows(request)) {
             return PermissionVerdict::Run;
         }
@@ -142,22 +142,22 @@ impl Permissions {
 
 /// The rights of a task: the permissions of its agent, and of the agent of every task above it.
 ///
-/// A call is made only if each of them lets it be made, so that a child never has more rights than its parent.
+/// A call runs only if each of them lets it run, so a child never has more rights than its parent.
 #[derive(Debug, Clone, Default)]
 pub struct Rights {
-    /// The permissions that count; the strictest holds. With none at all everything is done.
+    /// The permissions that apply; the strictest wins. Without any, everything runs.
     pub levels: Vec<Arc<Permissions>>,
-    /// Whether the person who started the tree has approved of everything that is not denied.
+    /// Whether the person who started the tree has approved everything that is not denied.
     pub approved: bool,
 }
 
 impl Rights {
-    /// What is to be done with a call.
+    /// The verdict on a call.
     pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> PermissionVerdict {
         self.decide_request(&PermissionRequest::new(tool, arguments.clone()), harmless)
     }
 
-    /// The same, of a call by all the names that rules know it by.
+    /// Like [`decide`](Self::decide), for a request with all names that rules may use.
     pub fn decide_request(&self, request: &PermissionRequest, harmless: bool) -> PermissionVerdict {
         let verdicts = self.levels.iter().map(|level| level.decide_request(request, harmless));
         match verdicts.fold(PermissionVerdict::Run, PermissionVerdict::stricter) {
@@ -172,8 +172,8 @@ impl Rights {
     }
 }
 
-/// The arguments of a call, as patterns see them. Nothing at all, or `null`, is an empty object; what is not JSON is a
-/// text, of which no pattern can say what is in it.
+/// The arguments of a call as patterns see them. An empty text or `null` is an empty object. Text that is not
+/// JSON stays a text, and patterns cannot see into it.
 pub fn arguments(text: &str) -> Value {
     match text.trim() {
         "" | "null" => Value::Object(serde_json::Map::new()),

@@ -10,19 +10,20 @@ use super::glob::{Glob, lowercase};
 use super::request::PermissionRequest;
 use super::shell::{self, WordPiece};
 
-/// How long a pattern may be, in bytes.
+/// The maximum length of a pattern, in bytes.
 const LONGEST: usize = 2048;
-/// How long the pattern of one call may be.
+/// The maximum length of the pattern of one call, in bytes.
 const LONGEST_CALL: usize = 64 * 1024;
 
-/// How deep lists in lists are looked into, each as it is written and each of what is in it. Deeper ones may be anything.
+/// How deep nested lists are inspected, each as written and element by element. Deeper ones may be anything.
 const DEEPEST: usize = 8;
 
-/// Calls that are meant: `tool`, `tool*`, `tool:arg=glob`, `tool:arg=glob:arg2=glob`.
+/// Matches calls: `tool`, `tool*`, `tool:arg=glob`, `tool:arg=glob:arg2=glob`.
 ///
-/// Upper and lower case are the same. In a glob `*` stands for any text, across `/` and spaces too; `?` for one
-/// character; `[a-z]` for one of some; `\` before any of these, or before `:`, for the character itself. A `:` begins a
-/// condition only where a name and a `=` follow, so `fetch:url=https://host:8080/*` has one condition.
+/// Patterns ignore case. In a glob, `*` matches any text, including `/` and spaces; `?` matches one
+/// character; `[a-z]` matches one of a class; `\` before any of these, or before `:`, stands for the
+/// character itself. A `:` starts a condition only if a name and a `=` follow, so
+/// `fetch:url=https://host:8080/*` has one condition.
 ///
 /// ```
 /// use longhaul::permission::Pattern;
@@ -37,7 +38,7 @@ pub struct Pattern {
     text: String,
     tool: Glob,
     conditions: Vec<ArgumentCondition>,
-    /// The only arguments that it means.
+    /// The only arguments that it matches.
     exact: Option<Value>,
 }
 
@@ -49,7 +50,7 @@ struct ArgumentCondition {
 }
 
 impl Pattern {
-    /// The pattern of a text. The error says what is wrong with it, and names it.
+    /// Parses a pattern. Fails with a text that names the pattern and the problem.
     pub fn parse(text: &str) -> Result<Pattern, String> {
         let shown: String = text.chars().take(120).collect();
         let wrong = |why: &str| format!("the permission pattern '{shown}' is wrong: {why}");
@@ -82,7 +83,7 @@ impl Pattern {
         Ok(Pattern { text: text.to_owned(), tool: glob(tool)?, conditions, exact: None })
     }
 
-    /// `=tool {…}`: one call, its arguments as JSON.
+    /// `=tool {…}`: one call, with its arguments as JSON.
     fn parse_call(text: &str, call: &str) -> Result<Pattern, &'static str> {
         if text.len() > LONGEST_CALL {
             return Err("it is longer than 64 KiB");
@@ -97,12 +98,12 @@ impl Pattern {
         Ok(Pattern { text: text.to_owned(), tool, conditions: Vec::new(), exact: Some(exact) })
     }
 
-    /// The pattern of all calls of one tool.
+    /// A pattern for all calls of one tool.
     pub fn for_tool(tool: &str) -> Result<Pattern, String> {
         Pattern::parse(&escaped(tool))
     }
 
-    /// The pattern of one call, with these arguments and no others.
+    /// A pattern for one call with exactly these arguments.
     pub fn for_call(tool: &str, arguments: &Value) -> Result<Pattern, String> {
         if !arguments.is_object() || tool.contains('{') {
             return Err("no pattern can name this very call: say `yes`, or `always tool`".to_owned());
@@ -110,7 +111,7 @@ impl Pattern {
         Pattern::parse(&format!("={tool} {arguments}"))
     }
 
-    /// The pattern of one program with any arguments, where a call runs one plain command.
+    /// A pattern for one program with any arguments. Fails unless the call runs one plain command.
     pub fn for_program(tool: &str, arguments: &Value) -> Result<Pattern, String> {
         let fields = arguments.as_object().into_iter().flatten();
         let lines: Vec<_> = fields.filter(|(name, _)| is_command_argument(name)).collect();
@@ -125,27 +126,27 @@ impl Pattern {
         Pattern::parse(&format!("{}:{name}={} *", escaped(tool), escaped(&program)))
     }
 
-    /// Whether a call is certainly meant: for what it allows. Wildcards match nothing in a command line that would make
-    /// another command of it, and nothing that goes up in a path.
+    /// Whether it certainly matches a call; used for patterns that allow. In a command line, wildcards match
+    /// nothing that would start another command; in a path, nothing that goes up.
     pub fn definitely_matches(&self, tool: &str, arguments: &Value) -> bool {
         self.tool.matches(&lowercase(tool), &[])
             && self.exact.as_ref().is_none_or(|exact| exact == arguments)
             && self.conditions.iter().all(|c| c.definitely_matches(arguments))
     }
 
-    /// The same, of a call by all the names of its arguments.
+    /// Whether it certainly matches a request, by any name of its arguments.
     pub(super) fn allows(&self, request: &PermissionRequest) -> bool {
         let arguments = if self.exact.is_some() { request.given_arguments() } else { request.arguments() };
         self.definitely_matches(request.tool(), arguments)
     }
 
-    /// Whether a call may be meant: for what it denies or asks about. A command line is meant if any command in it is,
-    /// and arguments that cannot be read may be anything.
+    /// Whether it may match a call; used for patterns that deny or ask. It matches a command line if it
+    /// matches any command in it, and arguments that cannot be read may be anything.
     pub fn may_match(&self, tool: &str, arguments: &Value) -> bool {
         self.match_request(&PermissionRequest::new(tool, arguments.clone())) != PatternMatch::No
     }
 
-    /// Whether a call is meant, for what it denies or asks about.
+    /// Whether it matches a request; used for patterns that deny or ask.
     pub fn match_request(&self, request: &PermissionRequest) -> PatternMatch {
         if !request.tools().any(|tool| self.tool.matches(&lowercase(tool), &[])) {
             return PatternMatch::No;
@@ -160,26 +161,26 @@ impl Pattern {
         })
     }
 
-    /// Whether it allows a call that a person would be asked about. One that may be what a rule denies is allowed only by
-    /// the pattern of that very call.
+    /// Whether it approves a call that would otherwise need approval. A call that may be something that a
+    /// rule denies is only approved by the pattern of exactly that call.
     pub(crate) fn grants(&self, tool: &str, arguments: &Value, unsure: bool) -> bool {
         (self.exact.is_some() || !unsure) && self.definitely_matches(tool, arguments)
     }
 }
 
-/// Whether a pattern means a call.
+/// Whether a pattern matches a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PatternMatch {
-    /// It does not.
+    /// It does not match.
     No,
-    /// It may: nobody can tell before the call is made, for this reason.
+    /// It may match: that is unknown before the call runs, for this reason.
     Unclear(String),
-    /// It does.
+    /// It matches.
     Yes,
 }
 
 impl PatternMatch {
-    /// Both.
+    /// Both must match.
     fn and(self, other: PatternMatch) -> PatternMatch {
         match (self, other) {
             (PatternMatch::No, _) | (_, PatternMatch::No) => PatternMatch::No,
@@ -188,7 +189,7 @@ impl PatternMatch {
         }
     }
 
-    /// Either.
+    /// One must match.
     fn or(self, other: impl FnOnce() -> PatternMatch) -> PatternMatch {
         match self {
             PatternMatch::Yes => PatternMatch::Yes,
@@ -281,7 +282,7 @@ impl ArgumentCondition {
         }
     }
 
-    /// A command is compared with the path of its program and without.
+    /// Compares a command with and without the path of its program.
     fn means_command(&self, command: &shell::ShellCommand) -> PatternMatch {
         let mut parts: Vec<Option<String>> = Vec::new();
         for (at, word) in command.words.iter().enumerate() {
@@ -316,7 +317,7 @@ impl ArgumentCondition {
                 (false, false) => PatternMatch::No,
             }
         };
-        // Of a path that is not known whole only the name of the program counts.
+        // If the path is only partly known, only the name of the program counts.
         let path_known = command.words.first().is_none_or(|word| !word.pieces.contains(&WordPiece::Gap));
         match short {
             Some(short) if !path_known => compare(&short),
@@ -326,7 +327,7 @@ impl ArgumentCondition {
     }
 }
 
-/// The name of the program of a line that is one plain command, which runs no other.
+/// The program name of a line that is one plain command and runs no other.
 fn plain_program(line: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
     let name = line.split([' ', '\t']).next().filter(|name| !name.is_empty() && name.chars().all(plain))?;
@@ -338,7 +339,7 @@ fn plain_program(line: &str) -> Option<String> {
     (only && !line.contains(SHELL_METACHARACTERS) && line.len() > name.len()).then(|| name.to_owned())
 }
 
-/// A text as a pattern that means it alone.
+/// A pattern that matches only this text.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -354,7 +355,7 @@ fn is_argument(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
-/// The values of an argument, found by its name or by a dotted path to it, in whatever case.
+/// The values of an argument, found by its name or by a dotted path to it, ignoring case.
 fn find<'a>(value: &'a Value, path: &str, found: &mut Vec<&'a Value>) {
     let mut look = |key: &str, value: &'a Value| {
         let (Some(head), Some(rest)) = (path.get(..key.len()), path.get(key.len()..)) else { return };
@@ -374,7 +375,8 @@ fn find<'a>(value: &'a Value, path: &str, found: &mut Vec<&'a Value>) {
     }
 }
 
-/// The tool and the conditions of a pattern. A `:` begins a condition only where a name and a `=` follow.
+/// Splits a pattern into the tool and its conditions. A `:` starts a condition only if a name and a `=`
+/// follow.
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut from, mut escaped) = (0, false);

@@ -1,4 +1,4 @@
-//! A call, as rules see it.
+//! A call as rules see it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,31 +10,31 @@ use serde_json::Value;
 use super::command_line::normalize_path;
 use super::shell;
 
-/// By which names rules know a tool and its arguments, besides its own.
+/// Further names by which rules know a tool and its arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleNames {
     /// Other names of its arguments: `(other, own)`.
     pub aliases: &'static [(&'static str, &'static str)],
-    /// Tools whose rules that deny or ask count for this one too.
+    /// Tools whose deny and ask rules also apply to this one.
     pub covered_by: Vec<String>,
 }
 
-/// A call that is judged: its tool, and its arguments as the tool will read them.
+/// A call to decide on: its tool, and its arguments as the tool will read them.
 #[derive(Debug)]
 pub struct PermissionRequest {
     tool: String,
     covered_by: Vec<String>,
-    /// As they were given, and under all their names.
+    /// The arguments as given, and under all their names.
     given: Value,
     arguments: Value,
     directory: Option<PathBuf>,
     changed: bool,
-    /// Command lines that were read.
+    /// Command lines that were already parsed.
     lines: RefCell<HashMap<String, Rc<shell::CommandLine>>>,
 }
 
 impl PermissionRequest {
-    /// A call of a tool that rules know by its own names only.
+    /// A call of a tool that rules know only by its own names.
     pub fn new(tool: &str, arguments: Value) -> PermissionRequest {
         PermissionRequest {
             tool: tool.to_owned(),
@@ -47,7 +47,7 @@ impl PermissionRequest {
         }
     }
 
-    /// The same, where rules may use other names too.
+    /// Sets further names that rules may use.
     #[must_use]
     pub fn with_rule_names(mut self, names: &RuleNames) -> PermissionRequest {
         self.covered_by.clone_from(&names.covered_by);
@@ -55,14 +55,15 @@ impl PermissionRequest {
         self
     }
 
-    /// The same, where relative paths begin in a directory.
+    /// Sets the base of relative paths.
     #[must_use]
     pub fn in_directory(mut self, directory: Option<&Path>) -> PermissionRequest {
         self.directory = directory.map(Path::to_owned);
         self
     }
 
-    /// The same, of a tool that is not (or not any more) what those saw who wrote the rules: what allows does not count.
+    /// Sets whether the tool differs from the one that the rules were written for: if so, allow rules do not
+    /// apply.
     #[must_use]
     pub fn with_changed_tool(mut self, changed: bool) -> PermissionRequest {
         self.changed = changed;
@@ -89,13 +90,13 @@ impl PermissionRequest {
         &self.arguments
     }
 
-    /// What a command line runs.
+    /// The commands of a command line.
     pub(super) fn parsed_command_line(&self, text: &str) -> Rc<shell::CommandLine> {
         let read = || Rc::new(shell::parse_command_line(text));
         self.lines.borrow_mut().entry(text.to_owned()).or_insert_with(read).clone()
     }
 
-    /// Other ways to write a path: from the root, and from the working directory.
+    /// Other spellings of a path: absolute, and relative to the working directory.
     pub(super) fn path_spellings(&self, text: &str) -> Vec<String> {
         let Some(directory) = self.directory.as_deref().and_then(Path::to_str) else { return Vec::new() };
         let whole = match text.starts_with('/') {
@@ -108,7 +109,7 @@ impl PermissionRequest {
     }
 }
 
-/// Puts what is under its own name under its other names too.
+/// Copies arguments to their other names too.
 fn also_as(value: &mut Value, aliases: &[(&str, &str)], depth: usize) {
     if aliases.is_empty() || depth > 4 {
         return;

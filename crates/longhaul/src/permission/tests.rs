@@ -11,7 +11,7 @@ fn pattern(text: &str) -> Pattern {
     Pattern::parse(text).unwrap()
 }
 
-/// Whether a pattern that allows takes this command for one of its own.
+/// Whether a pattern that allows matches this command.
 fn allows(text: &str, command: &str) -> bool {
     pattern(text).definitely_matches("shell", &json!({ "cmd": command }))
 }
@@ -60,7 +60,7 @@ fn names_match_whole_and_in_any_case() {
     }
 }
 
-/// Each list in a list is read as it is written: that is not done a hundred times over.
+/// Each nested list is parsed as written, but not a hundred levels deep.
 #[test]
 fn lists_in_lists_are_looked_into_so_far() {
     let nested = |depth: usize| (0..depth).fold(json!("rm x"), |inner, _| json!([inner]));
@@ -72,7 +72,7 @@ fn lists_in_lists_are_looked_into_so_far() {
     assert!(!pattern("write:text=rm x").definitely_matches("write", &write(9)));
 }
 
-/// A sigma at the end of a word has a small letter of its own; at the end of a pattern it stands for both.
+/// A sigma has a different lower-case letter at the end of a word; a pattern matches both.
 #[test]
 fn the_case_of_a_letter_does_not_hang_on_its_neighbours() {
     for (text, tool) in
@@ -268,7 +268,7 @@ fn a_child_has_no_more_than_all_above_it_and_denied_is_denied() {
     );
 }
 
-/// What a person allows for good is what was said, and nothing like it.
+/// An approval from now on covers exactly what it says.
 #[test]
 fn always_allows_no_more_than_it_says() {
     let shell = |cmd: &str| json!({ "cmd": cmd });
@@ -373,7 +373,7 @@ fn no_pattern_takes_long() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// What a glob matches, said in the plainest way there is.
+/// A reference implementation of glob matching.
 fn plainly(glob: &[char], text: &[char], never: &[char]) -> bool {
     match (glob, text) {
         ([], []) => true,
@@ -418,7 +418,7 @@ fn strictness(verdict: &PermissionVerdict) -> u8 {
     }
 }
 
-// `PROPTEST_CASES=10000000` looks longer.
+// Set `PROPTEST_CASES=10000000` for a longer run.
 proptest! {
     #[test]
     fn a_glob_matches_what_it_plainly_should(glob in "[ab*?;]{0,8}", text in "[ab;]{0,8}", guarded: bool) {
@@ -432,7 +432,7 @@ proptest! {
         if let Ok(pattern) = Pattern::parse(&text) {
             prop_assert_eq!(&Pattern::parse(&pattern.to_string()).unwrap(), &pattern);
             let args = json!({ "cmd": &value, "a": [&value], "": &value });
-            // What it surely means it may also mean.
+            // What it certainly matches, it may also match.
             prop_assert!(!pattern.definitely_matches(&value, &args) || pattern.may_match(&value, &args));
         }
         let _ = Pattern::parse(&format!("a:cmd={text}")).map(|pattern| pattern.may_match("a", &json!({ "cmd": value })));

@@ -1,4 +1,4 @@
-//! What a consent is about: the tool that was seen when it was given, and no other of that name.
+//! Ties an approval to the tool that was shown when it was given, not to any tool of that name.
 
 use std::fmt::Write as _;
 
@@ -8,30 +8,30 @@ use serde_json::Value;
 use super::Pattern;
 use crate::id::Digest;
 
-/// What a tool was when somebody saw it: who provides it, what it says of itself, and what it acts with.
+/// The identity of a tool at some moment: its provider, its description and how it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ToolIdentity {
-    /// The toolset that it is of; of a server's, one that no other server has.
+    /// Its toolset; unique for each MCP server.
     pub toolset: String,
-    /// What people call the server, if a server says what the tool is. Such a tool may become another at any time.
+    /// The server's display name, if an MCP server defines the tool. Such a tool may change at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// What its toolset calls it.
+    /// Its name in the toolset.
     pub tool: String,
-    /// The digest of what the model is told of it.
+    /// The digest of its description for the model.
     pub description: String,
     /// The digest of the schema of its arguments.
     pub arguments: String,
-    /// What it says of its effects.
+    /// Its declared effects.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hints: String,
-    /// What it acts with besides its arguments, in words that follow "it runs": "in a sandbox".
+    /// How it runs, apart from its arguments, in words that follow "it runs": "in a sandbox".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<String>,
 }
 
 impl ToolIdentity {
-    /// A tool of this name, description and schema.
+    /// The identity of a tool with this name, description and schema.
     pub fn new(tool: &str, description: &str, parameters: &Value) -> ToolIdentity {
         ToolIdentity {
             tool: tool.to_owned(),
@@ -41,13 +41,13 @@ impl ToolIdentity {
         }
     }
 
-    /// Whether a server says what the tool is.
+    /// Whether an MCP server defines the tool.
     pub fn is_from_server(&self) -> bool {
         self.server.is_some()
     }
 
-    /// Whether a consent to this tool is one to the other. Tools of Longhaul's own may be described in other words by another
-    /// version; what they act with counts. Of a server's tool everything does.
+    /// Whether an approval for this tool also covers the other. Longhaul's own tools may be described
+    /// differently in another version; only how they run counts. For a server's tool, everything counts.
     pub fn covers(&self, now: &ToolIdentity) -> bool {
         match (self.is_from_server(), now.is_from_server()) {
             (false, false) => self.toolset == now.toolset && self.setting == now.setting,
@@ -58,7 +58,7 @@ impl ToolIdentity {
         }
     }
 
-    /// What is different now of a tool that is the same otherwise.
+    /// What has changed in a tool that is otherwise the same.
     pub fn changed_parts(&self, now: &ToolIdentity) -> Vec<&'static str> {
         let parts = [
             ("description", self.description != now.description),
@@ -69,7 +69,7 @@ impl ToolIdentity {
         parts.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
-    /// Why a consent to this tool is none to the other, in words.
+    /// Why an approval for this tool does not cover the other, as text.
     fn difference(&self, now: &ToolIdentity) -> String {
         let whose = |tool: &ToolIdentity| match &tool.server {
             Some(server) => format!("the server '{server}'"),
@@ -103,12 +103,13 @@ pub(crate) fn join_with_and(words: &[&str]) -> String {
     text
 }
 
-/// So long that no server finds two texts of one digest.
+/// Long enough that no server finds two texts with the same digest.
 fn short_digest(text: &str) -> String {
     Digest::of_bytes(text.as_bytes()).as_str()[..40].to_owned()
 }
 
-/// The same schema in one order: a server may write its keys, and what is required, in another each time.
+/// The schema in a fixed order: a server may list its keys and required fields in a different order each
+/// time.
 fn in_order(value: &Value, is_required: bool) -> Value {
     match value {
         Value::Object(fields) => {
@@ -131,17 +132,17 @@ fn in_order(value: &Value, is_required: bool) -> Value {
     }
 }
 
-/// What a person has allowed a tree: calls that a pattern means, of the tool that was shown then.
+/// An approval for a tree: the calls that a pattern matches, of the tool that was shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredConsent", into = "StoredConsent")]
 pub struct Consent {
-    /// Which calls.
+    /// The approved calls.
     pub pattern: Pattern,
-    /// The tool; not known of what earlier versions have written.
+    /// The tool; unknown for approvals that earlier versions have written.
     pub tool: Option<ToolIdentity>,
 }
 
-/// A consent in a store: earlier versions have written the pattern alone.
+/// A stored approval: earlier versions have written only the pattern.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum StoredConsent {
@@ -168,18 +169,18 @@ impl From<Consent> for StoredConsent {
 }
 
 impl Consent {
-    /// Whether it is one to this tool. Of which tool an old one was is not known: it holds for those of Longhaul's own, whose
-    /// names no server has.
+    /// Whether it applies to this tool. An old approval does not say which tool it was for: it applies to
+    /// Longhaul's own tools, whose names no server can have.
     pub fn applies_to(&self, tool: Option<&ToolIdentity>) -> bool {
         match (&self.tool, tool) {
             (Some(seen), Some(now)) => seen.covers(now),
             (None, Some(now)) => !now.is_from_server(),
-            // An old question.
+            // A question of an earlier version.
             (seen, None) => seen.as_ref().is_none_or(|seen| !seen.is_from_server()),
         }
     }
 
-    /// Why it is none to this tool, in words.
+    /// Why it does not apply to this tool, as text.
     pub fn mismatch_reason(&self, now: &ToolIdentity) -> String {
         match &self.tool {
             Some(seen) => seen.difference(now),

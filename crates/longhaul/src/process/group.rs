@@ -16,61 +16,62 @@ use tokio::time::{sleep, timeout};
 use super::supervisor_client::{CleanupResult, ENDING, SupervisorClient, SupervisorPipes};
 use super::{GuardedGroup, ProcessGuardian};
 
-/// How long the dying of a killed group is watched. Longer than that takes only who is stuck in the kernel, or dead
-/// with nobody to bury it.
+/// How long to wait for a killed group to die. Only processes that are stuck in the kernel, or zombies that
+/// no parent reaps, take longer.
 const DYING: Duration = Duration::from_millis(500);
-/// How often a dying group is looked at; the kernel tells nobody that a group is gone.
+/// How often to check a dying group; the kernel does not notify anyone that a group is gone.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A running command in a process group of its own, guarded by a [`ProcessGuardian`]. When it is dropped, everything in the
-/// group is killed; with a supervisor ([`ProcessGuardian::helper`]), everything that came of the command.
+/// A running command in its own process group, guarded by a [`ProcessGuardian`]. When it is dropped,
+/// everything in the group is killed; with a supervisor ([`ProcessGuardian::helper`]), every descendant of
+/// the command.
 #[derive(Debug)]
 pub struct ProcessGroup {
-    /// The command itself, or its supervisor; the pipes are the command's, and can be taken.
+    /// The command itself, or its supervisor. The pipes are the command's, and can be taken.
     pub child: Child,
     id: Pid,
-    /// Whether the group is known to be gone. From then on its id may be somebody else's.
+    /// Whether the group is known to be gone. From then on its id may belong to another group.
     gone: bool,
-    /// What is known of those who left the group.
+    /// What is known about processes that left the group.
     leftover: LeftoverProcesses,
     #[cfg(target_os = "linux")]
     supervisor: Option<SupervisorClient>,
-    // After the kill of `drop`: fields are dropped after it.
+    // Dropped after the kill in `drop`: fields are dropped after it.
     _watched: GuardedGroup,
 }
 
-/// What is known, when a command has been ended, of the processes that it had started.
+/// What is known, after a command was ended, about the processes that it had started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftoverProcesses {
     /// None is left.
     None,
-    /// So many could not be ended.
+    /// This many could not be killed.
     Some(usize),
-    /// None is left in its group. Whether one has left the group, and runs on, is not known.
+    /// None is left in its group. Whether one has left the group and still runs is unknown.
     Unknown,
 }
 
 impl ProcessGroup {
-    /// Starts a program in a group of its own. `configure` adds its arguments, its environment, its directory and its
-    /// pipes. With a supervisor, if the watchman has a helper for that.
+    /// Starts a program in its own group. `configure` adds its arguments, environment, directory and pipes.
+    /// It runs under a supervisor if the guardian has a helper.
     ///
     /// # Errors
-    /// When it cannot be started, or not be guarded: then it does not run either.
+    /// Fails if it cannot be started or guarded: then it does not run either.
     pub fn start(
         program: impl AsRef<OsStr>,
-        watchman: &ProcessGuardian,
+        guardian: &ProcessGuardian,
         configure: impl FnOnce(&mut Command),
     ) -> io::Result<ProcessGroup> {
         #[cfg(target_os = "linux")]
-        if let Some((helper, limit)) = watchman.next_supervised_command() {
-            let (name, value) = watchman.marker_env()?;
+        if let Some((helper, limit)) = guardian.next_supervised_command() {
+            let (name, value) = guardian.marker_env()?;
             let pipes = SupervisorPipes::new(limit)?;
             let mut command = pipes.command(&helper, (name, &value), program.as_ref());
             configure(&mut command);
-            // Its pipe ends it, and it then ends the others: it must not be killed before that.
+            // Closing its pipe ends it, and it then ends the others: it must not be killed before that.
             command.process_group(0).kill_on_drop(false);
             let (child, mut supervisor, id) = pipes.start(command)?;
-            let watched = watchman.guard(id).inspect_err(|_| supervisor.kill())?;
+            let watched = guardian.guard(id).inspect_err(|_| supervisor.kill())?;
             let (id, left) = (Pid::from_raw(id), LeftoverProcesses::Unknown);
             return Ok(ProcessGroup {
                 child,
@@ -83,19 +84,20 @@ impl ProcessGroup {
         }
         let mut command = Command::new(program);
         configure(&mut command);
-        ProcessGroup::spawn(command, watchman)
+        ProcessGroup::spawn(command, guardian)
     }
 
-    /// Starts a command in a group of its own, with the watchman's mark in its environment, and without a supervisor.
+    /// Starts a command in its own group, with the guardian's mark in its environment, and without a
+    /// supervisor.
     ///
     /// # Errors
-    /// When it cannot be started, or not be guarded: then it does not run either.
-    pub fn spawn(mut command: Command, watchman: &ProcessGuardian) -> io::Result<ProcessGroup> {
-        let (name, value) = watchman.marker_env()?;
+    /// Fails if it cannot be started or guarded: then it does not run either.
+    pub fn spawn(mut command: Command, guardian: &ProcessGuardian) -> io::Result<ProcessGroup> {
+        let (name, value) = guardian.marker_env()?;
         let mut child = command.env(name, value).process_group(0).kill_on_drop(true).spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the process has no id"))?;
-        let watched = watchman.guard(id).inspect_err(|_| drop(child.start_kill()))?;
+        let watched = guardian.guard(id).inspect_err(|_| drop(child.start_kill()))?;
         Ok(ProcessGroup {
             child,
             id: Pid::from_raw(id),
@@ -112,15 +114,16 @@ impl ProcessGroup {
         self.id.as_raw()
     }
 
-    /// What is known of the processes that it had started, once it was ended ([`ProcessGroup::kill`], [`ProcessGroup::terminate`]).
+    /// What is known about the processes that it had started, after it was ended ([`ProcessGroup::kill`],
+    /// [`ProcessGroup::terminate`]).
     pub fn leftover(&self) -> LeftoverProcesses {
         self.leftover
     }
 
-    /// Waits until the command itself has exited; what it has started may still run.
+    /// Waits until the command itself has exited; processes that it started may still run.
     ///
     /// # Errors
-    /// When the operating system has lost it.
+    /// Fails if the operating system cannot report on it.
     pub async fn wait_for_exit(&mut self) -> io::Result<ExitStatus> {
         #[cfg(target_os = "linux")]
         if let Some(supervisor) = &mut self.supervisor
@@ -131,7 +134,8 @@ impl ProcessGroup {
         self.child.wait().await
     }
 
-    /// SIGTERM to all; SIGKILL to whoever is still there after `grace`. [`ProcessGroup::leftover`] says whether anybody is left.
+    /// Sends SIGTERM to all, and SIGKILL to those that still run after `grace`. [`ProcessGroup::leftover`]
+    /// says whether any are left.
     pub async fn terminate(&mut self, grace: Duration) {
         #[cfg(target_os = "linux")]
         if let Some(supervisor) = &mut self.supervisor {
@@ -141,7 +145,7 @@ impl ProcessGroup {
             return;
         }
         let _ = killpg(self.id, Signal::SIGTERM);
-        // Whoever is stopped hears nothing else.
+        // A suspended process handles no other signal.
         let _ = killpg(self.id, Signal::SIGCONT);
         let _ = timeout(grace, async {
             let _ = self.child.wait().await;
@@ -151,7 +155,7 @@ impl ProcessGroup {
         self.kill().await;
     }
 
-    /// SIGKILL to all, and waits until they are dead. Answers whether there was anybody.
+    /// Sends SIGKILL to all, and waits until they are dead. Returns whether there were any.
     pub async fn kill(&mut self) -> bool {
         if self.gone {
             return false;
@@ -174,7 +178,7 @@ impl ProcessGroup {
     async fn kill_supervised(&mut self) -> bool {
         let Some(supervisor) = &mut self.supervisor else { return false };
         supervisor.kill();
-        // Somebody may have stopped it.
+        // It may be suspended.
         let helper = self.child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         if let Some(helper) = helper {
             let _ = kill(helper, Signal::SIGCONT);
@@ -190,7 +194,8 @@ impl ProcessGroup {
                 true
             }
             CleanupResult::Unknown => {
-                // It was killed, or does not answer: those who are in the group, and those who bear its number.
+                // It was killed or does not reply: kill the processes in the group, and those that carry its
+                // number.
                 let _ = self.child.start_kill();
                 let anybody = killpg(self.id, Signal::SIGKILL).is_ok();
                 supervisor.kill_marked_processes().await;
@@ -209,17 +214,17 @@ impl ProcessGroup {
     }
 }
 
-/// Runs a command to its end in a process group of its own, without a guardian, and gives back all that it wrote. When
-/// this is dropped, everything in the group is killed.
+/// Runs a command to its end in its own process group, without a guardian, and returns its output. If this is
+/// dropped, everything in the group is killed.
 ///
 /// # Errors
-/// When it cannot be started, or its output not be read.
+/// Fails if it cannot be started, or its output cannot be read.
 pub(crate) async fn run_to_output(mut command: Command) -> io::Result<Output> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
     let child = command.spawn()?;
     let mut group = KillGroupOnDrop(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
     let output = child.wait_with_output().await;
-    // Its leader is gone, and its id may be somebody else's.
+    // Its leader is gone, and its id may belong to another group.
     group.0 = None;
     output
 }

@@ -1,10 +1,11 @@
-//! The watchman: sees to it that child processes die when Longhaul is killed with SIGKILL, and can do nothing itself.
+//! The guardian ends child processes when Longhaul is killed with SIGKILL and can do nothing itself.
 //!
-//! He posts a guardian: a small `/bin/sh` in a process group of its own, whose input is a pipe that only this process
-//! holds. The kernel closes it when this process dies, and the guardian ends what it was told of. On Linux it also
-//! ends every process whose environment carries the watchman's mark, and so finds a child that was not registered
-//! yet, and one that left its group; and every process that bears the watchman's number as a limit, which it has from a
-//! supervisor and keeps with an empty environment. A supervisor that lives has ended those by then.
+//! A [`ProcessGuardian`] starts a guardian process: a small `/bin/sh` in its own process group, whose stdin
+//! is a pipe that only this process holds. The kernel closes the pipe when this process dies, and the
+//! guardian then ends the groups that were registered. On Linux it also ends every process whose environment
+//! carries the guardian's mark, and so finds a child that was not registered yet, and one that left its
+//! group; and every process that has the guardian's number as a resource limit, which it inherits from a
+//! supervisor and keeps even with an empty environment. A live supervisor has ended those by then.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,16 +24,16 @@ use uuid::Uuid;
 const SCRIPT: &str = include_str!("guardian.sh");
 /// The environment variable that marks our children.
 const MARK: &str = "LONGHAUL_GUARD";
-/// How many commands of a watchman have a number of their own.
+/// How many commands of a guardian get their own number.
 const MOST: u64 = 1_000_000;
 /// Where the guardian finds `grep` and `sleep`.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
-/// How long the end of a guardian that was told to go is waited for. It takes some milliseconds, and a second longer
-/// where somebody was left who is deaf to SIGTERM.
+/// How long to wait for a guardian that was told to exit. It takes some milliseconds, and a second longer if
+/// a process that ignores SIGTERM was left.
 const LEAVING: Duration = Duration::from_secs(3);
 
-/// A handle to a guardian for child processes. Clones share it; when the last handle and the last [`GuardedGroup`] are
-/// gone, whoever is left of the marked processes is ended, and the guardian too.
+/// A handle to a guardian for child processes. Clones share it. When the last handle and the last
+/// [`GuardedGroup`] are dropped, the remaining marked processes are ended, and the guardian too.
 ///
 /// ```
 /// # use std::process::Command;
@@ -51,21 +52,23 @@ const LEAVING: Duration = Duration::from_secs(3);
 pub struct ProcessGuardian(pub(super) Arc<GuardianShared>, Option<Arc<Path>>);
 
 impl ProcessGuardian {
-    /// A watchman of its own. The guardian is started when there is somebody to guard.
+    /// A new guardian. Its process is started when there is something to guard.
     pub fn new() -> Self {
         ProcessGuardian::default()
     }
 
-    /// The program that can supervise commands, so that none of the processes that a command starts outlives it, in whatever
-    /// group or session and with whatever environment: one whose `main` calls [`run_supervisor`](super::run_supervisor) when its first
-    /// argument is [`SUPERVISE_COMMAND`](super::SUPERVISE_COMMAND), as the command `longhaul` does. Without it, and elsewhere than on Linux, a
-    /// process that leaves its group may outlive its command: see [`LeftoverProcesses`](super::LeftoverProcesses).
+    /// Sets the program that supervises commands, so that no process that a command starts outlives it, in
+    /// whatever group or session and with whatever environment. Its `main` must call
+    /// [`run_supervisor`](super::run_supervisor) if its first argument is
+    /// [`SUPERVISE_COMMAND`](super::SUPERVISE_COMMAND), as the command `longhaul` does. Without it, and on
+    /// systems other than Linux, a process that leaves its group may outlive its command: see
+    /// [`LeftoverProcesses`](super::LeftoverProcesses).
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.1 = Some(program.into().into());
         self
     }
 
-    /// The helper, and a number that the processes of one command can be told by.
+    /// The helper, and a number that identifies the processes of one command.
     #[cfg(target_os = "linux")]
     pub(super) fn next_supervised_command(&self) -> Option<(Arc<Path>, u64)> {
         let helper = self.1.clone()?;
@@ -73,21 +76,21 @@ impl ProcessGuardian {
         Some((helper, self.0.number * MOST + n))
     }
 
-    /// The environment variable, name and value, that every child must be started with. The guardian is there when
-    /// this returns, so that a child that is never registered is found all the same.
+    /// The environment variable, name and value, that every child must be started with. The guardian is
+    /// running when this returns, so that it also finds a child that is never registered.
     ///
     /// # Errors
-    /// When the guardian cannot be started.
+    /// Fails if the guardian cannot be started.
     pub fn marker_env(&self) -> io::Result<(&'static str, String)> {
         self.0.lock().running_guardian(&self.0.mark)?;
         Ok((MARK, self.0.mark.to_string()))
     }
 
-    /// Guards a process group until what is returned is dropped. Drop it when the group is gone: later its id may be
-    /// somebody else's.
+    /// Guards a process group until the returned value is dropped. Drop it when the group is gone: later its
+    /// id may belong to another group.
     ///
     /// # Errors
-    /// When the guardian cannot be started or told.
+    /// Fails if the guardian cannot be started or reached.
     pub fn guard(&self, group: i32) -> io::Result<GuardedGroup> {
         if group <= 1 {
             return Err(io::Error::new(
@@ -98,14 +101,14 @@ impl ProcessGuardian {
         let mut duty = self.0.lock();
         *duty.groups.entry(group).or_default() += 1;
         let watched = GuardedGroup { post: self.0.clone(), group };
-        let told = duty.send(&self.0.mark, &format!("+{group}\n"));
-        // Its drop wants the lock.
+        let sent = duty.send(&self.0.mark, &format!("+{group}\n"));
+        // Dropping it takes the lock.
         drop(duty);
-        told.map(|()| watched)
+        sent.map(|()| watched)
     }
 }
 
-/// A process group that is guarded, until this is dropped.
+/// A guarded process group, until this is dropped.
 #[derive(Debug)]
 pub struct GuardedGroup {
     post: Arc<GuardianShared>,
@@ -126,19 +129,19 @@ impl Drop for GuardedGroup {
         *times -= 1;
         if *times == 0 {
             duty.groups.remove(&self.group);
-            // A guardian that cannot be told is replaced by one that knows only who is left.
+            // A guardian that cannot be reached is replaced by one that knows only the remaining groups.
             if let Err(error) = duty.send(&self.post.mark, &format!("-{}\n", self.group)) {
-                tracing::warn!(%error, "the guardian of child processes cannot be told that one has ended");
+                tracing::warn!(%error, "the guardian of child processes cannot be notified that one has ended");
             }
         }
     }
 }
 
-/// What all handles of a watchman share.
+/// What all handles of a guardian share.
 #[derive(Debug)]
 pub(super) struct GuardianShared {
     mark: GuardianMark,
-    /// The beginning of the numbers that processes of ours bear.
+    /// The first part of the numbers that our processes carry.
     number: u64,
     #[cfg(target_os = "linux")]
     commands: AtomicU64,
@@ -166,7 +169,7 @@ impl GuardianShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As when this process dies: the line goes dead, and nothing was said.
+    /// As when this process dies: the pipe closes without a message.
     #[cfg(test)]
     pub(super) fn hang_up(&self) {
         if let Some(GuardianProcess { mut child, line }) = self.lock().guardian.take() {
@@ -183,7 +186,7 @@ impl GuardianShared {
     }
 }
 
-/// What tells our children from all other processes.
+/// Distinguishes our children from all other processes.
 #[derive(Debug)]
 struct GuardianMark(String, u64);
 
@@ -193,7 +196,7 @@ impl fmt::Display for GuardianMark {
     }
 }
 
-/// The guardian, and all groups that it is to know of; how often each was registered.
+/// The guardian process, and all groups that it has to know, with how often each was registered.
 #[derive(Debug, Default)]
 struct GuardianState {
     guardian: Option<GuardianProcess>,
@@ -201,7 +204,7 @@ struct GuardianState {
 }
 
 impl GuardianState {
-    /// The guardian, started now if there is none, or none any more.
+    /// The guardian process; starts it if there is none, or none any more.
     fn running_guardian(&mut self, mark: &GuardianMark) -> io::Result<&mut GuardianProcess> {
         let guardian = match self.guardian.take().and_then(GuardianProcess::if_there) {
             Some(guardian) => guardian,
@@ -219,7 +222,7 @@ impl GuardianState {
         if self.running_guardian(mark)?.send(line).is_ok() {
             return Ok(());
         }
-        // It has died just now, or does not listen. The next one is told of all groups when it is posted.
+        // It has just died, or does not read. The next one gets all groups when it starts.
         self.guardian.take().into_iter().for_each(GuardianProcess::kill);
         self.running_guardian(mark).map(drop)
     }
@@ -256,12 +259,12 @@ impl GuardianProcess {
                 io::Error::new(error.kind(), why)
             })?;
         let line = child.stdin.take().ok_or_else(|| io::Error::other("the guardian has no input"))?;
-        // A guardian that somebody has stopped must not stop us too.
+        // A suspended guardian must not block us.
         fcntl(&line, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(GuardianProcess { child, line })
     }
 
-    /// Itself, unless somebody has killed it.
+    /// Itself, unless it was killed.
     fn if_there(mut self) -> Option<GuardianProcess> {
         matches!(self.child.try_wait(), Ok(None)).then_some(self)
     }
@@ -270,20 +273,22 @@ impl GuardianProcess {
         self.line.write_all(lines.as_bytes())
     }
 
-    /// Ends it at once, without its ending anybody.
+    /// Kills it at once, without it ending other processes.
     fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Lets it end who is left, and then itself.
+    /// Lets it end the remaining processes, and then exit.
     fn finish(mut self) {
         let _ = self.send(".\n");
         drop(self.line);
         let until = Instant::now() + LEAVING;
         while let Ok(None) = self.child.try_wait() {
             if Instant::now() > until {
-                tracing::warn!("the guardian of child processes is still at work; it is left to itself");
+                tracing::warn!(
+                    "the guardian of child processes is still running; not waiting for it any longer"
+                );
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Who came of a process, and who bears a number, as Linux tells it.
+//! Descendants of a process, and processes that carry a number, as Linux reports them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 pub(super) struct ProcessInfo {
     id: i32,
     parent: i32,
-    /// Whether it has ended, and only waits to be noticed by its parent.
+    /// Whether it is a zombie: it has ended, and its parent has not reaped it yet.
     pub(super) dead: bool,
 }
 
@@ -21,7 +21,7 @@ impl ProcessInfo {
     }
 }
 
-/// All processes that are there now.
+/// All current processes.
 fn all() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|id| *id > 1)
@@ -45,14 +45,15 @@ pub(super) fn descendants(of: u32) -> Vec<ProcessInfo> {
     found
 }
 
-/// A line of `/proc/N/stat`. The name in it may have anything in it, and ends with the last parenthesis.
+/// Parses a line of `/proc/N/stat`. The name in it may contain anything, and ends with the last parenthesis.
 fn parsed(id: i32, stat: &str) -> Option<ProcessInfo> {
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();
     let state = words.next()?;
     Some(ProcessInfo { id, parent: words.next()?.parse().ok()?, dead: matches!(state, "Z" | "X") })
 }
 
-/// Sends SIGKILL to all who bear a number as their limit of file locks; answers how many there were.
+/// Sends SIGKILL to all processes that have this number as their limit of file locks. Returns how many there
+/// were.
 pub(super) fn kill_marked(limit: u64) -> usize {
     let number = limit.to_string();
     let marked = all().filter(|id| {

@@ -1,4 +1,4 @@
-//! Longhaul's side of supervision: the pipes to the helper, and what it has told.
+//! Longhaul's side of supervision: the pipes to the helper, and its status messages.
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
@@ -20,10 +20,10 @@ use super::supervisor_process::SUPERVISE_COMMAND;
 
 /// How long the helper may take to start the command.
 const STARTING: Duration = Duration::from_secs(20);
-/// How long the helper may take to end everybody: longer than it tries.
+/// How long the helper may take to end all processes: longer than it tries.
 pub(super) const ENDING: Duration = Duration::from_millis(2500);
 
-/// While it is held, pipes may be inherited that are meant for one child only.
+/// Held while pipes that are meant for one child only could be inherited by others.
 static SPAWNING: Mutex<()> = Mutex::new(());
 
 /// A helper that runs one command.
@@ -31,27 +31,27 @@ static SPAWNING: Mutex<()> = Mutex::new(());
 pub(super) struct SupervisorClient {
     control: PipeWriter,
     status: Receiver,
-    /// What has come of a line that has not ended.
+    /// The start of an unfinished line.
     line: Vec<u8>,
-    /// What all who came of the command bear as a limit.
+    /// The resource limit that all descendants of the command carry.
     limit: u64,
     /// How the command itself ended.
     exit: Option<ExitStatus>,
     end: Option<CleanupResult>,
 }
 
-/// What became of everything that a command started.
+/// What happened to everything that a command started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CleanupResult {
-    /// Nobody is left; so many were killed.
+    /// None is left; this many were killed.
     None { killed: usize },
-    /// So many did not die.
+    /// This many did not die.
     Left(usize),
-    /// The helper is gone, and has not said.
+    /// The helper is gone without a report.
     Unknown,
 }
 
-/// The pipes of a helper that is to be started.
+/// The pipes for a helper that is about to start.
 pub(super) struct SupervisorPipes {
     control: PipeWriter,
     status: PipeReader,
@@ -63,12 +63,12 @@ impl SupervisorPipes {
     pub(super) fn new(limit: u64) -> io::Result<SupervisorPipes> {
         let (their_control, control) = io::pipe()?;
         let (status, their_status) = io::pipe()?;
-        // A helper that is stopped must not stop us too.
+        // A suspended helper must not block us.
         fcntl(&control, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(SupervisorPipes { control, status, theirs: (their_control, their_status), limit })
     }
 
-    /// The helper, about to run a program. Its arguments are added to this.
+    /// The command line of the helper that will run a program. The program's arguments are added to it.
     pub(super) fn command(&self, helper: &Path, mark: (&str, &str), program: &OsStr) -> Command {
         let mut command = Command::new(helper);
         command.arg0("longhaul");
@@ -81,7 +81,8 @@ impl SupervisorPipes {
         command
     }
 
-    /// Starts it, and waits until the command runs: the helper, how it is spoken with, and the command's id.
+    /// Starts it, and waits until the command runs. Returns the helper, the connection to it, and the
+    /// command's id.
     pub(super) fn start(self, mut command: Command) -> io::Result<(Child, SupervisorClient, i32)> {
         let child = {
             let _spawning = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +118,7 @@ impl SupervisorPipes {
     }
 }
 
-/// What the helper says first. Only that is waited for while a thread stands still: it takes some milliseconds.
+/// The first line of the helper. Only this one is read blocking: it takes some milliseconds.
 fn first_line(mut status: &PipeReader, until: Instant) -> io::Result<String> {
     let mut line = Vec::new();
     loop {
@@ -140,7 +141,7 @@ fn first_line(mut status: &PipeReader, until: Instant) -> io::Result<String> {
 }
 
 impl SupervisorClient {
-    /// Waits until the command itself has exited. `None` if nobody can say how.
+    /// Waits until the command itself has exited. Returns `None` if its exit status is unknown.
     pub(super) async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         while self.exit.is_none() && self.end.is_none() {
             self.read_status().await;
@@ -148,7 +149,7 @@ impl SupervisorClient {
         self.exit
     }
 
-    /// Waits until it is said what became of everything that the command started.
+    /// Waits for the report on everything that the command started.
     pub(super) async fn wait_for_cleanup(&mut self) -> CleanupResult {
         loop {
             match self.end {
@@ -158,22 +159,22 @@ impl SupervisorClient {
         }
     }
 
-    /// SIGTERM to all.
+    /// Sends SIGTERM to all.
     pub(super) fn terminate(&mut self) {
         let _ = self.control.write_all(b"t");
     }
 
-    /// SIGKILL to all.
+    /// Sends SIGKILL to all.
     pub(super) fn kill(&mut self) {
         let _ = self.control.write_all(b"k");
     }
 
-    /// Ends whoever can be found without the helper.
+    /// Ends every process that can be found without the helper.
     pub(super) async fn kill_marked_processes(&mut self) {
         let limit = self.limit;
         let sweep = move || {
             let until = Instant::now() + Duration::from_secs(1);
-            // One look may miss who is being born.
+            // One pass may miss a process that is just being started.
             let mut empty = 0;
             while empty < 2 && Instant::now() < until {
                 empty = if kill_marked(limit) == 0 { empty + 1 } else { 0 };
@@ -184,7 +185,7 @@ impl SupervisorClient {
         self.end = Some(CleanupResult::Unknown);
     }
 
-    /// Takes in some more of what the helper says. Nothing is lost if this is given up.
+    /// Reads more of the helper's status. Cancelling this loses nothing.
     async fn read_status(&mut self) {
         let mut buffer = [0; 256];
         let read = match self.status.readable().await {

@@ -1,13 +1,15 @@
-//! The helper's side of supervision: runs one command, and is the parent of everything that the command leaves behind.
+//! The helper's side of supervision: runs one command, and becomes the parent of everything that the command
+//! leaves behind.
 //!
-//! A process that leaves its group, starts a session of its own, clears its environment and whose parent has exited
-//! belongs to nobody any more, and is handed to the nearest process that has said that it takes such
-//! (`PR_SET_CHILD_SUBREAPER`). That is this one: it ends when none of them is left, which the kernel tells it. It is a
-//! process of its own, because the setting holds for all children of a process: Longhaul never changes its own.
+//! A process that leaves its group, starts its own session, clears its environment and whose parent has
+//! exited is adopted by the nearest ancestor that asked for it (`PR_SET_CHILD_SUBREAPER`). That is this
+//! helper: it ends when none of them is left, which the kernel reports. It is a separate process because the
+//! setting applies to all children of a process: Longhaul never changes its own.
 //!
-//! It hears single bytes from Longhaul (`t`: SIGTERM to all, `k`: SIGKILL to all until none is left; the end of the
-//! pipe is the end of Longhaul, and of all), and answers with lines: `pid N` or `error N` at the beginning, `exit STATUS`
-//! when the command has exited, `none K` when nobody is left, of whom K were killed, or `left N`.
+//! It reads single bytes from Longhaul (`t`: SIGTERM to all, `k`: SIGKILL to all until none is left; the end
+//! of the pipe means that Longhaul is gone, and ends everything), and writes lines: `pid N` or `error N` at
+//! the start, `exit STATUS` when the command has exited, `none K` when no process is left and K were killed,
+//! or `left N`.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -27,30 +29,30 @@ use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::process_tree::{ProcessInfo, descendants};
 
-/// The word by which a program is asked to supervise a command.
+/// The first argument that makes a program supervise a command.
 pub const SUPERVISE_COMMAND: &str = "supervise-exec";
-/// Between SIGTERM and SIGKILL, when Longhaul is no more.
+/// The time between SIGTERM and SIGKILL when Longhaul is gone.
 const GRACE: Duration = Duration::from_millis(400);
-/// How long those who do not die of SIGKILL are tried.
+/// How long to keep trying to kill processes that survive SIGKILL.
 const PERSISTENCE: Duration = Duration::from_secs(2);
 
-/// What the helper is told.
+/// The arguments of the helper.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct SuperviseArgs {
     control: i32,
     status: i32,
-    /// A number that all who come of the command have as a limit that nothing keeps.
+    /// A number that all descendants of the command carry as an unused resource limit.
     limit: u64,
     /// The environment variable that marks the command.
     mark: Option<(String, String)>,
     command: Vec<OsString>,
 }
 
-/// Runs a command until it and everything that it started has ended:
-/// `--control FD --status FD --limit N --mark NAME=VALUE -- PROGRAM ARG…`.
+/// Runs a command until it and everything that it started has ended: `--control FD --status FD --limit N
+/// --mark NAME=VALUE -- PROGRAM ARG…`.
 ///
-/// For the `main` of a program that is named as a [`ProcessGuardian`](super::ProcessGuardian)'s helper, called before any thread is
-/// started. It returns only if that did not work, with the reason.
+/// For the `main` of a program that is a [`ProcessGuardian`](super::ProcessGuardian)'s helper; call it before
+/// any thread is started. It returns only on failure, with the reason.
 pub fn run_supervisor(args: impl IntoIterator<Item = OsString>) -> String {
     match parse(args).and_then(run) {
         Ok(never) => match never {},
@@ -59,25 +61,25 @@ pub fn run_supervisor(args: impl IntoIterator<Item = OsString>) -> String {
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, String> {
-    let mut told = SuperviseArgs { control: -1, status: -1, ..SuperviseArgs::default() };
+    let mut options = SuperviseArgs { control: -1, status: -1, ..SuperviseArgs::default() };
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         if arg == "--" {
-            told.command = args.collect();
-            let whole = told.control > 2 && told.status > 2 && !told.command.is_empty();
-            return if whole { Ok(told) } else { Err("something is missing".to_owned()) };
+            options.command = args.collect();
+            let whole = options.control > 2 && options.status > 2 && !options.command.is_empty();
+            return if whole { Ok(options) } else { Err("something is missing".to_owned()) };
         }
         let value = args.next().and_then(|value| value.into_string().ok()).unwrap_or_default();
-        let number = || value.parse::<u64>().map_err(|_| format!("'{value}' is no number"));
+        let number = || value.parse::<u64>().map_err(|_| format!("'{value}' is not a number"));
         let fd = || number().and_then(|n| i32::try_from(n).map_err(|error| error.to_string()));
         match arg.to_str() {
-            Some("--control") => told.control = fd()?,
-            Some("--status") => told.status = fd()?,
-            Some("--limit") => told.limit = number()?,
+            Some("--control") => options.control = fd()?,
+            Some("--status") => options.status = fd()?,
+            Some("--limit") => options.limit = number()?,
             Some("--mark") => {
-                told.mark = value.split_once('=').map(|(name, value)| (name.into(), value.into()))
+                options.mark = value.split_once('=').map(|(name, value)| (name.into(), value.into()))
             }
-            _ => return Err(format!("'{}' is not understood", arg.display())),
+            _ => return Err(format!("unknown argument '{}'", arg.display())),
         }
     }
     Err("there is no '--' with a command after it".to_owned())
@@ -85,23 +87,23 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, Stri
 
 enum Never {}
 
-fn run(told: SuperviseArgs) -> Result<Never, String> {
+fn run(options: SuperviseArgs) -> Result<Never, String> {
     let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
     let errno = |what: &'static str| move |error: Errno| format!("{what}: {error}");
-    // Opened anew, the pipes are not inherited by the command; the numbers that were handed over are closed.
+    // Opened again, the pipes are not inherited by the command; the original descriptors are closed.
     let control =
-        File::open(format!("/proc/self/fd/{}", told.control)).map_err(failed("the control pipe"))?;
-    let status = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", told.status));
+        File::open(format!("/proc/self/fd/{}", options.control)).map_err(failed("the control pipe"))?;
+    let status = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", options.status));
     let status = Arc::new(status.map_err(failed("the status pipe"))?);
-    for fd in [told.control, told.status] {
+    for fd in [options.control, options.status] {
         nix::unistd::close(fd).map_err(errno("a pipe"))?;
     }
     set_child_subreaper(true).map_err(errno("PR_SET_CHILD_SUBREAPER"))?;
-    // Who finds this process killed finds the others by it. Where it cannot be set, that is all that is lost.
-    let _ = setrlimit(Resource::RLIMIT_LOCKS, told.limit, told.limit);
-    let (program, args) = told.command.split_first().ok_or("no command was named")?;
+    // If this process is killed, the others are found by this limit. If it cannot be set, only that is lost.
+    let _ = setrlimit(Resource::RLIMIT_LOCKS, options.limit, options.limit);
+    let (program, args) = options.command.split_first().ok_or("no command was named")?;
     let mut command = Command::new(program);
-    command.args(args).envs(told.mark).process_group(0);
+    command.args(args).envs(options.mark).process_group(0);
     let started = command.spawn();
     let _ = setrlimit(Resource::RLIMIT_LOCKS, 0, 0);
     let main = match started {
@@ -111,10 +113,10 @@ fn run(told: SuperviseArgs) -> Result<Never, String> {
             std::process::exit(127);
         }
     };
-    // Signals to this process are not its business. Only from now on: the command would inherit that.
+    // Signals to this process are ignored. Only from now on: the command would inherit that.
     let _ = SigSet::all().thread_block();
     send_status(&status, &format!("pid {main}"));
-    // Whoever reads what the command writes is to see its end.
+    // Readers of the command's output must see its end.
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = (dup2_stdin(&null), dup2_stdout(&null), dup2_stderr(&null));
     }
@@ -146,13 +148,13 @@ fn is(pid: Pid, main: u32) -> bool {
     u32::try_from(pid.as_raw()) == Ok(main)
 }
 
-/// Nobody may be there to hear it.
+/// The reader may be gone.
 fn send_status(mut status: &File, line: &str) {
     let _ = status.write_all(format!("{line}\n").as_bytes());
 }
 
-/// Does what Longhaul says, and what there is to do when it says nothing more. The whole process ends when nobody is
-/// left.
+/// Follows the commands of Longhaul, and cleans up when the pipe is closed. The whole process ends when no
+/// other is left.
 fn obey_control_pipe(mut control: File, status: &File, killed: &AtomicUsize) {
     let mut byte = [0];
     loop {
@@ -171,7 +173,7 @@ fn obey_control_pipe(mut control: File, status: &File, killed: &AtomicUsize) {
     let until = Instant::now() + PERSISTENCE;
     let mut nap = Duration::from_micros(200);
     loop {
-        // One after another, and again: who is born meanwhile is found the next time.
+        // One after another, and again: processes that are started meanwhile are found in the next pass.
         let alive: Vec<ProcessInfo> =
             descendants(std::process::id()).into_iter().filter(|p| !p.dead).collect();
         for process in &alive {
@@ -191,7 +193,7 @@ fn obey_control_pipe(mut control: File, status: &File, killed: &AtomicUsize) {
 fn terminate() {
     for process in descendants(std::process::id()) {
         let _ = kill(process.pid(), Signal::SIGTERM);
-        // Whoever is stopped hears nothing else.
+        // A suspended process handles no other signal.
         let _ = kill(process.pid(), Signal::SIGCONT);
     }
 }
@@ -202,8 +204,8 @@ mod tests {
 
     #[test]
     fn the_helper_is_told_in_few_words() {
-        let told = |words: &str| parse(words.split(' ').map(OsString::from));
-        let full = told("--control 7 --status 9 --limit 12 --mark A=b=c -- sh -c --control").unwrap();
+        let options = |words: &str| parse(words.split(' ').map(OsString::from));
+        let full = options("--control 7 --status 9 --limit 12 --mark A=b=c -- sh -c --control").unwrap();
         assert_eq!((full.control, full.status, full.limit), (7, 9, 12));
         assert_eq!(full.mark, Some(("A".to_owned(), "b=c".to_owned())));
         assert_eq!(full.command, ["sh", "-c", "--control"]);
@@ -214,7 +216,7 @@ mod tests {
             "--control x --status 9 -- sh",
             "--status",
         ] {
-            assert!(told(wrong).is_err(), "{wrong}");
+            assert!(options(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Real processes, in good order; what happens after a SIGKILL is in `tests/crash/guard.rs`.
+//! Real processes, in regular operation; `tests/crash/guard.rs` covers what happens after a SIGKILL.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 
 use super::*;
 
-/// Waits until something holds that another process does.
+/// Waits until a condition holds that depends on another process.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -27,7 +27,7 @@ fn id(child: &Child) -> i32 {
     i32::try_from(child.id()).unwrap()
 }
 
-/// The processes whose environment or command line says this.
+/// The processes whose environment or command line contains this.
 #[cfg(target_os = "linux")]
 fn with(what: &str, file: &str) -> Vec<i32> {
     let pids =
@@ -53,19 +53,19 @@ fn a_watchman_that_guards_nobody_has_no_guardian() {
 
 #[test]
 fn a_group_that_is_not_ours_is_refused() {
-    let watchman = ProcessGuardian::new();
+    let guardian = ProcessGuardian::new();
     for group in [1, 0, -1, -77] {
-        assert!(watchman.guard(group).unwrap_err().to_string().contains("no process group of ours"));
+        assert!(guardian.guard(group).unwrap_err().to_string().contains("no process group of ours"));
     }
 }
 
 #[test]
 fn whoever_is_left_ends_with_the_last_handle_and_the_guardian_too() {
-    let watchman = ProcessGuardian::new();
-    let (name, value) = watchman.marker_env().unwrap();
+    let guardian = ProcessGuardian::new();
+    let (name, value) = guardian.marker_env().unwrap();
     let mut child = command("trap '' TERM; while :; do sleep 0.05; done").env(name, &value).spawn().unwrap();
-    let watched = watchman.guard(id(&child)).unwrap();
-    drop(watchman);
+    let watched = guardian.guard(id(&child)).unwrap();
+    drop(guardian);
     #[cfg(target_os = "linux")]
     until("the guardian", || !with(&value, "cmdline").is_empty());
     assert_eq!(child.try_wait().unwrap(), None);
@@ -77,16 +77,16 @@ fn whoever_is_left_ends_with_the_last_handle_and_the_guardian_too() {
 
 #[test]
 fn who_is_not_watched_any_more_is_left_alone() {
-    let watchman = ProcessGuardian::new();
+    let guardian = ProcessGuardian::new();
     // Without the mark, so that only the registration counts.
     let mut let_go = command("exec sleep 1000").spawn().unwrap();
     let mut kept = command("exec sleep 1000").spawn().unwrap();
-    drop(watchman.guard(id(&let_go)).unwrap());
-    let twice = (watchman.guard(id(&kept)).unwrap(), watchman.guard(id(&kept)).unwrap());
+    drop(guardian.guard(id(&let_go)).unwrap());
+    let twice = (guardian.guard(id(&kept)).unwrap(), guardian.guard(id(&kept)).unwrap());
     drop(twice.0);
     std::mem::forget(twice.1);
-    // As when this process dies: the pipe closes, and nothing was taken back.
-    let post = &watchman.0;
+    // As when this process dies: the pipe closes, and nothing was unregistered.
+    let post = &guardian.0;
     post.hang_up();
     until("the end of the one", || kept.try_wait().unwrap().is_some());
     assert_eq!(let_go.try_wait().unwrap(), None, "the other goes on");
@@ -96,10 +96,10 @@ fn who_is_not_watched_any_more_is_left_alone() {
 
 #[test]
 fn a_guardian_is_deaf_and_one_that_was_killed_is_replaced() {
-    let watchman = ProcessGuardian::new();
+    let guardian = ProcessGuardian::new();
     let mut child = command("exec sleep 1000").spawn().unwrap();
-    let watched = watchman.guard(id(&child)).unwrap();
-    let post = &watchman.0;
+    let watched = guardian.guard(id(&child)).unwrap();
+    let post = &guardian.0;
     let first = post.guardian();
     #[cfg(target_os = "linux")]
     {
@@ -110,7 +110,7 @@ fn a_guardian_is_deaf_and_one_that_was_killed_is_replaced() {
     }
     kill(first, Signal::SIGKILL).unwrap();
     until("another guardian", || {
-        let _ = watchman.marker_env().unwrap();
+        let _ = guardian.marker_env().unwrap();
         post.guardian() != first
     });
     std::mem::forget(watched);
@@ -120,15 +120,15 @@ fn a_guardian_is_deaf_and_one_that_was_killed_is_replaced() {
 
 #[test]
 fn a_guardian_that_is_stopped_stops_nobody() {
-    let watchman = ProcessGuardian::new();
+    let guardian = ProcessGuardian::new();
     let mut child = command("exec sleep 1000").spawn().unwrap();
-    let watched = watchman.guard(id(&child)).unwrap();
-    let post = &watchman.0;
+    let watched = guardian.guard(id(&child)).unwrap();
+    let post = &guardian.0;
     let first = post.guardian();
     kill(first, Signal::SIGSTOP).unwrap();
     // More than a pipe holds.
     for _ in 0..20_000 {
-        drop(watchman.guard(2_000_000_000).unwrap());
+        drop(guardian.guard(2_000_000_000).unwrap());
     }
     assert_ne!(post.guardian(), first);
     std::mem::forget(watched);
@@ -142,7 +142,7 @@ fn shell(script: &str) -> tokio::process::Command {
     command
 }
 
-/// What the command writes first; it is then where it should be.
+/// The first output of the command; it is then up and running.
 async fn says(group: &mut ProcessGroup) -> String {
     use tokio::io::{AsyncBufReadExt as _, BufReader};
     let mut line = String::new();
@@ -150,7 +150,7 @@ async fn says(group: &mut ProcessGroup) -> String {
     line.trim().to_owned()
 }
 
-/// Whether nobody of a group lives. Who is dead and not buried by whoever inherited it does not.
+/// Whether no process of a group is alive. Zombies do not count as alive.
 fn is_gone(group: i32) -> bool {
     let members = std::process::Command::new("ps").args(["-A", "-o", "pgid=,stat="]).output().unwrap();
     let members = String::from_utf8(members.stdout).unwrap();
@@ -162,13 +162,13 @@ fn is_gone(group: i32) -> bool {
 
 #[tokio::test]
 async fn a_group_ends_with_all_it_started_deaf_or_not() {
-    let watchman = ProcessGuardian::new();
+    let guardian = ProcessGuardian::new();
     for script in [
         "sleep 1000 & echo up; wait",
         "trap '' TERM; (trap '' TERM; sleep 1000) & echo up; sleep 1000",
         "sleep 1000 & echo up; exit 0",
     ] {
-        let mut group = ProcessGroup::spawn(shell(script), &watchman).unwrap();
+        let mut group = ProcessGroup::spawn(shell(script), &guardian).unwrap();
         assert_eq!(says(&mut group).await, "up");
         group.terminate(Duration::from_millis(200)).await;
         assert!(is_gone(group.id()), "{script}");
@@ -178,9 +178,9 @@ async fn a_group_ends_with_all_it_started_deaf_or_not() {
 
 #[tokio::test]
 async fn a_group_that_is_dropped_is_killed() {
-    let watchman = ProcessGuardian::new();
+    let guardian = ProcessGuardian::new();
     let mut group =
-        ProcessGroup::spawn(shell("trap '' TERM; sleep 1000 & echo up; sleep 1000"), &watchman).unwrap();
+        ProcessGroup::spawn(shell("trap '' TERM; sleep 1000 & echo up; sleep 1000"), &guardian).unwrap();
     assert_eq!(says(&mut group).await, "up");
     let id = group.id();
     drop(group);

@@ -1,7 +1,7 @@
-//! Asking before acting: which calls may begin, and the questions to a person that wait for an answer.
+//! Approval of calls: which calls may start, and the open questions to a person.
 //!
-//! A call that somebody has to be asked about is not written down as begun before it is allowed to. So a crash while
-//! it waits leaves no doubt about it: it is asked about again, under the same name.
+//! A call that needs approval is not recorded as started before it is approved. So a crash during the wait is
+//! harmless: the same question is asked again, under the same id.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use crate::message::Call;
 use crate::permission::{Consent, PermissionRequest, PermissionVerdict, Rights, arguments};
 use crate::tool::ToolError;
 
-/// How much of a call's arguments a question shows; its `wants` have all of them.
+/// How much of a call's arguments the text of a question shows; its `wants` field has all of them.
 const SHOWN: usize = 2000;
 
-/// What a call wants of its runner before it begins.
+/// What a call asks its runner before it starts.
 pub(super) enum ApprovalRequest {
-    /// To know whether it may be made.
+    /// Asks a person whether the call may be made.
     Ask { call: CallId, question: Question, reply: oneshot::Sender<QuestionAnswer> },
-    /// It may: that it begins is to be written down.
+    /// The call is approved: record its start.
     Begin { call: CallId, tool: Arc<str>, arguments: Option<String>, go: oneshot::Sender<()> },
-    /// Hooks about it failed: that is to be written down.
+    /// Hooks for the call failed: record that.
     HooksFailed(Vec<HookFailure>),
 }
 
-/// What stands between a call and its tool.
+/// Checks a call before its tool runs.
 pub(super) struct ApprovalGate {
     pub(super) rights: Option<Arc<Rights>>,
-    /// Where relative paths begin.
+    /// The base of relative paths.
     pub(super) directory: Option<PathBuf>,
     pub(super) requests: mpsc::UnboundedSender<ApprovalRequest>,
     pub(super) stop: CancellationToken,
@@ -47,52 +47,52 @@ pub(super) struct ApprovalGate {
 
 /// Why a call was not made.
 pub(super) enum Denied {
-    /// It may not be, or nobody could say that it may.
+    /// It is denied, or nobody could approve it.
     Refused(ToolError),
-    /// Somebody has to allow it, and nobody was there.
+    /// It needs approval, and nobody was there.
     Unattended(ToolError),
-    /// It was given up while it waited, to be made later or never.
+    /// It was cancelled while it waited, to be made later or never.
     Cancelled,
 }
 
 impl ApprovalGate {
-    /// Returns when the call may be made and that is written down, with what hooks want the model to know. They may
-    /// have changed the call's arguments.
+    /// Returns when the call is approved and its start is recorded, with the text of hooks for the model.
+    /// Hooks may have changed the call's arguments.
     pub(super) async fn request_approval(
         &self,
-        act: &mut PendingCall,
+        pending: &mut PendingCall,
         open: &OpenTool,
-        usher: Option<&CallHooks>,
+        hooks: Option<&CallHooks>,
     ) -> Result<HookVerdict, Denied> {
         let refused = |why| Err(Denied::Refused(ToolError::Failed(why)));
-        let mut verdict = self.verdict(&act.call, open);
-        let (mut counsel, mut arguments) = (HookVerdict::default(), None);
-        if let Some(usher) = usher
+        let mut verdict = self.verdict(&pending.call, open);
+        let (mut hook_verdict, mut arguments) = (HookVerdict::default(), None);
+        if let Some(hooks) = hooks
             && !matches!(verdict, PermissionVerdict::Refuse(_))
         {
-            counsel = tokio::select! {
+            hook_verdict = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(Denied::Cancelled),
-                counsel = usher.run_before(&act.call) => counsel,
+                hook_verdict = hooks.run_before(&pending.call) => hook_verdict,
             };
-            self.report_hook_failures(&mut counsel);
-            if let Some(why) = &counsel.blocked {
-                return refused(blocked(&act.call.tool, why));
+            self.report_hook_failures(&mut hook_verdict);
+            if let Some(why) = &hook_verdict.blocked {
+                return refused(blocked(&pending.call.tool, why));
             }
-            if let Some(updated) = counsel.updated_input.take() {
+            if let Some(updated) = hook_verdict.updated_input.take() {
                 let updated = serde_json::Value::Object(updated).to_string();
-                act.call.arguments = open.tool.canonical_arguments(&updated).map_err(Denied::Refused)?;
-                arguments = Some(act.call.arguments.clone());
-                verdict = self.verdict(&act.call, open);
+                pending.call.arguments = open.tool.canonical_arguments(&updated).map_err(Denied::Refused)?;
+                arguments = Some(pending.call.arguments.clone());
+                verdict = self.verdict(&pending.call, open);
             }
-            verdict = match counsel.decision {
+            verdict = match hook_verdict.decision {
                 Some(HookDecision::Allow) => self::verdict(
-                    usher.rights_if_hook_allows.as_deref(),
-                    &act.call,
+                    hooks.rights_if_hook_allows.as_deref(),
+                    &pending.call,
                     open,
                     self.directory.as_deref(),
                 ),
-                Some(HookDecision::Ask) if !usher.approved => verdict.stricter(PermissionVerdict::Ask),
+                Some(HookDecision::Ask) if !hooks.approved => verdict.stricter(PermissionVerdict::Ask),
                 _ => verdict,
             };
         }
@@ -105,22 +105,22 @@ impl ApprovalGate {
                     _ => None,
                 };
                 let (reply, answer) = oneshot::channel();
-                let question = approval_question(&act.call, why, open);
-                let _ = self.requests.send(ApprovalRequest::Ask { call: act.id, question, reply });
-                check_answer(&act.call.tool, self.wait_for_runner(answer).await?)?;
+                let question = approval_question(&pending.call, why, open);
+                let _ = self.requests.send(ApprovalRequest::Ask { call: pending.id, question, reply });
+                check_answer(&pending.call.tool, self.wait_for_runner(answer).await?)?;
             }
         }
         let (go, begun) = oneshot::channel();
-        let tool = act.call.tool.as_str().into();
-        let _ = self.requests.send(ApprovalRequest::Begin { call: act.id, tool, arguments, go });
+        let tool = pending.call.tool.as_str().into();
+        let _ = self.requests.send(ApprovalRequest::Begin { call: pending.id, tool, arguments, go });
         self.wait_for_runner(begun).await?;
-        Ok(counsel)
+        Ok(hook_verdict)
     }
 
-    /// Has the failures of hooks written down.
-    pub(super) fn report_hook_failures(&self, counsel: &mut HookVerdict) {
-        if !counsel.failures.is_empty() {
-            let _ = self.requests.send(ApprovalRequest::HooksFailed(std::mem::take(&mut counsel.failures)));
+    /// Sends the failures of hooks to the runner to be recorded.
+    pub(super) fn report_hook_failures(&self, verdict: &mut HookVerdict) {
+        if !verdict.failures.is_empty() {
+            let _ = self.requests.send(ApprovalRequest::HooksFailed(std::mem::take(&mut verdict.failures)));
         }
     }
 
@@ -128,12 +128,12 @@ impl ApprovalGate {
         verdict(self.rights.as_deref(), call, open, self.directory.as_deref())
     }
 
-    /// Whether a person is asked about calls at all.
+    /// Whether calls may need a person's approval at all.
     pub(super) fn asks_people(&self) -> bool {
         self.rights.as_ref().is_some_and(|rights| !rights.approved)
     }
 
-    /// What the runner says, unless the call is given up meanwhile.
+    /// Waits for the runner's reply, unless the call is cancelled meanwhile.
     async fn wait_for_runner<T>(&self, said: oneshot::Receiver<T>) -> Result<T, Denied> {
         tokio::select! {
             biased;
@@ -144,7 +144,7 @@ impl ApprovalGate {
     }
 }
 
-/// What is to be done with a call, whose arguments are as the tool reads them.
+/// The verdict on a call. The arguments are as the tool reads them.
 fn verdict(
     rights: Option<&Rights>,
     call: &Call,
@@ -158,7 +158,7 @@ fn verdict(
     rights.decide_request(&request, open.effects.is_harmless())
 }
 
-/// What the model is told of a call that a hook blocked.
+/// The message for the model about a call that a hook blocked.
 fn blocked(tool: &str, why: &str) -> String {
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     format!("This call of '{tool}' was not made: a hook blocked it{why}")
@@ -187,10 +187,10 @@ fn approval_question(call: &Call, why: Option<String>, open: &OpenTool) -> Quest
     }
 }
 
-/// A question that says what is different from the tool that was allowed before.
+/// Adds to a question how the tool differs from the one that was approved before.
 fn noting(mut question: Question, what: &str) -> Question {
     if let ExpectedAnswer::Leave { changed, .. } = &mut question.wants {
-        // Whole, and the first of several: the text may be cut where it is shown.
+        // Kept whole and in front of other changes: the text may be cut where it is shown.
         question.text = format!("{} Note: {what}.", question.text);
         *changed = Some(match changed.take() {
             Some(more) => format!("{more}; {what}"),
@@ -200,7 +200,8 @@ fn noting(mut question: Question, what: &str) -> Question {
     question
 }
 
-/// Whether an answer to one question is one to the other: an earlier Longhaul may have put the same in other words.
+/// Whether an answer to one question also answers the other: an earlier version of Longhaul may have worded
+/// it differently.
 fn asks_the_same(had: &Question, asks: &Question) -> bool {
     match (&had.wants, &asks.wants) {
         (
@@ -218,13 +219,13 @@ fn asks_the_same(had: &Question, asks: &Question) -> bool {
     }
 }
 
-/// What an answer means for a call, and what the model is told if that is no.
+/// What an answer means for a call, and the message for the model if it is no.
 fn check_answer(tool: &str, answer: QuestionAnswer) -> Result<(), Denied> {
-    let told = |what: String| {
+    let explain = |what: String| {
         let then = "Do not make this call again. Do without it, or say what you could not do.";
         ToolError::Failed(format!("This call of '{tool}' was not made: {what}. {then}"))
     };
-    let refused = |what: String| Err(Denied::Refused(told(what)));
+    let refused = |what: String| Err(Denied::Refused(explain(what)));
     match answer {
         QuestionAnswer::Given(words) => match Approval::parse(&words) {
             Ok(Approval::Yes | Approval::Always(_)) => Ok(()),
@@ -234,17 +235,17 @@ fn check_answer(tool: &str, answer: QuestionAnswer) -> Result<(), Denied> {
         },
         QuestionAnswer::Declined => refused("a person was asked, and would not say".to_owned()),
         QuestionAnswer::Nobody(why) => {
-            Err(Denied::Unattended(told(format!("somebody has to allow it, and {why}"))))
+            Err(Denied::Unattended(explain(format!("somebody has to allow it, and {why}"))))
         }
     }
 }
 
-/// The questions and beginnings of the calls that run now.
+/// Open questions and pending starts of the running calls.
 #[derive(Default)]
 pub(super) struct PendingQuestions {
     pending: Vec<PendingQuestion>,
     beginning: Vec<(CallId, Entry, oneshot::Sender<()>)>,
-    /// The questions that were asked in this attempt: a name is used once.
+    /// The questions asked in this attempt: an id is used once.
     named: Vec<QuestionId>,
 }
 
@@ -260,12 +261,12 @@ impl PendingQuestions {
         self.pending.iter().map(|pending| pending.question.call)
     }
 
-    /// The calls that may begin as soon as there is a seat.
+    /// The calls that may start as soon as there is a seat.
     pub(super) fn ready_calls(&self) -> impl Iterator<Item = CallId> {
         self.beginning.iter().map(|(call, _, _)| *call)
     }
 
-    /// When the first of those who wait has waited long enough.
+    /// When the first open question expires.
     pub(super) fn due(&self) -> Option<Instant> {
         self.pending.iter().filter_map(|pending| pending.due).min()
     }
@@ -281,13 +282,13 @@ impl PendingQuestions {
         self.beginning.push((call, Entry::Called { call, tool, arguments, effects }, go));
     }
 
-    /// Nobody waits for anything any more.
+    /// Drops all open questions and pending starts.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.beginning.clear();
     }
 
-    /// The name of a tool's question: the one that it had before a restart, or the next one of its call.
+    /// The id of a tool's question: the one it had before a restart, or the next one of its call.
     fn name(&mut self, call: CallId, asks: &Question, before: &[CallQuestion]) -> QuestionId {
         let own = |question: &QuestionId| question.call == call;
         let had = before.iter().filter(|inquiry| own(&inquiry.question));
@@ -303,11 +304,12 @@ impl PendingQuestions {
 }
 
 impl TaskRun {
-    /// Whether nobody need be asked about a call, no person and no hook, so that it begins with the reply that made it.
+    /// Whether a call needs no approval of a person or a hook, so that it starts together with the reply that
+    /// made it.
     pub(super) fn starts_without_approval(&self, call: &Call) -> bool {
-        // A tool that is not there is not run either way; that is told where it would be.
+        // A tool that does not exist does not run anyway; the model is told when it would run.
         let Some(open) = self.tools.tool(&call.tool) else { return true };
-        // Nor is a call that the tool cannot read.
+        // Nor does a call with invalid arguments.
         let Ok(arguments) = open.tool.canonical_arguments(&call.arguments) else { return true };
         let call = Call { arguments, ..call.clone() };
         let directory = self.order.working_dir.as_deref();
@@ -315,7 +317,7 @@ impl TaskRun {
             && verdict(self.rights.as_deref(), &call, open, directory) == PermissionVerdict::Run
     }
 
-    /// Asks a person whether a call may be made, unless one has already said so for the whole tree.
+    /// Asks a person to approve a call, unless a person has already approved such calls for the whole tree.
     pub(super) async fn ask_approval(
         &mut self,
         asking: &mut PendingQuestions,
@@ -340,7 +342,7 @@ impl TaskRun {
         self.ask_person(asking, QuestionId { call, nth: 0 }, asks, reply).await
     }
 
-    /// Asks a person what a tool wants to know.
+    /// Asks a person a tool's question.
     pub(super) async fn ask_question(
         &mut self,
         asking: &mut PendingQuestions,
@@ -389,12 +391,12 @@ impl TaskRun {
         Ok(())
     }
 
-    /// How long a person has for an answer.
+    /// How long to wait for a person's answer.
     fn ask_timeout(&self) -> Option<std::time::Duration> {
         self.context.ask_timeout.or(self.policy.ask_timeout)
     }
 
-    /// Gives those who asked the answers that have come.
+    /// Passes on the answers that have arrived.
     pub(super) fn deliver_answers(&self, asking: &mut PendingQuestions) {
         for PendingQuestion { question, reply, due } in std::mem::take(&mut asking.pending) {
             let inquiry = self.conversation.questions().iter().find(|inquiry| inquiry.question == question);
@@ -406,7 +408,7 @@ impl TaskRun {
         }
     }
 
-    /// Closes the questions that nobody has answered in time. An answer that comes in this very moment counts.
+    /// Closes the questions that expired. An answer that arrives at the same moment counts.
     pub(super) async fn expire_questions(&mut self, asking: &PendingQuestions) -> Result<(), Halt> {
         let now = Instant::now();
         let limit = self.ask_timeout().unwrap_or_default();
@@ -420,7 +422,7 @@ impl TaskRun {
         Ok(())
     }
 
-    /// Writes down that the calls begin which may, and lets them.
+    /// Records the start of the approved calls, and lets them run.
     pub(super) async fn start_approved_calls(&mut self, asking: &mut PendingQuestions) -> Result<(), Halt> {
         let (entries, gates): (Vec<_>, Vec<_>) =
             asking.beginning.drain(..).map(|(_, entry, go)| (entry, go)).unzip();
@@ -431,7 +433,7 @@ impl TaskRun {
         Ok(())
     }
 
-    /// What the task waits for while calls of it wait for a person.
+    /// The wait entry for a task whose calls wait for a person.
     pub(super) fn waiting_for_person_entry(&self) -> Option<Entry> {
         let asked = self.state.asked.first()?;
         Some(Entry::Waiting { on: WaitReason::Person(asked.text.clone()), until: asked.until })

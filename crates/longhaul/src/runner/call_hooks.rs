@@ -1,8 +1,8 @@
-//! Hooks at their moments: before and after calls, when a task begins and ends, when a person is asked.
+//! Runs hooks: before and after calls, when a task starts and ends, when a person is asked.
 //!
-//! What the model sees because of a hook is written down before it counts: arguments that were changed with `Called`,
-//! what was said to a result with `Returned`, what was said at the beginning with `Nudged`. So a task that is carried
-//! on has the same conversation, and no hook is heard a second time about what is written down.
+//! What the model sees because of a hook is recorded before it takes effect: changed arguments in `Called`,
+//! text added to a result in `Returned`, start text in `Nudged`. So a resumed task has the same conversation,
+//! and no hook runs twice for what is already recorded.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,69 +21,69 @@ use crate::permission::{Permissions, Rights, arguments};
 use crate::store::{Batch, Fence, Store};
 use crate::tool::{CallContext, ProcessSlots, ToolError, ToolOutput};
 
-/// How much of what hooks say the model is told, and how much of an output they are told, in bytes.
+/// How much of the hooks' text the model sees, and how much of an output hooks see, in bytes.
 const MAX_HOOK_TEXT: usize = 16 * 1024;
 
-/// Whoever hears the hooks about one call.
+/// The hooks for one call.
 pub(super) struct CallHooks {
     hooks: Arc<Hooks>,
     input: HookInput,
     dir: Option<PathBuf>,
     processes: ProcessSlots,
-    /// The rights of the task where a hook allows what the agent itself would have to ask for.
+    /// The rights of the task if a hook allows what the agent itself would need approval for.
     pub(super) rights_if_hook_allows: Option<Arc<Rights>>,
-    /// Whether the person who started the tree has approved of everything that is not denied.
+    /// Whether the person who started the tree has approved everything that is not denied.
     pub(super) approved: bool,
 }
 
 impl CallHooks {
-    /// What the hooks say to a call that is to be made.
+    /// Runs the hooks before a call.
     pub(super) async fn run_before(&self, call: &Call) -> HookVerdict {
         let which = self.hooks.before_tool(&call.tool);
         if which.is_empty() {
             return HookVerdict::default();
         }
-        let occasion = self.input_for(HookEvent::PreToolUse, call);
+        let input = self.input_for(HookEvent::PreToolUse, call);
         let _slot = self.processes.acquire(|_| ()).await;
-        self.hooks.run(&which, self.dir.as_deref(), &occasion).await
+        self.hooks.run(&which, self.dir.as_deref(), &input).await
     }
 
-    /// What the hooks say to what a call has returned; the model is told.
+    /// Runs the hooks after a call, and adds their text to the result for the model.
     pub(super) async fn run_after(
         &self,
         call: &Call,
         result: &Result<ToolOutput, ToolError>,
         context: &CallContext,
-        door: &ApprovalGate,
+        gate: &ApprovalGate,
     ) -> Vec<String> {
         let which = self.hooks.after_tool(&call.tool);
         if which.is_empty() {
             return Vec::new();
         }
-        let mut occasion = self.input_for(HookEvent::PostToolUse, call);
+        let mut input = self.input_for(HookEvent::PostToolUse, call);
         let (text, is_error) = match result {
             Ok(output) => (output.text.clone(), output.is_error),
             Err(error) => (error.to_string(), true),
         };
-        (occasion.tool_response, occasion.tool_error) = (Some(text), Some(is_error));
+        (input.tool_response, input.tool_error) = (Some(text), Some(is_error));
         let _slot = self.processes.acquire(|_| ()).await;
-        let mut counsel = self.hooks.run(&which, self.dir.as_deref(), &occasion).await;
-        door.report_hook_failures(&mut counsel);
-        counsel.user_messages.iter().for_each(|note| context.progress(note.clone()));
-        // The call has been made: whoever would not have it can only say so.
-        counsel.blocked.into_iter().filter(|why| !why.is_empty()).chain(counsel.context).collect()
+        let mut verdict = self.hooks.run(&which, self.dir.as_deref(), &input).await;
+        gate.report_hook_failures(&mut verdict);
+        verdict.user_messages.iter().for_each(|note| context.progress(note.clone()));
+        // The call has been made: a hook that blocks can only say so.
+        verdict.blocked.into_iter().filter(|why| !why.is_empty()).chain(verdict.context).collect()
     }
 
     fn input_for(&self, moment: HookEvent, call: &Call) -> HookInput {
-        let mut occasion = self.input.clone();
-        occasion.hook_event_name = moment;
-        occasion.tool_name = Some(call.tool.clone());
-        occasion.tool_input = Some(arguments(&call.arguments));
-        occasion
+        let mut input = self.input.clone();
+        input.hook_event_name = moment;
+        input.tool_name = Some(call.tool.clone());
+        input.tool_input = Some(arguments(&call.arguments));
+        input
     }
 }
 
-/// What hooks said, as the model reads it: below something, or as a message.
+/// The text of hooks as the model reads it, after a result or as a message.
 pub(super) fn hook_text(moment: HookEvent, words: &[String]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
     if words.is_empty() {
@@ -96,58 +96,51 @@ pub(super) fn hook_text(moment: HookEvent, words: &[String]) -> Option<String> {
     Some(format!("<hook event=\"{name}\">\n{}{more}\n</hook>", escape(shown)))
 }
 
-/// The failures of hooks, as they are written down.
+/// The journal entries for failed hooks.
 pub(super) fn hook_failed_entries(failures: Vec<HookFailure>) -> impl Iterator<Item = Entry> {
     failures.into_iter().map(|failure| Entry::HookFailed(Box::new(failure)))
 }
 
-/// Writes the failures of hooks down that nothing waits for. The task may have ended.
+/// Records failures of hooks that nothing waits for. The task may have ended.
 async fn write_failures(store: &dyn Store, task: TaskId, failures: Vec<HookFailure>) {
     if failures.is_empty() {
         return;
     }
     let batch = Batch::one(task, Fence::Anyone, hook_failed_entries(failures).collect());
     if let Err(error) = append_with_retry(store, batch).await {
-        tracing::warn!(%task, %error, "the failure of a hook could not be written down");
+        tracing::warn!(%task, %error, "the failure of a hook could not be recorded");
     }
 }
 
 impl TaskRun {
-    /// Whoever hears the hooks about a call, if there are any for its tool.
-    pub(super) fn call_hooks(&self, act: &PendingCall) -> Option<CallHooks> {
+    /// The hooks for a call, if there are any for its tool.
+    pub(super) fn call_hooks(&self, pending: &PendingCall) -> Option<CallHooks> {
         let hooks = &self.agent.hooks;
-        let tool = &act.call.tool;
+        let tool = &pending.call.tool;
         let before = !hooks.before_tool(tool).is_empty();
         if !before && hooks.after_tool(tool).is_empty() {
             return None;
         }
-        let mut occasion = self.hook_input(HookEvent::PreToolUse, &self.agent);
-        occasion.tool_use_id = Some(act.id.to_string());
+        let mut input = self.hook_input(HookEvent::PreToolUse, &self.agent);
+        input.tool_use_id = Some(pending.id.to_string());
         let dir = self.order.working_dir.clone();
-        let eased = if before { self.rights_if_hook_allows() } else { None };
+        let rights_if_hook_allows = if before { self.rights_if_hook_allows() } else { None };
         let (approved, processes) = (self.order.approved, self.context.processes.clone());
-        Some(CallHooks {
-            hooks: hooks.clone(),
-            input: occasion,
-            dir,
-            processes,
-            rights_if_hook_allows: eased,
-            approved,
-        })
+        Some(CallHooks { hooks: hooks.clone(), input, dir, processes, rights_if_hook_allows, approved })
     }
 
-    /// Whether a call is heard about before it is made.
+    /// Whether there are hooks to run before a call of this tool.
     pub(super) fn has_pre_tool_hooks(&self, tool: &str) -> bool {
         !self.agent.hooks.before_tool(tool).is_empty()
     }
 
-    /// Whether hooks have heard, or will hear, of a call of this tool.
+    /// Whether there are hooks to run before or after a call of this tool.
     pub(super) fn has_tool_hooks(&self, tool: &str) -> bool {
         self.has_pre_tool_hooks(tool) || !self.agent.hooks.after_tool(tool).is_empty()
     }
 
-    /// The rights with nothing that the agent itself has to ask for. What it must not do stays so, and what those
-    /// above it have to ask for is still asked.
+    /// The rights without anything that the agent itself needs approval for. What it must not do stays
+    /// denied, and what the agents above need approval for still needs it.
     fn rights_if_hook_allows(&self) -> Option<Arc<Rights>> {
         let above = rights_for(&self.team, &self.above, None, &self.order);
         let Some(own) = self.team.permissions_for(&self.agent.name) else { return above };
@@ -162,13 +155,13 @@ impl TaskRun {
         HookInput::new(moment, self.state.id, self.state.root, &agent.name, dir)
     }
 
-    /// The agent that the task was given to: its hooks hear of the beginning and the end.
+    /// The agent that the task was given to: its hooks run at the start and the end.
     fn first_agent(&self) -> Arc<Agent> {
         let name = self.order.agent.as_ref().unwrap_or(self.team.root());
         self.team.agent(name).unwrap_or(&self.agent).clone()
     }
 
-    /// Whether hooks are to be heard about the beginning of the task.
+    /// Whether start hooks have to run.
     pub(super) fn needs_start_hooks(&self) -> bool {
         self.conversation.is_new() && {
             let hooks = &self.first_agent().hooks;
@@ -176,12 +169,12 @@ impl TaskRun {
         }
     }
 
-    /// Whether a person started it.
+    /// Whether a person started the task.
     fn is_session(&self) -> bool {
         self.state.parent.is_none()
     }
 
-    /// Hears the hooks about the beginning of the task, and writes that down.
+    /// Runs the start hooks, and records their text.
     pub(super) async fn run_start_hooks(&mut self) -> Result<(), Halt> {
         let agent = self.first_agent();
         let hooks = agent.hooks.clone();
@@ -194,20 +187,20 @@ impl TaskRun {
             if which.is_empty() {
                 continue;
             }
-            let mut occasion = self.hook_input(moment, &agent);
-            occasion.source = Some(if self.state.continues.is_some() { "resume" } else { "startup" });
+            let mut input = self.hook_input(moment, &agent);
+            input.source = Some(if self.state.continues.is_some() { "resume" } else { "startup" });
             let dir = self.order.working_dir.clone();
             self.ensure_lease().await?;
-            let counsel = self.unless_halted(hooks.run(&which, dir.as_deref(), &occasion)).await?;
-            self.log_hook_messages(moment, &counsel);
-            entries.extend(hook_failed_entries(counsel.failures));
-            parts.extend(hook_text(moment, &counsel.context));
+            let verdict = self.unless_halted(hooks.run(&which, dir.as_deref(), &input)).await?;
+            self.log_hook_messages(moment, &verdict);
+            entries.extend(hook_failed_entries(verdict.failures));
+            parts.extend(hook_text(moment, &verdict.context));
         }
         entries.push(Entry::Nudged { why: NudgeReason::Begun, text: parts.join("\n\n").into() });
         self.append_entries(entries).await
     }
 
-    /// Waits for hooks or toolsets, unless the run is halted: then they are dropped, and ended by that.
+    /// Waits for hooks or toolsets unless the run is halted; then they are dropped, which kills them.
     pub(super) async fn unless_halted<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Halt> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -225,7 +218,7 @@ impl TaskRun {
         }
     }
 
-    /// Notes how the task ends, for the hooks that hear of it when it has.
+    /// Stores the input for the end hooks, which run when the task has ended.
     pub(super) fn prepare_end_hooks(&mut self, outcome: &Outcome) {
         let hooks = &self.first_agent().hooks;
         if hooks.task_end.is_empty() && hooks.session_end.is_empty() {
@@ -237,76 +230,75 @@ impl TaskRun {
             Outcome::Cancelled { .. } => "cancelled",
         };
         let output = outcome.output();
-        let mut occasion = self.hook_input(HookEvent::TaskEnd, &self.first_agent());
-        occasion.reason = Some(reason.to_owned());
-        occasion.error = outcome.error();
-        occasion.output = Some(output[..output.floor_char_boundary(MAX_HOOK_TEXT)].to_owned());
-        self.end_hook_input = Some(Box::new(occasion));
+        let mut input = self.hook_input(HookEvent::TaskEnd, &self.first_agent());
+        input.reason = Some(reason.to_owned());
+        input.error = outcome.error();
+        input.output = Some(output[..output.floor_char_boundary(MAX_HOOK_TEXT)].to_owned());
+        self.end_hook_input = Some(Box::new(input));
     }
 
-    /// Has the hooks hear that the task has ended. It is written down by now, and nothing waits for them but the end of
-    /// this run.
+    /// Runs the end hooks. The end is already recorded, and only the end of this run waits for them.
     pub(super) async fn run_end_hooks(&mut self) {
-        if let Some(mut notices) = self.background_hooks.take() {
+        if let Some(mut background) = self.background_hooks.take() {
             if self.state.stop.is_some() {
-                notices.abort_all();
+                background.abort_all();
             }
-            // When this is dropped, they are ended.
-            let heard = async { while notices.join_next().await.is_some() {} };
-            self.with_stop_grace(HOOK_STOP_GRACE, heard).await;
+            // Dropping this kills them.
+            let finished = async { while background.join_next().await.is_some() {} };
+            self.with_stop_grace(HOOK_STOP_GRACE, finished).await;
         }
-        let Some(mut occasion) = self.end_hook_input.take() else { return };
+        let Some(mut input) = self.end_hook_input.take() else { return };
         self.seat.park();
         let hooks = self.first_agent().hooks.clone();
         let dir = match &self.worktree {
             Some(worktree) if !worktree.is_kept().await => Some(worktree.origin.clone()),
             _ => self.order.working_dir.clone(),
         };
-        occasion.cwd = dir.as_ref().map(|dir| dir.display().to_string()).unwrap_or_default();
+        input.cwd = dir.as_ref().map(|dir| dir.display().to_string()).unwrap_or_default();
         let session = if self.is_session() { &hooks.session_end[..] } else { &[] };
         for (moment, which) in [(HookEvent::TaskEnd, &hooks.task_end[..]), (HookEvent::SessionEnd, session)] {
             let which: Vec<_> = which.iter().collect();
             if which.is_empty() {
                 continue;
             }
-            occasion.hook_event_name = moment;
-            match self.with_stop_grace(HOOK_STOP_GRACE, hooks.run(&which, dir.as_deref(), &occasion)).await {
-                Some(counsel) => {
-                    self.log_hook_messages(moment, &counsel);
-                    write_failures(&*self.context.store, self.state.id, counsel.failures).await;
+            input.hook_event_name = moment;
+            match self.with_stop_grace(HOOK_STOP_GRACE, hooks.run(&which, dir.as_deref(), &input)).await {
+                Some(verdict) => {
+                    self.log_hook_messages(moment, &verdict);
+                    write_failures(&*self.context.store, self.state.id, verdict.failures).await;
                 }
                 None => {
                     let task = self.state.id;
-                    tracing::warn!(%task, ?moment, "hooks took too long for a task that was stopped, and were ended");
+                    tracing::warn!(%task, ?moment, "hooks of a stopped task took too long and were killed");
                 }
             }
         }
     }
 
-    /// Has the hooks hear that a person is asked, or that a session waits. Nothing waits for them.
+    /// Runs the hooks for a question to a person or a waiting session. Nothing waits for them.
     pub(super) fn run_user_input_hooks(&mut self, question: Option<String>) {
         if self.agent.hooks.on_user_input.is_empty() {
             return;
         }
-        let mut occasion = self.hook_input(HookEvent::OnUserInput, &self.agent);
-        occasion.question = question;
+        let mut input = self.hook_input(HookEvent::OnUserInput, &self.agent);
+        input.question = question;
         let (hooks, dir) = (self.agent.hooks.clone(), self.order.working_dir.clone());
-        let notices = self.background_hooks.get_or_insert_with(Box::default);
-        // Those that are done.
-        while notices.try_join_next().is_some() {}
-        let tenure = self.lease.clone();
+        let background = self.background_hooks.get_or_insert_with(Box::default);
+        // Remove the finished ones.
+        while background.try_join_next().is_some() {}
+        let lease = self.lease.clone();
         let (store, task) = (self.context.store.clone(), self.state.id);
-        notices.spawn(async move {
-            tenure.wait_until_held().await;
+        background.spawn(async move {
+            lease.wait_until_held().await;
             let which: Vec<_> = hooks.on_user_input.iter().collect();
-            let counsel = hooks.run(&which, dir.as_deref(), &occasion).await;
-            write_failures(&*store, task, counsel.failures).await;
+            let verdict = hooks.run(&which, dir.as_deref(), &input).await;
+            write_failures(&*store, task, verdict.failures).await;
         });
     }
 
-    /// What has no other place: what hooks wanted people to know, or to be not done, where nothing can be prevented.
-    fn log_hook_messages(&self, moment: HookEvent, counsel: &HookVerdict) {
-        for note in counsel.blocked.iter().chain(&counsel.user_messages) {
+    /// Logs what has no other place: messages of hooks for people, and blocks where nothing can be prevented.
+    fn log_hook_messages(&self, moment: HookEvent, verdict: &HookVerdict) {
+        for note in verdict.blocked.iter().chain(&verdict.user_messages) {
             tracing::warn!(task = %self.state.id, ?moment, note, "a hook says");
         }
     }

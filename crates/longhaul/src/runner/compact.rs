@@ -1,4 +1,4 @@
-//! Making room: when a conversation grows too long for its model, its older part becomes a summary.
+//! Compaction: when a conversation grows too long for its model, a summary replaces its older part.
 
 use futures::StreamExt as _;
 use tokio::time::Instant;
@@ -12,19 +12,20 @@ use crate::model::wire::WireCache;
 use crate::model::{Model, ModelRequest, ReplyChunk};
 use crate::store::TaskFilter;
 
-/// What the model is told when it is asked for a summary.
+/// The system prompt for the summary.
 const SUMMARY_INSTRUCTION: &str = "You write summaries of conversations of an agent with its tools, so that the agent can go on with its \
                    task from the summary alone. Keep what was found out, decided and done, what failed and why, names, \
                    paths, numbers and ids exactly as they are, and what is still to be done. Leave out pleasantries and \
                    repetition. Answer with the summary and nothing else.";
 
-/// What is assumed of a model that found the conversation too long and of which nothing else is known, in tokens.
+/// The context window assumed for a model that rejected the conversation as too long and about which nothing
+/// else is known, in tokens.
 const SMALL_WINDOW: u64 = 16_000;
-/// How long a summary may be where the model could not make one, in bytes.
+/// The maximum length of the fallback summary, if the model could not write one, in bytes.
 const FALLBACK: usize = 6_000;
 
 impl TaskRun {
-    /// Makes the conversation shorter if it has become too long for the model.
+    /// Compacts the conversation if it has become too long for the model.
     pub(super) async fn compact_if_needed(&mut self, model: &dyn Model) -> Result<(), Halt> {
         let limit = self.policy.compact_at.or_else(|| model.context_window().map(|window| window / 5 * 4));
         match limit {
@@ -33,10 +34,11 @@ impl TaskRun {
         }
     }
 
-    /// Makes the conversation shorter because the provider says that it is too long. Answers whether it could.
+    /// Compacts the conversation because the provider rejected it as too long. Returns whether that was
+    /// possible.
     pub(super) async fn force_compact(&mut self, model: &dyn Model) -> Result<bool, Halt> {
         let window = model.context_window().or(self.policy.compact_at).unwrap_or(SMALL_WINDOW);
-        // The provider counts otherwise than we do: what we think that the conversation has is more than it can have.
+        // The provider counts differently: our estimate of the conversation is more than it accepts.
         let limit = window.min(self.conversation.tokens()) / 2;
         self.compact(model, limit).await
     }
@@ -44,13 +46,13 @@ impl TaskRun {
     async fn compact(&mut self, model: &dyn Model, limit: u64) -> Result<bool, Halt> {
         self.flush().await?;
         let most = usize::try_from(limit.saturating_mul(3)).unwrap_or(usize::MAX);
-        // What was said last stays as it is, as far as there is room for it; all of it may be one huge output.
+        // The latest messages stay as far as there is room for them; all of it may be one huge output.
         let old = self
             .conversation
             .compaction_input(limit / 3, most)
             .or_else(|| self.conversation.compaction_input(0, most));
         let Some(old) = old else { return Ok(false) };
-        tracing::debug!(task = %self.state.id, replaces = old.replaces, "making the conversation shorter");
+        tracing::debug!(task = %self.state.id, replaces = old.replaces, "compacting the conversation");
         let reply = self.summarise(model, &old.transcript).await?;
         let (summary, usage, cost) = match reply {
             Some(reply) => (reply.text(), reply.usage, reply.cost),
@@ -64,13 +66,14 @@ impl TaskRun {
         Ok(true)
     }
 
-    /// A summary by the model itself; none if it fails, for a task must not fail for want of a summary.
+    /// A summary written by the model; `None` if it fails, because a task must not fail for lack of a
+    /// summary.
     async fn summarise(&mut self, model: &dyn Model, transcript: &str) -> Result<Option<Reply>, Halt> {
         let task = self.order.task.clone();
         let text = format!(
             "<task>\n{}\n</task>\n\n<conversation>\n{}\n</conversation>\n\nSummarise the conversation.",
             escape_tags(&task, &["task", "conversation"]),
-            // What the agent was told has tags of ours in it, and they stay.
+            // The transcript contains the engine's own tags, and they stay.
             escape_tags(transcript, &["conversation"]),
         );
         let messages = [Message::User(text.into())];
@@ -96,7 +99,7 @@ impl TaskRun {
                     Some(Ok(ReplyChunk::Done(reply))) => return Ok(Some(*reply).filter(|reply| !reply.text().trim().is_empty())),
                     Some(Ok(_)) => silent_at = Instant::now().checked_add(self.policy.inactivity_timeout),
                     Some(Err(error)) => {
-                        tracing::warn!(task = %self.state.id, %error, "no summary could be had; the conversation is cut instead");
+                        tracing::warn!(task = %self.state.id, %error, "the model wrote no summary; the conversation is cut instead");
                         return Ok(None);
                     }
                     None => return Ok(None),
@@ -113,7 +116,7 @@ impl TaskRun {
         }
     }
 
-    /// The tasks that it has launched and that have not ended, as the summary names them.
+    /// The unfinished tasks that it has launched, as the summary lists them.
     async fn open_tasks(&self) -> Result<Vec<String>, Halt> {
         if !self.may_launch {
             return Ok(Vec::new());

@@ -1,8 +1,9 @@
-//! What a run goes on with before it is written down, and until when it must be.
+//! Entries that a run continues with before they are on disk, and when they must be written.
 //!
-//! A result of a call that may be repeated, and a reply that calls nothing: if a crash loses one, it is got again, and
-//! nobody has seen it. So the model is asked, or the task ended, without waiting for the disk first, and the entry goes
-//! to the store with the one after it. `docs/decisions/0006` says why that is enough.
+//! This is for results of calls that may be repeated, and for replies without calls: if a crash loses one,
+//! the run gets it again, and no one has seen it. So the run calls the model, or ends the task, without
+//! waiting for the disk, and the entry goes to the store together with the next one. `docs/decisions/0006`
+//! explains why that is safe.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use tokio::time::Instant;
 
 use crate::entry::Entry;
 
-/// How long an entry is owed at most, while a model takes its time: who watches does not notice it.
+/// How long an entry is deferred at most while the model is slow: short enough that no observer notices.
 const AT_MOST: Duration = Duration::from_millis(100);
 
-/// Entries that are part of the conversation and not yet of the journal, in their order.
+/// Entries that are in the conversation but not yet in the journal, in their order.
 #[derive(Default)]
 pub(super) struct DeferredEntries {
     entries: Vec<Entry>,
@@ -30,7 +31,7 @@ impl DeferredEntries {
         self.entries.is_empty()
     }
 
-    /// When it must be written down, if there is anything.
+    /// When they must be written, if there are any.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }

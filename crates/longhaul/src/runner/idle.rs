@@ -1,4 +1,4 @@
-//! Having nothing more to say: end, or wait for letters without a seat.
+//! An idle task: ends it, or waits for letters without a seat.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::id::LetterId;
 use crate::store::{Fence, TaskFilter};
 use crate::task::TaskState;
 
-/// How many of the tasks that it waits for a task names.
+/// How many of the tasks that it waits for a task lists.
 const NAMED: usize = 100;
-/// Ends of children that come this close together are one letter.
+/// Ends of children that come this close together are read together.
 const TOGETHER: Duration = Duration::from_millis(200);
-/// The same look at tasks is held from this time in a row on.
+/// From this many identical polls in a row on, a poll is delayed.
 const HELD_FROM: u32 = 3;
-/// For how long it is held the first time.
+/// The first delay.
 const HOLD: Duration = Duration::from_secs(15);
 
 impl TaskRun {
-    /// Ends the task if nothing can come any more; otherwise waits until something has.
+    /// Ends the task if nothing more can arrive; otherwise waits until something has.
     pub(super) async fn end_or_wait(&mut self) -> Result<Option<AttemptEnd>, Halt> {
         let open = self.open_children(NAMED).await?;
         if !self.state.interactive {
@@ -31,7 +31,7 @@ impl TaskRun {
                 && self.policy.on_finish == OnFinish::Wait
                 && let Some(NextStep::ReadLetters { letters, known }) = self.conversation.unread_letters()
             {
-                // Quiet as they are: a task that waits for its children reads what they had to say before it ends.
+                // Also quiet ones: a task that waits for its children reads their letters before it ends.
                 self.read_letters(letters, known).await?;
                 return Ok(None);
             }
@@ -68,7 +68,7 @@ impl TaskRun {
         Ok(None)
     }
 
-    /// Takes letters into the conversation.
+    /// Adds letters to the conversation.
     pub(super) async fn read_letters(
         &mut self,
         letters: Vec<LetterId>,
@@ -81,7 +81,7 @@ impl TaskRun {
         self.append_entries(vec![Entry::Read { letters, known, all_ended }]).await
     }
 
-    /// Finishes, unless a letter came that nobody has read: then there is something to do after all.
+    /// Finishes, unless there is an unread letter: then the task continues.
     async fn end_with_answer(&mut self) -> Result<Option<AttemptEnd>, Halt> {
         match self
             .finish(self.conversation.answer(self.agent.output_schema.as_deref()), Some(self.state.seq))
@@ -95,8 +95,8 @@ impl TaskRun {
         }
     }
 
-    /// Finishes though children still run or have just been stopped: what they have to say is not waited for. But
-    /// what others have written meanwhile is read.
+    /// Finishes although children still run or have just been stopped: it does not wait for their letters,
+    /// but reads the letters that others have sent meanwhile.
     async fn end_without_children(&mut self) -> Result<Option<AttemptEnd>, Halt> {
         loop {
             self.catch_up().await?;
@@ -111,7 +111,7 @@ impl TaskRun {
         }
     }
 
-    /// Waits until somebody may have written, but no longer than this.
+    /// Waits until a letter may have arrived, at most until `longest`.
     async fn wait_for_news(&mut self, longest: Option<Instant>) -> Result<(), Halt> {
         tokio::select! {
             () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {}
@@ -124,7 +124,7 @@ impl TaskRun {
         if self.state.stop.is_some() { Err(Halt::Stop) } else { Ok(()) }
     }
 
-    /// Waits this long, but no longer than until something else than the end of a child comes.
+    /// Waits this long, or until something other than the end of a child arrives.
     async fn wait_for_more_endings(&mut self, time: Duration) -> Result<(), Halt> {
         let until = Instant::now() + time;
         while self.conversation.has_new_endings_only() && Instant::now() < until {
@@ -133,13 +133,18 @@ impl TaskRun {
         Ok(())
     }
 
-    /// A model that makes the same look at its tasks again and again gets nothing else to see by it, and pays for each
-    /// look with a turn. From the third on it is made to wait until something has happened, for longer each time.
-    pub(super) async fn throttle_polling(&mut self, acts: &[PendingCall]) -> Result<(), Halt> {
-        let looks =
-            |act: &PendingCall| self.tools.tool(&act.call.tool).is_some_and(|tool| tool.effects.polls_tasks);
-        let times = acts.iter().map(|act| self.conversation.times_called(&act.call.tool)).max().unwrap_or(0);
-        if times < HELD_FROM || !acts.iter().all(looks) {
+    /// A model that keeps polling its tasks learns nothing new, and pays for each poll with a turn. From the
+    /// third identical poll on, this waits until something has happened, for longer each time.
+    pub(super) async fn throttle_polling(&mut self, pending_calls: &[PendingCall]) -> Result<(), Halt> {
+        let looks = |pending: &PendingCall| {
+            self.tools.tool(&pending.call.tool).is_some_and(|tool| tool.effects.polls_tasks)
+        };
+        let times = pending_calls
+            .iter()
+            .map(|pending| self.conversation.times_called(&pending.call.tool))
+            .max()
+            .unwrap_or(0);
+        if times < HELD_FROM || !pending_calls.iter().all(looks) {
             return Ok(());
         }
         let open = self.open_children(NAMED).await?;
@@ -159,7 +164,7 @@ impl TaskRun {
         Ok(())
     }
 
-    /// Whether what lies in the mailbox is better read together with what will come.
+    /// Whether the unread letters are better read together with those to come.
     pub(super) async fn should_wait_for_children(&self) -> Result<bool, Halt> {
         let may =
             self.policy.on_finish == OnFinish::Wait && self.conversation.should_batch_endings(&self.policy);
@@ -170,7 +175,7 @@ impl TaskRun {
         Ok(!self.open_children(1).await?.is_empty())
     }
 
-    /// The children that have not ended, at most so many of them.
+    /// The unfinished children, at most `most` of them.
     async fn open_children(&self, most: usize) -> Result<Vec<TaskState>, Halt> {
         if !self.may_launch {
             return Ok(Vec::new());

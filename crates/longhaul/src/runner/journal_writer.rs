@@ -1,4 +1,4 @@
-//! The run's own side of its journal: what it writes, what it owes, and what others have written meanwhile.
+//! A run's access to its journal: what it writes, what it defers, and what others have written meanwhile.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::id::Seq;
 use crate::store::{Batch, Fence, Store, StoreError};
 
 impl TaskRun {
-    /// Writes entries down, and what is owed before them; when this returns they are part of the task.
+    /// Writes entries, after the deferred ones. When this returns, they are part of the task.
     pub(super) async fn append_entries(&mut self, entries: Vec<Entry>) -> Result<(), Halt> {
         let owed = self.deferred.take();
         let paid = owed.len() as u64;
@@ -22,10 +22,10 @@ impl TaskRun {
         let batch = Batch::one(self.state.id, Fence::Attempt(self.attempt), all.clone());
         let last = append_with_retry(&*self.context.store, batch).await?.first().copied().unwrap_or_default();
         let first = Seq((last.0 + 1).saturating_sub(count));
-        // What was owed is in the conversation already.
+        // The deferred entries are already in the conversation.
         let known = first..Seq(first.0 + paid);
         if first.0 != self.state.seq.0 + 1 {
-            // Somebody wrote in between: take all of it in, in its order.
+            // Others wrote in between: apply everything, in its order.
             return self.read_new_entries(known).await;
         }
         let at = self.context.store.now();
@@ -36,8 +36,8 @@ impl TaskRun {
         Ok(())
     }
 
-    /// Goes on as if this were written down; it is before the next entry is, or soon. Only for what may be lost without
-    /// harm: it is then done again.
+    /// Continues as if these entries were written. They are written before the next entry, or soon. Only for
+    /// entries that may be lost without harm, because the work is then repeated.
     pub(super) fn defer(&mut self, entries: Vec<Entry>) {
         let (seq, at) = (self.state.seq, self.context.store.now());
         for entry in entries {
@@ -47,13 +47,13 @@ impl TaskRun {
         }
     }
 
-    /// Writes down what is owed.
+    /// Writes the deferred entries.
     pub(super) async fn flush(&mut self) -> Result<(), Halt> {
         if self.deferred.is_empty() { Ok(()) } else { self.append_entries(Vec::new()).await }
     }
 
-    /// Writes entries down that are only right as long as nobody has written to the task since; false if somebody has,
-    /// and then that is taken in.
+    /// Writes entries that are only valid if no one has written to the task since. Returns false if someone
+    /// has; the new entries are then applied.
     pub(super) async fn append_unless_moved(&mut self, entries: Vec<Entry>) -> Result<bool, Halt> {
         self.flush().await?;
         let mut batch = Batch::one(self.state.id, Fence::Attempt(self.attempt), entries);
@@ -67,7 +67,7 @@ impl TaskRun {
         Ok(!moved)
     }
 
-    /// Takes in what others have written. If the task was taken away, this is the end of the run.
+    /// Applies what others have written. If the task was taken over, the run ends.
     pub(super) async fn catch_up(&mut self) -> Result<(), Halt> {
         let term = self.lease.current_term();
         self.read_new_entries(Seq(0)..Seq(0)).await?;
@@ -75,8 +75,8 @@ impl TaskRun {
         self.record_time().await
     }
 
-    /// Returns when the task surely is this run's: before anything is done that others can see. Costs next to nothing
-    /// as long as the lease is renewed in time.
+    /// Returns once this run certainly owns the task; call it before any effect that others can see. Costs
+    /// almost nothing while the lease is renewed in time.
     pub(super) async fn ensure_lease(&mut self) -> Result<(), Halt> {
         while !self.lease.is_held() {
             self.lease.wait_for_renewal().await;
@@ -85,7 +85,8 @@ impl TaskRun {
         Ok(())
     }
 
-    /// The same, and the store has said so too: before something is done to other tasks because of this one.
+    /// Like [`ensure_lease`](Self::ensure_lease), but the store has confirmed it too; call it before changing
+    /// other tasks because of this one.
     pub(super) async fn ensure_owner(&mut self) -> Result<(), Halt> {
         self.ensure_lease().await?;
         let ask = Batch::one(self.state.id, Fence::Attempt(self.attempt), Vec::new());
@@ -93,7 +94,7 @@ impl TaskRun {
         Ok(())
     }
 
-    /// Takes in what the journal has beyond what is known; the conversation has what is in `known`.
+    /// Applies new journal entries. The conversation already has those in `known`.
     pub(super) async fn read_new_entries(&mut self, known: Range<Seq>) -> Result<(), Halt> {
         self.recheck_at = Instant::now() + RECHECK_INTERVAL;
         for record in read_journal(&*self.context.store, self.state.id, self.state.seq).await? {
@@ -104,7 +105,7 @@ impl TaskRun {
 
     fn apply_record(&mut self, record: &Record, known: &Range<Seq>) -> Result<(), Halt> {
         let task = self.state.id;
-        // A run never reads of its own end: the journal went on without it.
+        // A run never reads its own end: another worker has continued the journal.
         if matches!(record.entry, Entry::Claimed { .. } | Entry::Released { .. } | Entry::Finished(_)) {
             return Err(Halt::Lost);
         }
@@ -120,13 +121,13 @@ impl TaskRun {
     }
 }
 
-/// Appends, and tries again for a while where that may help: a full disk or a lock may pass.
+/// Appends, and retries for a while if that may help: a full disk or a lock may be temporary.
 pub(crate) async fn append_with_retry(store: &dyn Store, batch: Batch) -> Result<Vec<Seq>, StoreError> {
     let mut pause = Duration::from_millis(100);
     loop {
         match store.append(batch.clone()).await {
             Err(StoreError::Database { what, transient: true }) if pause < Duration::from_secs(5) => {
-                tracing::warn!(error = what, "the store did not take an entry; trying again");
+                tracing::warn!(error = what, "the store rejected a write; retrying");
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }

@@ -1,13 +1,13 @@
-//! The worker's own lease, as its runs see it: until when is it sure that their tasks are theirs?
+//! The worker's lease, as its runs see it: until when do they certainly own their tasks?
 //!
-//! The lease is counted from before its renewal was asked for, by a clock that goes on while the machine sleeps, and with a
-//! margin before its end. So it is over here before anybody else can take it to be over. Each thing that a run does to
-//! the world is preceded by a look at that clock ([`RunLease::is_held`]), because a process that was stopped does not
-//! notice: the next thing it does after it was woken up would be to go on.
+//! The lease is counted from before its renewal was requested, by a clock that continues while the machine
+//! sleeps, and with a margin at the end. So it ends here before any other process can consider it expired. A
+//! run checks that clock ([`RunLease::is_held`]) before each effect, because a suspended process does not
+//! notice that it was suspended: after waking up it would simply continue.
 //!
-//! A *term* is a time in which the lease was renewed early enough again and again. When a renewal came too late another
-//! term begins, and every run has to make sure, by its journal, that nobody has taken its task in between. When the store
-//! cannot be reached the term is lost, and the runs end, before their tasks may be taken.
+//! A *term* is a period in which the lease was always renewed early enough. A late renewal starts another
+//! term, and every run then has to check its journal to make sure that no one has taken its task in between.
+//! If the store cannot be reached, the term is lost, and the runs end before their tasks can be taken.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use crate::id::WorkerId;
 use crate::store::{Store, StoreError, since_boot};
 
-/// How long the store may take to say whether our tasks are still ours, when we have been asleep.
+/// How long the store may take to confirm our tasks after this process was asleep.
 const CONFIRM: Duration = Duration::from_secs(2);
 
 /// The lease of this process's worker.
@@ -26,17 +26,17 @@ pub(crate) struct LeaseKeeper {
     length: Duration,
     zero: (Instant, Duration),
     state: watch::Sender<LeaseState>,
-    /// Rings when it should be renewed now.
+    /// Fires when the lease should be renewed now.
     hurry: Notify,
-    /// Why it was not renewed, the last time.
+    /// Why the last renewal failed.
     why: Mutex<Option<StoreError>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct LeaseState {
-    /// Which term it is; 0 before the first.
+    /// The current term; 0 before the first.
     term: u64,
-    /// Until when the lease surely holds, by our clock.
+    /// Until when the lease certainly holds, by our clock.
     until: Duration,
     /// The last term that was lost.
     lost: u64,
@@ -49,25 +49,27 @@ impl LeaseKeeper {
         LeaseKeeper { length, zero, state, hurry: Notify::new(), why: Mutex::default() }
     }
 
-    /// The time that has passed here. The runtime's clock is asked too: in tests it is the one that goes on.
+    /// The time that has passed here. This also reads the runtime's clock, because in tests that is the one
+    /// that advances.
     fn now(&self) -> Duration {
         self.zero.0.elapsed().max(since_boot().saturating_sub(self.zero.1))
     }
 
-    /// The term, if the lease surely holds now.
+    /// The current term, if the lease certainly holds now.
     pub(crate) fn current_term(&self) -> Option<u64> {
         let LeaseState { term, until, .. } = *self.state.borrow();
         (self.now() < until).then_some(term)
     }
 
-    /// Renews it.
+    /// Renews the lease.
     pub(crate) async fn renew(&self, store: &dyn Store, worker: &WorkerId) -> Result<(), StoreError> {
-        // From before the store was asked: others count from when it has answered.
+        // Counted from before the request: others count from the store's reply.
         let asked = self.now();
         store.renew_lease(worker.clone(), self.length).await?;
         let done = self.now();
         self.state.send_if_modified(|state| {
-            // Others may have taken the tasks in between. Only then there is something to be told: thousands may listen.
+            // Others may have taken the tasks in between. Only then notify: there may be thousands of
+            // listeners.
             let late = done >= state.until;
             state.term += u64::from(late);
             state.until = state.until.max(asked.saturating_add(self.length - self.length / 6));
@@ -76,7 +78,7 @@ impl LeaseKeeper {
         Ok(())
     }
 
-    /// Keeps it for as long as this is polled.
+    /// Renews the lease for as long as this is polled.
     pub(crate) async fn keep_renewing(&self, store: &dyn Store, worker: &WorkerId) {
         let third = self.length / 3;
         let mut pause = third;
@@ -99,7 +101,7 @@ impl LeaseKeeper {
             tracing::warn!(error = %failed, "the lease could not be renewed");
             *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(failed);
             let now = self.now();
-            // Whoever was stopped while waiting for the store asks it once more.
+            // If the process was suspended while waiting for the store, ask it once more.
             let overslept = awake && now > until + CONFIRM / 4;
             if now >= until && !overslept {
                 self.state.send_if_modified(|state| {
@@ -108,13 +110,13 @@ impl LeaseKeeper {
                     lost
                 });
             }
-            // Not too late for another try before the end.
+            // Early enough for another try before the end.
             pause = if overslept { Duration::ZERO } else { third / 5 };
         }
     }
 
-    /// Waits until this time, or until somebody is in a hurry. The runtime's clock may stand still while the machine sleeps: in
-    /// steps, so that a lease that ran out meanwhile is noticed soon.
+    /// Waits until this time, or until a renewal is requested. The runtime's clock may stand still while the
+    /// machine sleeps, so this waits in steps, to notice soon that a lease has expired meanwhile.
     async fn due(&self, at: Instant, step: Duration) {
         loop {
             let now = Instant::now();
@@ -128,7 +130,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Asks for a renewal now.
+    /// Requests a renewal now.
     pub(crate) fn request_renewal(&self) {
         self.hurry.notify_one();
     }
@@ -142,36 +144,37 @@ impl LeaseKeeper {
     }
 }
 
-/// What a run knows of the lease that its task is under. Clones are the same run's.
+/// What a run knows about the lease that covers its task. Clones belong to the same run.
 #[derive(Clone)]
 pub(crate) struct RunLease {
     lease: Arc<LeaseKeeper>,
-    /// The last term in which the task was known to be the run's.
+    /// The last term in which the run was known to own the task.
     term: Arc<watch::Sender<u64>>,
 }
 
 impl RunLease {
-    /// That of a task that was claimed in this term.
+    /// For a task that was claimed in this term.
     pub(crate) fn new(lease: Arc<LeaseKeeper>, term: u64) -> RunLease {
         RunLease { lease, term: Arc::new(watch::Sender::new(term)) }
     }
 
-    /// Whether the task surely is the run's now. To be asked right before anything is done that others can see.
+    /// Whether the run certainly owns the task now. Check it right before any effect that others can see.
     pub(crate) fn is_held(&self) -> bool {
         self.lease.current_term() == Some(*self.term.borrow())
     }
 
-    /// The term that the run's task would be its in, if its journal says so from now on.
+    /// The term in which the run would own its task, if the journal confirms it from now on.
     pub(super) fn current_term(&self) -> u64 {
         self.lease.state.borrow().term
     }
 
-    /// The journal, read after that term began, says that the task is the run's.
+    /// Records that the journal, read after that term began, confirms that the run owns the task.
     pub(super) fn confirm_term(&self, term: u64) {
         self.term.send_if_modified(|known| std::mem::replace(known, (*known).max(term)) < term);
     }
 
-    /// Waits until the task surely is the run's. Somebody has to [confirm](Self::confirm) it if a new term began.
+    /// Waits until the run certainly owns the task. If a new term began, someone has to
+    /// [confirm](Self::confirm_term) it.
     pub(super) async fn wait_until_held(&self) {
         let (mut state, mut term) = (self.lease.state.subscribe(), self.term.subscribe());
         loop {
@@ -189,7 +192,7 @@ impl RunLease {
         }
     }
 
-    /// Waits until the lease was renewed (it is not sure now, or another term has begun).
+    /// Waits until the lease was renewed: it is not certain now, or another term has begun.
     pub(super) async fn wait_for_renewal(&self) {
         let mut state = self.lease.state.subscribe();
         loop {
@@ -202,14 +205,14 @@ impl RunLease {
         }
     }
 
-    /// Waits until another term has begun: the journal has to be looked at.
+    /// Waits until another term has begun, so that the journal has to be read.
     pub(super) async fn wait_for_new_term(&self) {
         let mut state = self.lease.state.subscribe();
         let known = *self.term.borrow();
         let _ = state.wait_for(|state| state.term > known).await;
     }
 
-    /// Waits until the run must end, for its task may be taken soon. Answers why.
+    /// Waits until the run must end because its task may be taken soon. Returns the reason.
     pub(crate) async fn wait_until_lost(&self) -> StoreError {
         let mut state = self.lease.state.subscribe();
         let _ = state.wait_for(|state| state.lost >= *self.term.borrow()).await;

@@ -12,30 +12,30 @@ use crate::model::Model;
 use crate::store::{Store, StoreError, TaskFilter};
 use crate::task::TaskState;
 
-/// The budgets that bound a task: its own, and those of the trees that it is in.
+/// The budgets that limit a task: its own, and those of the trees that it is in.
 pub(super) struct Ledger {
     own: Budget,
     trees: Vec<(TaskId, Budget)>,
-    /// How the tasks above came to be: the others below them ask for it too.
+    /// The submissions of the tasks above, kept alive because other tasks below them need them too.
     _above: Vec<Arc<Submission>>,
 }
 
 impl Ledger {
-    /// Looks up, once, which budgets count. A tree's budget is written in the order of the task at its top, and in its journal if a
-    /// person has changed it since.
+    /// Finds, once, the budgets that apply. A tree's budget is in the order of the tree's top task, and in
+    /// its journal if a person has changed it since.
     pub(super) async fn open(
         store: &dyn Store,
         orders: &SubmissionCache,
-        head: &TaskState,
+        state: &TaskState,
         order: &Order,
         habit: Budget,
     ) -> Result<Ledger, StoreError> {
         let mut ledger = Ledger { own: order.budget.and(habit), trees: Vec::new(), _above: Vec::new() };
-        ledger.add(head.id, head.budget_set.or(order.tree_budget));
-        let mut above = head.parent;
+        ledger.add(state.id, state.budget_set.or(order.tree_budget));
+        let mut above = state.parent;
         while let Some(id) = above {
             let submitted = orders.get(store, id).await?;
-            let set = store.task_state(id).await?.map(|head| head.budget_set).unwrap_or_default();
+            let set = store.task_state(id).await?.map(|state| state.budget_set).unwrap_or_default();
             ledger.add(id, set.or(submitted.order.tree_budget));
             above = submitted.parent;
             ledger._above.push(submitted);
@@ -43,7 +43,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Refuses a model of whose replies nobody will know the cost, where cost has a limit.
+    /// Rejects a model without known prices if the cost is limited.
     pub(super) fn check_price(&self, model: &dyn Model) -> Result<(), Halt> {
         let limited = self.own.cost.is_some() || self.trees.iter().any(|(_, budget)| budget.cost.is_some());
         match model.unpriced_model().filter(|_| limited) {
@@ -51,14 +51,14 @@ impl Ledger {
             Some(name) => Err(Halt::Fail(Failure::new(
                 FailureKind::Budget,
                 format!(
-                    "the price of {name} is not known, so a limit of cost cannot be kept to: give it with --prices, or \
-                     leave max_cost out"
+                    "the price of {name} is not known, so the cost limit cannot be enforced: set the price with \
+                     --prices, or remove max_cost"
                 ),
             ))),
         }
     }
 
-    /// The least time that a budget of the task itself, or of the tree below it, allows it.
+    /// The shortest time limit in the budgets of the task itself and of the tree below it.
     pub(super) fn time_limit_for(&self, task: TaskId) -> Option<Duration> {
         let trees = self.trees.iter().filter(|(top, _)| *top == task).map(|(_, budget)| budget);
         trees.chain([&self.own]).filter_map(|budget| budget.time).min()
@@ -70,31 +70,32 @@ impl Ledger {
         }
     }
 
-    /// Refuses the next model call if any budget is used up.
+    /// Rejects the next model call if any budget is used up.
     pub(super) async fn check(
         &self,
-        head: &TaskState,
+        state: &TaskState,
         worked: Duration,
         store: &dyn Store,
     ) -> Result<(), Halt> {
-        self.check_for(head, worked, store, 0).await
+        self.check_for(state, worked, store, 0).await
     }
 
-    /// The same for a call that is known to read about so many tokens: what is left has to be enough for them.
+    /// Like [`check`](Self::check), for a call with about this many input tokens: the rest of the budget must
+    /// be enough for them.
     pub(super) async fn check_for(
         &self,
-        head: &TaskState,
+        state: &TaskState,
         worked: Duration,
         store: &dyn Store,
         more: u64,
     ) -> Result<(), Halt> {
-        let (usage, cost, unpriced) = (head.usage, head.cost, head.unpriced);
+        let (usage, cost, unpriced) = (state.usage, state.cost, state.unpriced);
         let spent = BudgetUsage { usage, cost, unpriced, time: worked, more };
         check_budget(&spent, &self.own, "this task has")?;
         if self.trees.is_empty() {
             return Ok(());
         }
-        let tree = store.list(TaskFilter::tree(head.root)).await?;
+        let tree = store.list(TaskFilter::tree(state.root)).await?;
         for (top, budget) in &self.trees {
             let mut spent = BudgetUsage { more, ..BudgetUsage::default() };
             let set = tree.iter().find(|task| task.id == *top).map(|task| task.budget_set);
@@ -103,10 +104,10 @@ impl Ledger {
                 spent.usage += task.usage;
                 spent.cost = spent.cost.saturating_add(task.cost);
                 spent.unpriced = spent.unpriced.saturating_add(task.unpriced);
-                if task.id == head.id && head.id == *top {
+                if task.id == state.id && state.id == *top {
                     spent.time = worked;
                 } else if task.id == *top {
-                    // Another run counts it, and writes it down at least this often.
+                    // Another run counts that time, and writes it at least this often.
                     let most = budget.time.map(max_unwritten).unwrap_or_default();
                     spent.time = task.worked_at(store.now(), most);
                 }
@@ -124,7 +125,7 @@ fn check_budget(spent: &BudgetUsage, budget: &Budget, who: &str) -> Result<(), H
     }
 }
 
-/// The tasks of a tree that are `top` or below it. Relies on the order of a listing: parents come first.
+/// `top` and the tasks below it. Relies on listing order: parents come first.
 pub(crate) fn subtree(tree: &[TaskState], top: TaskId) -> Vec<&TaskState> {
     let mut inside = std::collections::HashSet::from([top]);
     let mut found = Vec::new();
@@ -141,7 +142,7 @@ pub(crate) fn subtree(tree: &[TaskState], top: TaskId) -> Vec<&TaskState> {
 struct BudgetUsage {
     usage: Usage,
     cost: u64,
-    /// Replies of which nobody knows what they cost.
+    /// Replies whose cost is unknown.
     unpriced: u32,
     time: Duration,
     /// Tokens that are about to be used.
@@ -149,7 +150,7 @@ struct BudgetUsage {
 }
 
 impl BudgetUsage {
-    /// What has reached its bound, in words.
+    /// The limit that is reached, as text.
     fn exceeds(&self, budget: &Budget) -> Option<String> {
         let dollars = |micro: u64| micro as f64 / 1e6;
         if let Some(most) = budget.tokens.filter(|most| self.usage.total() >= *most) {
@@ -166,7 +167,7 @@ impl BudgetUsage {
         if let Some(most) = budget.cost.filter(|most| self.cost >= *most) {
             return Some(format!("${:.4} of ${:.4}", dollars(self.cost), dollars(most)));
         }
-        // A bound on what is not known is none.
+        // A cost limit cannot be checked if costs are unknown.
         if let Some(most) = budget.cost.filter(|_| self.unpriced > 0) {
             let replies =
                 if self.unpriced == 1 { "1 reply".to_owned() } else { format!("{} replies", self.unpriced) };

@@ -1,4 +1,5 @@
-//! A task out of its journal: who has it, how far it is, and the conversation, also of the tasks that it continues.
+//! Loads a task from its journal: its state and its conversation, including those of the tasks that it
+//! continues.
 
 use futures::StreamExt as _;
 
@@ -10,7 +11,8 @@ use crate::id::{Seq, TaskId};
 use crate::store::{ClaimedTask, Store, StoreError, pages};
 use crate::task::TaskState;
 
-/// Head, turn and order of a task; where it continues others, with the conversation it had as those.
+/// The state, conversation and order of a task. The conversation includes those of the tasks that it
+/// continues.
 pub(super) async fn load_task(
     store: &dyn Store,
     team: &Team,
@@ -19,19 +21,19 @@ pub(super) async fn load_task(
 ) -> Result<(TaskState, Conversation, Submission), Halt> {
     let submitted = submission_in(id, journal)?;
     let mut turn: Option<Conversation> = None;
-    // The oldest first, one journal at a time.
+    // Oldest first, one journal at a time.
     for old in continued_tasks(store, submitted.continues).await?.into_iter().rev() {
         let journal = read_journal(store, old, Seq(0)).await?;
-        let told = extend_conversation(turn.take(), team, &submission_in(old, &journal)?, &journal);
-        turn = Some(told);
+        let extended = extend_conversation(turn.take(), team, &submission_in(old, &journal)?, &journal);
+        turn = Some(extended);
     }
     let turn = extend_conversation(turn, team, &submitted, journal);
     let illegal = |why| StoreError::Illegal { task: id, why };
-    let head = TaskState::from_journal(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
-    Ok((head, turn, submitted))
+    let state = TaskState::from_journal(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+    Ok((state, turn, submitted))
 }
 
-/// The turn of a task that goes on from another, or begins.
+/// The conversation of a task that continues another, or of a new one.
 fn extend_conversation(
     before: Option<Conversation>,
     team: &Team,
@@ -46,7 +48,7 @@ fn extend_conversation(
     turn
 }
 
-/// The tasks that a task continues, the last first.
+/// The tasks that a task continues, the latest first.
 pub(super) async fn continued_tasks(
     store: &dyn Store,
     mut continues: Option<TaskId>,
@@ -59,14 +61,14 @@ pub(super) async fn continued_tasks(
     Ok(chain)
 }
 
-/// The journal of a task that nobody has run before: its submission and its claim are all there is.
+/// The journal of a task that never ran before: only its submission and its claim.
 pub(super) fn fresh_journal(task: &ClaimedTask) -> Option<Vec<Record>> {
     let TaskState { attempt, worker, seq, active, .. } = &task.state;
     let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
     (*seq == Seq(2)).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
 }
 
-/// A journal from somewhere to its end.
+/// A journal from an entry to its end.
 pub(crate) async fn read_journal(
     store: &dyn Store,
     task: TaskId,

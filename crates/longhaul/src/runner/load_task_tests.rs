@@ -8,7 +8,7 @@ use crate::message::Message;
 use crate::store::{Batch, Fence, MemoryStore};
 use crate::testing::{FnModel, reply};
 
-/// A conversation may go on for years. What it takes to recall it does not grow on the stack.
+/// A conversation may continue for years. Loading it must not use more stack for more tasks.
 #[tokio::test]
 async fn a_chain_of_ten_thousand_tasks_is_recalled() {
     const LONG: usize = 10_000;
@@ -28,8 +28,8 @@ async fn a_chain_of_ten_thousand_tasks_is_recalled() {
     }
     let last = continues.unwrap();
     let journal = read_journal(&store, last, Seq(0)).await.unwrap();
-    let (head, turn, _) = load_task(&store, &team, last, &journal).await.unwrap();
-    assert_eq!(head.id, last);
+    let (state, turn, _) = load_task(&store, &team, last, &journal).await.unwrap();
+    assert_eq!(state.id, last);
     let conversation = turn.messages();
     assert_eq!(conversation.len(), LONG);
     assert_eq!(conversation[0], Message::User("order 0".into()), "the oldest first");

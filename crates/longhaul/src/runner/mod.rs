@@ -1,8 +1,8 @@
 //! Runs one task: the only place that calls models and tools.
 //!
-//! [`TaskRun::drive`] asks the [`Conversation`] what is next and does it: `think` asks the model, `act` runs tools, `rest` waits
-//! for letters. Everything that came of it is written down before it counts. Whatever interrupts a run is a
-//! [`Halt`], and `settle` turns that into the one entry that ends the attempt.
+//! [`TaskRun::drive`] asks the [`Conversation`] for the next step and does it: `model_call` calls the model,
+//! `tool_calls` runs tools, `idle` waits for letters. Each result is recorded before it takes effect.
+//! Whatever interrupts a run is a [`Halt`], and `settle` turns that into the one entry that ends the attempt.
 
 mod tool_calls;
 mod poll_on_wake;
@@ -75,17 +75,17 @@ pub(crate) struct RunContext {
     pub(crate) dispatcher: Arc<dyn Dispatcher>,
     pub(crate) tool_cache: Arc<ToolCache>,
     pub(crate) submissions: Arc<SubmissionCache>,
-    /// How many processes run at once.
+    /// Limits how many child processes run at once.
     pub(crate) processes: ProcessSlots,
-    /// Held while a worktree is made or removed.
+    /// Held while a worktree is created or removed.
     pub(crate) worktrees: Arc<tokio::sync::Mutex<()>>,
-    /// Fires when the worker wants its tasks back: finish the step, then release.
+    /// Fires when the worker drains: finish the step, then release the task.
     pub(crate) drain: CancellationToken,
-    /// Whether a person is there who can answer questions.
+    /// Whether a person is there to answer questions.
     pub(crate) attended: bool,
-    /// What becomes of questions when nobody is, where that is not left to the agents.
+    /// How to handle questions when no one is there, if not left to the agents.
     pub(crate) unattended: Option<Unattended>,
-    /// How long a person has for an answer, where that is not left to the agents.
+    /// How long to wait for a person's answer, if not left to the agents.
     pub(crate) ask_timeout: Option<Duration>,
 }
 
@@ -95,69 +95,70 @@ pub(crate) struct TaskRun {
     team: Arc<Team>,
     seat: Seat,
     subscription: Arc<Subscription>,
-    /// Whether the task is this run's, as far as that is known.
+    /// Whether this run owns the task, as far as is known.
     lease: RunLease,
-    /// Which attempt this is. Everything that it writes is fenced by it, whatever the journal says by now.
+    /// The attempt. Everything this run writes is fenced by it, whatever the journal says by now.
     attempt: Attempt,
     state: TaskState,
     order: Order,
-    /// Where it works, if that is a place of its own; the order names it then.
+    /// Its own worktree, if it has one; the order then names that directory.
     worktree: Option<Box<Worktree>>,
-    /// Whether git said in time what is in there; if not, it is kept.
+    /// Whether git reported the worktree's changes in time; if not, the worktree is kept.
     git_answers: bool,
     conversation: Conversation,
     agent: Arc<Agent>,
-    /// Who had the conversation before, in this attempt.
+    /// Agents that held the conversation earlier in this attempt.
     previous_agents: Vec<Arc<Agent>>,
     policy: Policy,
     tools: Arc<OpenTools>,
-    /// What it was when the last reply came, if it is another by now: the calls that began with it were judged by that.
+    /// The tools at the time of the last reply, if they have changed since: calls that started with the reply
+    /// were checked against these.
     previous_tools: Option<Arc<OpenTools>>,
-    /// What the agent is told before everything else.
+    /// The agent's system prompt.
     system: Arc<str>,
-    /// How many outputs that were cut the gear can read.
+    /// How many of the cut outputs the current tools can read.
     readable_outputs: usize,
     /// What it may do; `None` if it may do everything.
     rights: Option<Arc<Rights>>,
-    /// The agents above it, whose permissions count too.
+    /// The agents above it, whose permissions apply too.
     above: Vec<AgentName>,
-    /// For how long it has been worked on.
+    /// Its working time.
     stopwatch: Stopwatch,
-    /// How long that may be other than the journal says; `None` if nothing is bounded by it.
+    /// How far the working time in the journal may lag behind; `None` if no limit depends on it.
     unwritten: Option<Duration>,
-    /// While others are waited for: whether those wait for people.
+    /// While it waits for other tasks: tells whether those wait for people.
     people_subscription: Option<PeopleSubscription>,
-    /// When the journal is looked at although no hint came.
+    /// When to read the journal even without a hint.
     recheck_at: Instant,
     ledger: Ledger,
-    /// The conversation as it goes over the wire, as far as it has gone.
+    /// The conversation in the provider's wire format, as far as it was sent.
     memo: Arc<WireCache>,
-    /// What is part of the conversation and not yet of the journal.
+    /// Entries that are in the conversation but not yet in the journal.
     deferred: DeferredEntries,
-    /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
+    /// Whether it can have children. An agent without sub-agents launches none, which saves looking for them.
     may_launch: bool,
-    /// How it came to be, if it can have children: they ask for it.
+    /// Its submission, kept alive if it can have children: they need it.
     _submitted: Option<Arc<Submission>>,
-    /// What hooks are to hear when it has ended.
+    /// The input for the end hooks.
     end_hook_input: Option<Box<HookInput>>,
     /// Hooks that nothing waits for.
     background_hooks: Option<Box<JoinSet<()>>>,
-    /// What people are to be told of its tools.
+    /// Notices for people about its tools.
     tool_notices: Vec<String>,
 }
 
 /// What interrupts a run.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// The task is to stop.
+    /// The task was asked to stop.
     Stop,
-    /// The worker wants the task back.
+    /// The worker is draining.
     Drain,
     /// The task has failed.
     Fail(Failure),
-    /// Somebody else has the task now.
+    /// Another worker owns the task now.
     Lost,
-    /// The store does not answer.
+    /// The store failed.
     Store(StoreError),
 }
 
@@ -165,7 +166,7 @@ impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Superseded { .. } | StoreError::NoTask(_) => Halt::Lost,
-            // Nobody can go on with a journal that cannot be read, or that does not add up.
+            // No worker can continue a journal that is unreadable or inconsistent.
             error @ (StoreError::BadEntry { .. }
             | StoreError::Illegal { .. }
             | StoreError::Damaged { .. }) => {
@@ -183,23 +184,23 @@ pub(crate) enum AttemptEnd {
     Finished,
     /// Without one: the task can be claimed again.
     Released,
-    /// Somebody else has the task.
+    /// Another worker owns the task.
     Lost,
-    /// The store does not answer: whoever finds the lease expired will go on.
+    /// The store failed: a process that finds the lease expired will continue.
     StoreFailed(StoreError),
 }
 
-/// How often a journal is looked at although no hint came: hints may be lost.
+/// How often to read the journal even without a hint: hints may be lost.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 impl TaskRun {
-    /// Takes up a task that was claimed.
+    /// Starts the run of a claimed task.
     pub(crate) async fn begin(
-        around: RunContext,
+        context: RunContext,
         team: Arc<Team>,
         task: ClaimedTask,
         seat: Seat,
-        tenure: RunLease,
+        lease: RunLease,
     ) -> Result<TaskRun, Halt> {
         let claimed = &task.state;
         let attempt = claimed.attempt;
@@ -209,77 +210,81 @@ impl TaskRun {
             EntryKind::Answered,
             EntryKind::Backgrounded,
             EntryKind::BudgetSet,
-            // That somebody else has the task, or had.
+            // Another worker owns, or owned, the task.
             EntryKind::Released,
             EntryKind::Finished,
         ]);
-        let bell = Arc::new(around.subscriptions.for_tasks(&[claimed.id], foreign));
-        // Looked up after the bell is hung, so that nothing falls between the two.
-        let now = around.store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+        let subscription = Arc::new(context.subscriptions.for_tasks(&[claimed.id], foreign));
+        // Read after subscribing, so that nothing is missed in between.
+        let now = context.store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         let journal = match fresh_journal(&task) {
             Some(journal) if now.seq == claimed.seq => journal,
-            _ => read_journal(&*around.store, claimed.id, Seq(0)).await?,
+            _ => read_journal(&*context.store, claimed.id, Seq(0)).await?,
         };
-        let (head, turn, submitted) = load_task(&*around.store, &team, claimed.id, &journal).await?;
-        if head.attempt != attempt || head.worker != claimed.worker {
+        let (state, conversation, submitted) =
+            load_task(&*context.store, &team, claimed.id, &journal).await?;
+        if state.attempt != attempt || state.worker != claimed.worker {
             return Err(Halt::Lost);
         }
-        let agent = find_agent(&team, &turn)?;
-        let habits = policy_for(&agent, &submitted.order);
-        // From here on something happens outside of the journal: worktrees are made, servers started.
-        ensure_claim_held(&*around.store, claimed, &tenure).await?;
-        let watch = Stopwatch::new(head.worked, habits.timeout);
-        let mut starting = TaskStartup::new(&around, &bell, &head, watch.deadline(), &tenure);
-        let worktree = match habits.isolation {
+        let agent = find_agent(&team, &conversation)?;
+        let policy = policy_for(&agent, &submitted.order);
+        // From here on there are effects outside of the journal: worktrees are created, servers started.
+        ensure_claim_held(&*context.store, claimed, &lease).await?;
+        let stopwatch = Stopwatch::new(state.worked, policy.timeout);
+        let mut starting = TaskStartup::new(&context, &subscription, &state, stopwatch.deadline(), &lease);
+        let worktree = match policy.isolation {
             Isolation::None => None,
-            Isolation::Worktree => match starting.wait(open_worktree(&around, &submitted)).await? {
+            Isolation::Worktree => match starting.wait(open_worktree(&context, &submitted)).await? {
                 Some(worktree) => Some(Box::new(worktree?)),
                 None => None,
             },
         };
         let handed_over = submitted.order.agent.as_ref().is_some_and(|first| *first != agent.name);
-        // One that can hand its conversation over may have had it back from somebody who launched.
+        // An agent that can hand its conversation over may have got it back from one that launched tasks.
         let may_launch = handed_over || !(agent.sub_agents.is_empty() && agent.handoffs.is_empty());
-        let kept = may_launch.then(|| around.submissions.remember(head.id, submitted.clone()));
+        let kept = may_launch.then(|| context.submissions.remember(state.id, submitted.clone()));
         let (mut order, above) = (submitted.order, submitted.above);
         let rights = rights_for(&team, &above, Some(&agent), &order);
         if let Some(worktree) = &worktree {
             order.working_dir = Some(worktree.dir.clone());
         }
-        let prepared =
-            starting.wait(open_agent_tools(&around, &team, &agent, &order, head.root)).await?.transpose()?;
-        // A task that is to stop takes no step, and needs nothing for it.
-        let (gear, system, told) =
+        let prepared = starting
+            .wait(open_agent_tools(&context, &team, &agent, &order, state.root))
+            .await?
+            .transpose()?;
+        // A task with a stop request takes no step, and needs no tools.
+        let (open_tools, system, notices) =
             prepared.unwrap_or_else(|| (Arc::new(OpenTools::none(&agent)), Arc::from(""), Vec::new()));
-        let look_at = starting.recheck_at();
-        let ledger = Ledger::open(&*around.store, &around.submissions, &head, &order, habits.budget).await?;
-        let limit = habits.timeout.into_iter().chain(ledger.time_limit_for(head.id)).min();
+        let recheck_at = starting.recheck_at();
+        let ledger =
+            Ledger::open(&*context.store, &context.submissions, &state, &order, policy.budget).await?;
+        let limit = policy.timeout.into_iter().chain(ledger.time_limit_for(state.id)).min();
         let unwritten = limit.map(worktime::max_unwritten);
         Ok(TaskRun {
-            context: around,
+            context,
             team,
             seat,
-            subscription: bell,
-            lease: tenure,
+            subscription,
+            lease,
             attempt,
-            state: head,
+            state,
             order,
             worktree,
             git_answers: true,
-            conversation: turn,
+            conversation,
             agent,
             previous_agents: Vec::new(),
-            policy: habits,
-            tools: gear,
+            policy,
+            tools: open_tools,
             previous_tools: None,
             system,
             readable_outputs: 0,
             rights,
             above,
-            stopwatch: watch,
+            stopwatch,
             unwritten,
             people_subscription: None,
-            recheck_at: look_at,
+            recheck_at,
             ledger,
             memo: Arc::default(),
             deferred: DeferredEntries::default(),
@@ -287,30 +292,30 @@ impl TaskRun {
             _submitted: kept,
             end_hook_input: None,
             background_hooks: None,
-            tool_notices: told,
+            tool_notices: notices,
         })
     }
 
     /// Drives the task to its end, or to the end of this attempt.
     pub(crate) async fn drive(mut self: Box<Self>) -> AttemptEnd {
-        let tenure = self.lease.clone();
+        let lease = self.lease.clone();
         let ended = tokio::select! {
             biased;
-            // Everything is dropped where it stands, and what runs in processes is killed by that: when the lease is over
-            // somebody else may begin.
-            why = PollOnWake::new(async move { tenure.wait_until_lost().await }) => AttemptEnd::StoreFailed(why),
+            // Drops everything, which kills its child processes: when the lease is over, another worker may
+            // start.
+            why = PollOnWake::new(async move { lease.wait_until_lost().await }) => AttemptEnd::StoreFailed(why),
             ended = self.run() => ended,
         };
         Box::pin(self.clean_up(&ended)).await;
         ended
     }
 
-    /// Lets the toolsets end what they have started for the task, removes a worktree that nothing was done
-    /// in, and has hooks hear that it has ended.
+    /// Lets the toolsets stop what they have started for the task, removes an unchanged worktree, and runs
+    /// the end hooks.
     async fn clean_up(&mut self, ended: &AttemptEnd) {
         const LONGEST: Duration = Duration::from_secs(5);
         if !matches!(ended, AttemptEnd::Finished) {
-            // They go on where the task does.
+            // They run again where the task continues.
             self.background_hooks = None;
         }
         let task = self.state.id;
@@ -337,13 +342,13 @@ impl TaskRun {
         {
             tracing::warn!(%task, "git takes too long: the task's worktree is kept");
         }
-        // After that: what the task says of its worktree is true, whatever they do.
+        // After the worktree is settled: what the task reports about it is true, whatever the hooks do.
         self.run_end_hooks().await;
     }
 
     async fn run(&mut self) -> AttemptEnd {
         let halt = loop {
-            // A panic is contained here, where what was said and launched is still known.
+            // Catch a panic here, where the task's output and children are still known.
             match AssertUnwindSafe(self.step()).catch_unwind().await {
                 Ok(Ok(Some(ended))) => return ended,
                 Ok(Ok(None)) => {}
@@ -366,11 +371,11 @@ impl TaskRun {
             return Box::pin(self.run_start_hooks()).await.map(|()| None);
         }
         self.refresh_tools().await?;
-        let gear = self.tools.clone();
-        let manner = |tool: &str| gear.tool(tool).map(|tool| tool.effects).unwrap_or_default();
-        let step = self.conversation.next_step(&self.policy, manner);
-        if let NextStep::RunCalls(acts) = step {
-            self.act(acts).await?;
+        let open_tools = self.tools.clone();
+        let effects = |tool: &str| open_tools.tool(tool).map(|tool| tool.effects).unwrap_or_default();
+        let step = self.conversation.next_step(&self.policy, effects);
+        if let NextStep::RunCalls(pending_calls) = step {
+            self.run_calls_boxed(pending_calls).await?;
             return Ok(None);
         }
         if self.context.drain.is_cancelled() {
@@ -396,10 +401,10 @@ impl TaskRun {
         Ok(None)
     }
 
-    // Boxed, as all that is large and seldom: what a task that waits for its model keeps in memory stays small.
+    // Boxed, like everything large and rare, so that a task that waits for its model uses little memory.
 
-    fn act(&mut self, acts: Vec<PendingCall>) -> BoxFuture<'_, Result<(), Halt>> {
-        Box::pin(self.run_calls(acts))
+    fn run_calls_boxed(&mut self, pending_calls: Vec<PendingCall>) -> BoxFuture<'_, Result<(), Halt>> {
+        Box::pin(self.run_calls(pending_calls))
     }
 
     fn rest(&mut self) -> BoxFuture<'_, Result<Option<AttemptEnd>, Halt>> {
@@ -410,12 +415,12 @@ impl TaskRun {
         Box::pin(self.end_attempt(halt))
     }
 
-    /// Has a seat, when this returns.
+    /// Waits for a seat.
     async fn take_seat(&mut self) -> Result<(), Halt> {
         if self.seat.is_parked() {
             self.flush().await?;
         }
-        // The time of who waits for a seat does not count.
+        // Waiting for a seat is not working time.
         self.count_time(!self.seat.is_parked());
         while self.seat.is_parked() {
             tokio::select! {
@@ -438,8 +443,8 @@ impl TaskRun {
         Halt::Fail(Failure::new(FailureKind::Timeout, format!("the task took longer than {limit:?}")))
     }
 
-    /// After a handoff somebody else has the conversation; tools may have changed; and once an output was cut, there
-    /// is a tool that reads it.
+    /// After a handoff another agent holds the conversation; tools may have changed; and once an output was
+    /// cut, a tool to read it is added.
     async fn refresh_tools(&mut self) -> Result<(), Halt> {
         if *self.conversation.agent() != self.agent.name || self.tools.is_outdated(&self.agent) {
             self.readable_outputs = 0;
@@ -448,17 +453,17 @@ impl TaskRun {
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.policy = policy_for(&self.agent, &self.order);
             self.rights = rights_for(&self.team, &self.above, Some(&self.agent), &self.order);
-            let (around, team) = (self.context.clone(), self.team.clone());
+            let (context, team) = (self.context.clone(), self.team.clone());
             let (agent, order) = (self.agent.clone(), self.order.clone());
             let (root, had) = (self.state.root, self.tools.clone());
-            let prepared = open_agent_tools(&around, &team, &agent, &order, root);
+            let prepared = open_agent_tools(&context, &team, &agent, &order, root);
             (self.tools, self.system, self.tool_notices) = Box::pin(self.unless_halted(prepared)).await??;
             self.previous_tools.get_or_insert(had);
             self.readable_outputs = 0;
         }
         if !self.tool_notices.is_empty() {
-            let told = std::mem::take(&mut self.tool_notices);
-            let warnings = self.conversation.new_warnings(told);
+            let notices = std::mem::take(&mut self.tool_notices);
+            let warnings = self.conversation.new_warnings(notices);
             if !warnings.is_empty() {
                 self.append_entries(warnings).await?;
             }
@@ -482,24 +487,25 @@ impl TaskRun {
     }
 }
 
-/// Until the journal is to be looked at: a hint came, none has for long, or the task may be somebody else's now.
-async fn journal_may_have_changed(bell: &Subscription, look_at: Instant, tenure: &RunLease) {
+/// Waits until the journal should be read: a hint came, none came for long, or another worker may own the
+/// task now.
+async fn journal_may_have_changed(subscription: &Subscription, recheck_at: Instant, lease: &RunLease) {
     tokio::select! {
         biased;
-        () = tenure.wait_for_new_term() => {}
-        () = hint_or_recheck(bell, look_at) => {}
+        () = lease.wait_for_new_term() => {}
+        () = hint_or_recheck(subscription, recheck_at) => {}
     }
 }
 
-/// Until somebody may have written: a hint came, or none has for long.
-async fn hint_or_recheck(bell: &Subscription, look_at: Instant) {
+/// Waits for a hint, or until none came for long.
+async fn hint_or_recheck(subscription: &Subscription, recheck_at: Instant) {
     tokio::select! {
-        _ = bell.next_wake() => {}
-        () = tokio::time::sleep_until(look_at) => {}
+        _ = subscription.next_wake() => {}
+        () = tokio::time::sleep_until(recheck_at) => {}
     }
 }
 
-/// Never, or when the deadline is.
+/// Completes at the deadline; never, if there is none.
 async fn deadline_passed(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -507,37 +513,42 @@ async fn deadline_passed(deadline: Option<Instant>) {
     }
 }
 
-/// Opens an agent's tools and writes its system instruction. When it is dropped, what it has started ends.
+/// Opens an agent's tools and builds its system prompt. If this is dropped, everything it has started ends.
 async fn open_agent_tools(
-    around: &RunContext,
+    context: &RunContext,
     team: &Team,
     agent: &Agent,
     order: &Order,
     root: TaskId,
 ) -> Result<(Arc<OpenTools>, Arc<str>, Vec<String>), StoreError> {
-    let gear = around.tool_cache.get_or_open(team, agent).await;
-    let (mut gear, mut told) = gear.for_tree(&*around.store, root).await?;
-    told.extend(gear.missing.iter().cloned());
+    let open_tools = context.tool_cache.get_or_open(team, agent).await;
+    let (mut open_tools, mut notices) = open_tools.for_tree(&*context.store, root).await?;
+    notices.extend(open_tools.missing.iter().cloned());
     if let Some(names) = &order.tools {
-        gear = Arc::new(gear.restricted_to(names));
+        open_tools = Arc::new(open_tools.restricted_to(names));
     }
-    let system =
-        system_prompt::build_system_prompt(&gear, agent, around.store.now(), order.working_dir.clone()).await;
-    Ok((gear, system, told))
+    let system = system_prompt::build_system_prompt(
+        &open_tools,
+        agent,
+        context.store.now(),
+        order.working_dir.clone(),
+    )
+    .await;
+    Ok((open_tools, system, notices))
 }
 
 fn policy_for(agent: &Agent, order: &Order) -> Policy {
-    let mut habits = agent.policy.clone();
+    let mut policy = agent.policy.clone();
     if let Some(turns) = order.max_turns {
-        habits.max_turns = turns;
+        policy.max_turns = turns;
     }
-    habits.isolation = order.isolation.unwrap_or(habits.isolation);
-    habits.timeout = order.timeout.or(habits.timeout);
-    habits.on_finish = order.on_finish.unwrap_or(habits.on_finish);
-    habits
+    policy.isolation = order.isolation.unwrap_or(policy.isolation);
+    policy.timeout = order.timeout.or(policy.timeout);
+    policy.on_finish = order.on_finish.unwrap_or(policy.on_finish);
+    policy
 }
 
-/// The rights of an agent below others; without one, those of the others alone.
+/// The rights of an agent below others; without an agent, those of the others alone.
 fn rights_for(team: &Team, above: &[AgentName], agent: Option<&Agent>, order: &Order) -> Option<Arc<Rights>> {
     let mut levels: Vec<Arc<Permissions>> = Vec::new();
     for level in
@@ -550,39 +561,41 @@ fn rights_for(team: &Team, above: &[AgentName], agent: Option<&Agent>, order: &O
     (!levels.is_empty()).then(|| Arc::new(Rights { levels, approved: order.approved }))
 }
 
-fn find_agent(team: &Team, turn: &Conversation) -> Result<Arc<Agent>, Halt> {
-    let name = turn.agent();
+fn find_agent(team: &Team, conversation: &Conversation) -> Result<Arc<Agent>, Halt> {
+    let name = conversation.agent();
     team.agent(name).cloned().ok_or_else(|| {
-        let message = format!("{} has no agent '{name}' (any more)", team.reference());
+        let message = format!("{} has no agent '{name}' any more", team.reference());
         Halt::Fail(Failure::new(FailureKind::Team, message))
     })
 }
 
-/// Returns when a task surely is held by the attempt that has claimed it.
-async fn ensure_claim_held(store: &dyn Store, claimed: &TaskState, tenure: &RunLease) -> Result<(), Halt> {
-    while !tenure.is_held() {
-        tenure.wait_for_renewal().await;
-        let term = tenure.current_term();
+/// Returns once the attempt that claimed a task certainly owns it.
+async fn ensure_claim_held(store: &dyn Store, claimed: &TaskState, lease: &RunLease) -> Result<(), Halt> {
+    while !lease.is_held() {
+        lease.wait_for_renewal().await;
+        let term = lease.current_term();
         let now = store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         if now.attempt != claimed.attempt || now.worker != claimed.worker {
             return Err(Halt::Lost);
         }
-        tenure.confirm_term(term);
+        lease.confirm_term(term);
     }
     Ok(())
 }
 
-/// The worktree of a task; of the first, for one that continues others.
-async fn open_worktree(around: &RunContext, submitted: &Submission) -> Result<Worktree, Halt> {
+/// The worktree of a task, or of the first task that it continues.
+async fn open_worktree(context: &RunContext, submitted: &Submission) -> Result<Worktree, Halt> {
     let failed = |why: String| Halt::Fail(Failure::new(FailureKind::Place, why));
     let Some(dir) = &submitted.order.working_dir else {
-        return Err(failed("isolation: worktree needs a working directory, and none was ordered".to_owned()));
+        return Err(failed(
+            "isolation: worktree needs a working directory, and the order has none".to_owned(),
+        ));
     };
     let mut key = submitted.key.clone();
-    if let Some(first) = continued_tasks(&*around.store, submitted.continues).await?.last() {
-        key = submissions::read_submission(&*around.store, *first).await?.key;
+    if let Some(first) = continued_tasks(&*context.store, submitted.continues).await?.last() {
+        key = submissions::read_submission(&*context.store, *first).await?.key;
     }
-    // The longest, which no task of another store has either.
+    // The longest id: no task of another store shares it either.
     let name = key.candidate_ids().last().map(|id| id.to_string()).unwrap_or_default();
-    Worktree::open_or_create(dir, &name, &around.worktrees).await.map_err(failed)
+    Worktree::open_or_create(dir, &name, &context.worktrees).await.map_err(failed)
 }

@@ -1,4 +1,4 @@
-//! Asking the model: budgets first, live words as they come, again when the provider fails.
+//! Calls the model: checks budgets, streams text, retries when the provider fails.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::message::Reply;
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, RequestDelay};
 
 impl TaskRun {
-    /// Gets a reply and writes it down, together with the calls that begin with it.
+    /// Gets a reply and records it, together with the calls that start with it.
     pub(super) async fn call_model(&mut self, tools: bool) -> Result<(), Halt> {
         self.take_seat().await?;
         self.ledger.check(&self.state, self.stopwatch.total(), &*self.context.store).await?;
@@ -56,7 +56,7 @@ impl TaskRun {
         };
         let turn = self.conversation.replies() + 1;
         let mut entries = Vec::with_capacity(3);
-        // Letters about what was collected would fill the mailbox if nobody took them out.
+        // Letters about collected results would fill the mailbox if they were never read.
         let known = self.conversation.known_letters();
         if !known.is_empty() {
             entries.push(Entry::Read { letters: Vec::new(), known, all_ended: None });
@@ -67,9 +67,9 @@ impl TaskRun {
         entries.push(Entry::Replied(Arc::new(reply)));
         if tools {
             self.previous_tools = None;
-            // Those that somebody has to be asked about begin when they are allowed to.
+            // Calls that need approval start when they are approved.
             let begin = calls.iter().zip(0..).zip(repeated).filter(|((call, _), repeated)| {
-                // One that the reply makes again, because it did not find its end, is made once.
+                // A call that the reply repeats because the model could not stop is made once.
                 !repeated && self.starts_without_approval(call)
             });
             let begun = begin.map(|((call, index), _)| Entry::Called {
@@ -81,7 +81,7 @@ impl TaskRun {
             entries.extend(begun);
         }
         if calls.is_empty() {
-            // What comes next ends the task or is written down anyway.
+            // The next step ends the task or writes anyway.
             self.defer(entries);
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl TaskRun {
         })
     }
 
-    /// One request. The outer error ends the run, the inner one may be worth another try.
+    /// One request. The outer error ends the run; the inner one may be worth a retry.
     async fn stream_reply(
         &mut self,
         model: &dyn Model,
@@ -107,7 +107,7 @@ impl TaskRun {
         retry: u32,
     ) -> Result<Result<Reply, (ModelError, LiveTextBuffer)>, Halt> {
         self.ensure_lease().await?;
-        let (conversation, gear, agent) =
+        let (conversation, open_tools, agent) =
             (self.conversation.messages(), self.tools.clone(), self.agent.clone());
         let system = self.system.clone();
         let memo = self.memo.clone();
@@ -115,7 +115,7 @@ impl TaskRun {
             self.conversation.visible_messages(self.policy.history_items, self.policy.old_output_tokens)
         });
         if view.is_some() {
-            // Another part of the conversation each time.
+            // The visible part of the conversation differs each time.
             memo.clear();
         }
         let mut stream = model.stream(ModelRequest {
@@ -123,7 +123,7 @@ impl TaskRun {
             agent: &agent.name,
             system: &system,
             messages: view.as_deref().unwrap_or(&conversation),
-            tools: if tools { &gear.specs } else { &[] },
+            tools: if tools { &open_tools.specs } else { &[] },
             output: agent.output_schema.as_deref().map(OutputSchema::structured_output),
             turn: self.conversation.replies(),
             retry,
@@ -132,20 +132,20 @@ impl TaskRun {
         let failed = |kind| ModelError { model: model.name().to_owned(), kind, retry_after: None };
         let mut words = LiveTextBuffer::default();
         let mut silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
-        // Nothing has been sent yet, so nothing is lost by going away.
+        // Nothing has been sent yet, so a drain loses nothing.
         let mut held = false;
-        // Set up once and not for every word that comes: a reply has hundreds.
-        let bell = self.subscription.clone();
-        let mut rung = pin!(bell.next_wake());
-        let tenure = self.lease.clone();
-        let mut doubted = pin!(tenure.wait_for_new_term());
+        // Set up once, not for every chunk: a reply has hundreds.
+        let subscription = self.subscription.clone();
+        let mut wake = pin!(subscription.next_wake());
+        let lease = self.lease.clone();
+        let mut doubted = pin!(lease.wait_for_new_term());
         let mut alarm = pin!(tokio::time::sleep_until(self.recheck_at));
         let halt = loop {
             let due = [words.due, silent_at, self.stopwatch.deadline(), self.deferred.due()]
                 .into_iter()
                 .flatten()
                 .fold(self.recheck_at, Instant::min);
-            // One that rings too early is set again; what it is set for moves on with every word.
+            // If the timer fires too early, set it again: its deadline moves with every chunk.
             if due < alarm.deadline() || alarm.is_elapsed() {
                 alarm.as_mut().reset(due);
             }
@@ -153,7 +153,7 @@ impl TaskRun {
                 biased;
                 () = doubted.as_mut() => {
                     self.catch_up().await?;
-                    doubted.set(tenure.wait_for_new_term());
+                    doubted.set(lease.wait_for_new_term());
                 }
                 chunk = stream.next() => {
                     silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
@@ -174,8 +174,8 @@ impl TaskRun {
                         self.append_entries(words.take()).await?;
                     }
                 }
-                _ = rung.as_mut() => {
-                    rung.set(bell.next_wake());
+                _ = wake.as_mut() => {
+                    wake.set(subscription.next_wake());
                     self.catch_up().await?;
                     if self.state.stop.is_some() {
                         break Halt::Stop;
@@ -210,7 +210,7 @@ impl TaskRun {
         Err(halt)
     }
 
-    /// What had been said by now is part of what the task leaves behind.
+    /// The text so far is part of what the task leaves behind.
     async fn flush_live_text(&mut self, words: &mut LiveTextBuffer) -> Result<(), Halt> {
         if words.len() > 0 { self.append_entries(words.take()).await } else { Ok(()) }
     }
@@ -234,7 +234,7 @@ impl TaskRun {
         }
     }
 
-    /// Shows that the task waits for its provider. What was said until now is void.
+    /// Shows that the task waits for its provider. The text so far is void.
     async fn wait_on_provider(&mut self, why: String, left: Option<Duration>) -> Result<(), Halt> {
         let until = left
             .and_then(|left| jiff::SignedDuration::try_from(left).ok())
@@ -251,8 +251,8 @@ impl TaskRun {
     }
 }
 
-/// Whether to try again, when that would be so long after the first failure. What is wrong with a reply is tried a
-/// few times; a provider that is down is waited for, and one that says when to come back even longer.
+/// Whether to retry, given the time since the first failure. A bad reply is retried a few times. A provider
+/// that is down is waited for longer, and one that says when to retry longest.
 fn should_retry(patience: &RetryPolicy, error: &ModelError, tries: u32, after: Duration) -> bool {
     match (&error.kind, error.retry_after) {
         (kind, _) if !kind.is_transient() => false,
@@ -262,9 +262,9 @@ fn should_retry(patience: &RetryPolicy, error: &ModelError, tries: u32, after: D
     }
 }
 
-/// How long to wait before the next try, never the same for two tasks. A provider's own wish is a least, spread out
-/// above so that not all who heard it come back at once, and not taken at its word when it is heard again and again; our
-/// own pause is spread over its whole length.
+/// How long to wait before the next try; differs between tasks. The pause that a provider asks for is a
+/// minimum: it is spread out above that, so that not all clients return at once, and increased if the
+/// provider asks again and again. Our own pause is spread over its whole length.
 fn backoff(patience: &RetryPolicy, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
     let doubled = patience
         .initial_backoff
@@ -278,24 +278,24 @@ fn backoff(patience: &RetryPolicy, wish: Option<Duration>, tries: u32, jitter: f
     }
 }
 
-/// Live words, collected until there are enough of them or they are old enough.
+/// Streamed text, collected until there is enough of it or it is old enough.
 #[derive(Default)]
 struct LiveTextBuffer {
     said: Vec<(LiveTextKind, String)>,
     due: Option<Instant>,
-    /// How many bytes of this reply were heard.
-    heard: usize,
+    /// How many bytes of this reply have arrived.
+    received: usize,
 }
 
 impl LiveTextBuffer {
     const ENOUGH: usize = 2048;
     const OLD: Duration = Duration::from_millis(50);
-    /// How much of one reply is told live: of one that does not end, no more is stored.
+    /// How much of one reply is recorded while it streams, in bytes, in case a reply never ends.
     const MOST: usize = 1 << 20;
 
     fn push(&mut self, voice: LiveTextKind, mut text: String) {
-        let room = Self::MOST.saturating_sub(self.heard);
-        self.heard = self.heard.saturating_add(text.len());
+        let room = Self::MOST.saturating_sub(self.received);
+        self.received = self.received.saturating_add(text.len());
         if room == 0 {
             return;
         }

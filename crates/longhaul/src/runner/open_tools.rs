@@ -1,4 +1,4 @@
-//! An agent's gear: its tools opened, and what the model is told of them. Opened once, shared by all its tasks.
+//! An agent's open tools and their specs for the model. Opened once, shared by all its tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,47 +17,47 @@ use crate::store::{Store, StoreError};
 use crate::tool::{DynTool, ToolEffects};
 use crate::toolset::{ToolsetError, rename_tool};
 
-/// A tool that is open, under the name by which the model calls it.
+/// An open tool, under the name that the model uses.
 #[derive(Clone)]
 pub(crate) struct OpenTool {
     pub(crate) tool: Arc<dyn DynTool>,
-    /// How it may be taken to behave.
+    /// Its effects, as far as they are trusted.
     pub(crate) effects: ToolEffects,
     pub(crate) identity: Arc<ToolIdentity>,
-    /// Why rules that allow do not hold for it: it is another than was seen first.
+    /// Why rules that allow do not apply to it: it differs from the tool that was seen first.
     pub(crate) changed: Option<Arc<str>>,
 }
 
-/// What an agent works with.
+/// An agent's open tools.
 pub(crate) struct OpenTools {
-    /// Its system instruction.
+    /// The agent's system prompt.
     pub(crate) system: Arc<str>,
-    /// What its model is told of its tools.
+    /// The specs of its tools, for the model.
     pub(crate) specs: Vec<Arc<ToolSpec>>,
     tools: HashMap<String, OpenTool>,
-    /// What of it servers offer, if any do.
+    /// The tools of MCP servers, if there are any.
     server_tools: Option<Arc<ServerTools>>,
-    /// What people are to be told: which toolsets could not be opened, and why.
+    /// Notices for people: which toolsets could not be opened, and why.
     pub(super) missing: Vec<String>,
-    /// Which tools it was opened with.
+    /// The generation of the tools it was opened with.
     generation: u64,
 }
 
-/// The tools of an agent some of which are of servers: a tree decides what they are called, and what is believed of them.
+/// The tools of an agent that has MCP servers. A tree decides their names and how far they are trusted.
 struct ServerTools {
     agent: AgentName,
     read_only: bool,
     /// All tools, in their order.
     tools: Vec<ListedTool>,
-    /// All that servers offer, also what the agent is not given.
+    /// All that servers offer, including what the agent does not get.
     offers: Vec<(Arc<ToolIdentity>, ToolEffects)>,
     /// The prefixes of all servers of the team.
     prefixes: Vec<String>,
-    /// What becomes of them where nothing was seen before.
+    /// The decisions for a tree that has seen nothing before.
     judged: Vec<ToolDecision>,
 }
 
-/// A tool as its toolset gave it.
+/// A tool as its toolset provides it.
 struct ListedTool {
     tool: Arc<dyn DynTool>,
     spec: Arc<ToolSpec>,
@@ -67,9 +67,9 @@ struct ListedTool {
 }
 
 impl ServerTools {
-    /// What becomes of the tools where this was seen, and is seen now.
+    /// Decides on the tools, given what the tree has seen. Records what is new.
     fn decide(&self, seen: &mut SeenTools) -> Vec<ToolDecision> {
-        seen.record_new(self.offers.iter().map(|(identity, manner)| (&**identity, *manner)));
+        seen.record_new(self.offers.iter().map(|(identity, effects)| (&**identity, *effects)));
         let listed: Vec<ToolCandidate<'_>> = self
             .tools
             .iter()
@@ -83,12 +83,12 @@ impl ServerTools {
         seen.decide(&self.agent, &listed, &self.prefixes)
     }
 
-    /// Which tools have another name than their server gave them, in words.
-    fn rename_notices(&self, judged: &[ToolDecision]) -> Vec<String> {
-        let pairs = self.tools.iter().zip(judged).filter(|(opened, _)| opened.identity.is_from_server());
-        let told = |(opened, judged): (&ListedTool, &ToolDecision)| {
+    /// Notices about tools whose names differ from those of their server.
+    fn rename_notices(&self, decisions: &[ToolDecision]) -> Vec<String> {
+        let pairs = self.tools.iter().zip(decisions).filter(|(opened, _)| opened.identity.is_from_server());
+        let notice = |(opened, decision): (&ListedTool, &ToolDecision)| {
             let (had, server) = (&opened.spec.name, opened.identity.server.as_deref().unwrap_or_default());
-            match &judged.name {
+            match &decision.name {
                 Some(name) if name == had => None,
                 Some(name) => Some(format!(
                     "the tool '{had}' of the server '{server}' is called '{name}' here: its name is another tool's"
@@ -98,7 +98,7 @@ impl ServerTools {
                 )),
             }
         };
-        pairs.filter_map(told).collect()
+        pairs.filter_map(notice).collect()
     }
 }
 
@@ -106,7 +106,7 @@ impl ServerTools {
 const LONGEST_OPEN: Duration = Duration::from_secs(30);
 
 impl OpenTools {
-    /// No tools: for a task that will take no step.
+    /// No tools: for a task that takes no step.
     pub(crate) fn none(agent: &Agent) -> OpenTools {
         OpenTools {
             system: agent.instruction.clone(),
@@ -119,13 +119,13 @@ impl OpenTools {
     }
 
     async fn open(team: &Team, agent: &Agent) -> OpenTools {
-        let patron = team.toolset_context(agent);
-        // Before they are opened: what changes meanwhile is opened again.
+        let context = team.toolset_context(agent);
+        // Read before opening: a change in the meantime leads to opening them again.
         let generation = generation(agent);
         let mut system = agent.instruction.to_string();
         let (mut missing, mut all, mut offers) = (Vec::new(), Vec::new(), Vec::new());
         for toolset in &agent.toolsets {
-            let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
+            let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&context)).await;
             let opened = opened.unwrap_or_else(|_| {
                 let why = format!("it did not start within {LONGEST_OPEN:?}");
                 Err(ToolsetError { toolset: toolset.name().to_owned(), why })
@@ -134,7 +134,7 @@ impl OpenTools {
                 Ok(tools) => tools,
                 Err(error) => {
                     missing.push(format!("{} runs without some of its tools: {error}", agent.name));
-                    // The model is told, so that it does not promise what it cannot do.
+                    // The model is told too, so that it does not promise what it cannot do.
                     let why = error.to_string();
                     push_paragraph(
                         &mut system,
@@ -143,7 +143,7 @@ impl OpenTools {
                     continue;
                 }
             };
-            if let Some(text) = toolset.instruction(&patron).filter(|_| !tools.is_empty()) {
+            if let Some(text) = toolset.instruction(&context).filter(|_| !tools.is_empty()) {
                 push_paragraph(&mut system, &text);
             }
             let identity = |tool: &Arc<dyn DynTool>| {
@@ -155,11 +155,11 @@ impl OpenTools {
             };
             offers.extend(toolset.offered_tools().iter().map(|tool| (identity(tool), tool.effects())));
             for tool in tools {
-                let (spec, manner) = (Arc::new(tool.spec()), tool.effects());
+                let (spec, effects) = (Arc::new(tool.spec()), tool.effects());
                 let (identity, prefix) = (identity(&tool), toolset.prefix().map(str::to_owned));
-                offers.push((identity.clone(), manner));
-                if !agent.policy.read_only || manner.read_only {
-                    all.push(ListedTool { tool, spec, effects: manner, identity, prefix });
+                offers.push((identity.clone(), effects));
+                if !agent.policy.read_only || effects.read_only {
+                    all.push(ListedTool { tool, spec, effects, identity, prefix });
                 }
             }
         }
@@ -175,7 +175,7 @@ impl OpenTools {
             judged: Vec::new(),
         };
         foreign.judged = foreign.decide(&mut SeenTools::default());
-        let gear = OpenTools {
+        let open_tools = OpenTools {
             system: system.into(),
             specs: Vec::new(),
             tools: HashMap::new(),
@@ -183,13 +183,13 @@ impl OpenTools {
             missing,
             generation,
         };
-        let gear = gear.with_decisions(&foreign, &foreign.judged);
-        OpenTools { server_tools: (!foreign.offers.is_empty()).then(|| Arc::new(foreign)), ..gear }
+        let open_tools = open_tools.with_decisions(&foreign, &foreign.judged);
+        OpenTools { server_tools: (!foreign.offers.is_empty()).then(|| Arc::new(foreign)), ..open_tools }
     }
 
-    /// The same, with these tools as they were judged.
-    fn with_decisions(&self, from: &ServerTools, judged: &[ToolDecision]) -> OpenTools {
-        let mut gear = OpenTools {
+    /// A copy with these tools, as decided.
+    fn with_decisions(&self, from: &ServerTools, decisions: &[ToolDecision]) -> OpenTools {
+        let mut open_tools = OpenTools {
             system: self.system.clone(),
             specs: Vec::new(),
             tools: HashMap::new(),
@@ -197,14 +197,14 @@ impl OpenTools {
             missing: self.missing.clone(),
             generation: self.generation,
         };
-        for (opened, judged) in from.tools.iter().zip(judged) {
+        for (opened, decision) in from.tools.iter().zip(decisions) {
             let ListedTool { tool, spec, identity, .. } = opened;
-            let ToolDecision { name, effects: manner, changed } = judged;
-            if from.read_only && !manner.read_only {
+            let ToolDecision { name, effects, changed } = decision;
+            if from.read_only && !effects.read_only {
                 continue;
             }
             let Some(name) = name else {
-                tracing::warn!(agent = %from.agent, tool = spec.name, "two tools have one name; the first is used");
+                tracing::warn!(agent = %from.agent, tool = spec.name, "two tools have the same name; the first is used");
                 continue;
             };
             let (tool, spec) = match *name == spec.name {
@@ -216,35 +216,35 @@ impl OpenTools {
                 }
             };
             let changed = changed.as_deref().map(Arc::from);
-            let open = OpenTool { tool, effects: *manner, identity: identity.clone(), changed };
-            gear.tools.insert(name.clone(), open);
-            gear.specs.push(spec);
+            let open = OpenTool { tool, effects: *effects, identity: identity.clone(), changed };
+            open_tools.tools.insert(name.clone(), open);
+            open_tools.specs.push(spec);
         }
-        gear
+        open_tools
     }
 
-    /// The same for a tree, which may have seen other tools before; and what people are to be told of it.
+    /// A copy for a tree, which may have seen other tools before, and notices for people.
     pub(super) async fn for_tree(
         self: Arc<Self>,
         store: &dyn Store,
         root: TaskId,
     ) -> Result<(Arc<OpenTools>, Vec<String>), StoreError> {
         let Some(foreign) = self.server_tools.clone() else { return Ok((self, Vec::new())) };
-        let (judged, is_new) =
+        let (decisions, is_new) =
             seen_tools::update_seen_tools(store, root, |seen| foreign.decide(seen)).await?;
-        let told = if is_new { foreign.rename_notices(&judged) } else { Vec::new() };
-        match judged == foreign.judged {
-            true => Ok((self, told)),
-            false => Ok((Arc::new(self.with_decisions(&foreign, &judged)), told)),
+        let notices = if is_new { foreign.rename_notices(&decisions) } else { Vec::new() };
+        match decisions == foreign.judged {
+            true => Ok((self, notices)),
+            false => Ok((Arc::new(self.with_decisions(&foreign, &decisions)), notices)),
         }
     }
 
-    /// The tool of a name.
+    /// The tool with this name.
     pub(crate) fn tool(&self, name: &str) -> Option<&OpenTool> {
         self.tools.get(name)
     }
 
-    /// The same, with only these tools.
+    /// A copy with only these tools.
     pub(crate) fn restricted_to(&self, names: &[String]) -> OpenTools {
         let tools = self.tools.iter().filter(|(name, _)| names.contains(name));
         OpenTools {
@@ -257,10 +257,10 @@ impl OpenTools {
         }
     }
 
-    /// The same, with this tool too.
+    /// A copy with this tool added.
     pub(crate) fn with_tool(&self, tool: Arc<dyn DynTool>) -> OpenTools {
         let spec = Arc::new(tool.spec());
-        let mut gear = OpenTools {
+        let mut open_tools = OpenTools {
             system: self.system.clone(),
             specs: self.specs.iter().filter(|had| had.name != spec.name).cloned().collect(),
             tools: self.tools.clone(),
@@ -268,10 +268,10 @@ impl OpenTools {
             missing: self.missing.clone(),
             generation: self.generation,
         };
-        let (manner, identity) = (tool.effects(), Arc::new(tool.identity()));
-        gear.tools.insert(spec.name.clone(), OpenTool { tool, effects: manner, identity, changed: None });
-        gear.specs.push(spec);
-        gear
+        let (effects, identity) = (tool.effects(), Arc::new(tool.identity()));
+        open_tools.tools.insert(spec.name.clone(), OpenTool { tool, effects, identity, changed: None });
+        open_tools.specs.push(spec);
+        open_tools
     }
 
     /// Whether the agent has other tools by now.
@@ -279,7 +279,7 @@ impl OpenTools {
         self.generation != generation(agent)
     }
 
-    /// The names of all tools, for a model that asked for another.
+    /// The names of all tools, for a model that called an unknown one.
     pub(crate) fn names(&self) -> String {
         self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
     }
@@ -289,7 +289,7 @@ fn generation(agent: &Agent) -> u64 {
     agent.toolsets.iter().fold(0, |sum, toolset| sum.wrapping_add(toolset.generation()))
 }
 
-/// One more paragraph.
+/// Adds a paragraph.
 pub(super) fn push_paragraph(system: &mut String, text: &str) {
     if !system.is_empty() {
         system.push_str("\n\n");
@@ -297,32 +297,32 @@ pub(super) fn push_paragraph(system: &mut String, text: &str) {
     system.push_str(text);
 }
 
-/// Where the gear of all agents is kept.
+/// Caches the open tools of all agents.
 #[derive(Default)]
 pub(crate) struct ToolCache(Mutex<HashMap<(TeamRef, AgentName), ToolCacheSlot>>);
 
 type ToolCacheSlot = Arc<OnceCell<Arc<OpenTools>>>;
 
 impl ToolCache {
-    /// The gear of an agent, opened now if it is not yet.
+    /// The tools of an agent; opens them if needed.
     pub(crate) async fn get_or_open(&self, team: &Team, agent: &Agent) -> Arc<OpenTools> {
         let key = (team.reference().clone(), agent.name.clone());
-        let shelf = {
-            let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let shelf = shelves.entry(key).or_default();
-            if shelf.get().is_some_and(|gear| gear.is_outdated(agent)) {
-                *shelf = ToolCacheSlot::default();
+        let slot = {
+            let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let slot = slots.entry(key).or_default();
+            if slot.get().is_some_and(|open_tools| open_tools.is_outdated(agent)) {
+                *slot = ToolCacheSlot::default();
             }
-            shelf.clone()
+            slot.clone()
         };
         let open = || async {
-            let gear = Arc::new(OpenTools::open(team, agent).await);
-            // What could not be opened is tried again for the next task.
-            if gear.missing.is_empty() { Ok(gear) } else { Err(gear) }
+            let open_tools = Arc::new(OpenTools::open(team, agent).await);
+            // Toolsets that could not be opened are tried again for the next task.
+            if open_tools.missing.is_empty() { Ok(open_tools) } else { Err(open_tools) }
         };
-        match shelf.get_or_try_init(open).await {
-            Ok(gear) => gear.clone(),
-            Err(gear) => gear,
+        match slot.get_or_try_init(open).await {
+            Ok(open_tools) => open_tools.clone(),
+            Err(open_tools) => open_tools,
         }
     }
 }

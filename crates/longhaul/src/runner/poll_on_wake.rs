@@ -1,4 +1,4 @@
-//! A future beside another that is polled far more often: it is only polled when it was woken itself.
+//! Wraps a future that is joined with one polled far more often: it is only polled when it was woken itself.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures::task::AtomicWaker;
 
-/// A future that costs next to nothing to poll while nothing has happened to it.
+/// A future that is cheap to poll while it has not been woken.
 pub(crate) struct PollOnWake<F> {
     future: Pin<Box<F>>,
     bell: Arc<WakeFlag>,
@@ -41,7 +41,7 @@ impl<F: Future> Future for PollOnWake<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // Before the look, so that a ring after it is not missed.
+        // Registered before the check, so that a later wake is not missed.
         self.bell.task.register(context.waker());
         if !self.bell.rung.swap(false, Ordering::AcqRel) {
             return Poll::Pending;

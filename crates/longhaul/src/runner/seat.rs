@@ -15,7 +15,7 @@ impl Seats {
         Seats { free: Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS))) }
     }
 
-    /// Up to `most` seats that are free now.
+    /// Takes up to `most` free seats.
     pub(crate) fn take_free(&self, most: usize) -> Vec<Seat> {
         let take = || self.free.clone().try_acquire_owned().ok();
         std::iter::from_fn(take)
@@ -24,7 +24,7 @@ impl Seats {
             .collect()
     }
 
-    /// Waits until a seat is free, without taking it from anyone who waits for one.
+    /// Waits until a seat is free, without taking it from a task that waits for one.
     pub(crate) async fn wait_for_free(&self) {
         drop(self.free.acquire().await);
     }
@@ -34,7 +34,7 @@ impl Seats {
     }
 }
 
-/// A seat, or the right to one.
+/// A seat, or the right to take one.
 pub(crate) struct Seat {
     free: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
@@ -50,7 +50,7 @@ impl Seat {
         self.permit.is_none()
     }
 
-    /// Takes a seat, unless it has one.
+    /// Takes a seat if it has none, waiting for a free one.
     pub(crate) async fn take(&mut self) {
         if self.permit.is_none() {
             self.permit = self.free.clone().acquire_owned().await.ok();

@@ -1,8 +1,8 @@
-//! What a tree of tasks has seen of the tools of servers, and what follows from it.
+//! What a tree of tasks has seen of the tools of MCP servers, and what follows from it.
 //!
-//! A rule of the team's author, and the hints by which a tool is harmless, are about what the server listed first in this
-//! tree. What it lists later may be stricter, not laxer: a tool that it changes or adds is asked about. The first listing is
-//! on a slip of the tree's, so that a restart changes nothing.
+//! Rules of the team's author, and hints that a tool is harmless, apply to what the server listed first in
+//! this tree. A later listing may be stricter, not laxer: a tool that the server changes or adds needs
+//! approval. The first listing is a stored value of the tree, so that a restart changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -14,16 +14,16 @@ use crate::store::{Store, StoreError};
 use crate::tool::ToolEffects;
 use crate::toolset::{is_reserved, qualified_tool_name};
 
-/// How many tools of a server are noted for a tree. One that invents new names without end has them asked about.
+/// How many tools of a server are recorded for a tree. If a server invents more names, those need approval.
 const MOST: usize = 4000;
 
-/// What was seen first of each server's tools.
+/// The first listing of each server's tools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SeenTools {
     /// How often something new was seen.
     round: u32,
-    /// By toolset, and the names that the server has for its tools.
+    /// By toolset, then by the server's own tool names.
     servers: BTreeMap<String, BTreeMap<String, SeenTool>>,
     /// Tools that could not have their own name: `agent toolset tool`. They never get it.
     renamed: BTreeSet<String>,
@@ -33,7 +33,7 @@ pub(super) struct SeenTools {
 struct SeenTool {
     /// When it was seen first.
     round: u32,
-    /// Whether others of its server had been seen before.
+    /// Whether other tools of its server were seen earlier.
     #[serde(default, skip_serializing_if = "is_false")]
     late: bool,
     description: String,
@@ -52,35 +52,35 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// A tool of an agent, before it is known what the model calls it.
+/// A tool of an agent, before its name for the model is decided.
 pub(super) struct ToolCandidate<'a> {
-    /// What it would be called.
+    /// The preferred name.
     pub(super) name: &'a str,
     pub(super) identity: &'a ToolIdentity,
     pub(super) effects: ToolEffects,
-    /// What the tools of its toolset begin with.
+    /// The name prefix of its toolset.
     pub(super) prefix: Option<&'a str>,
 }
 
-/// What becomes of a tool in a tree.
+/// The decision on a tool in a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ToolDecision {
-    /// What the model calls it; `None` if another has its name.
+    /// The name for the model; `None` if another tool has it.
     pub(super) name: Option<String>,
     pub(super) effects: ToolEffects,
-    /// Why rules that allow do not hold for it.
+    /// Why rules that allow do not apply to it.
     pub(super) changed: Option<String>,
 }
 
 impl SeenTools {
-    /// Notes what is new of what servers offer.
+    /// Records what is new in the servers' listings.
     pub(super) fn record_new<'a>(
         &mut self,
         offers: impl IntoIterator<Item = (&'a ToolIdentity, ToolEffects)>,
     ) {
         let known: HashSet<String> = self.servers.keys().cloned().collect();
         let round = self.round + 1;
-        for (tool, manner) in offers {
+        for (tool, effects) in offers {
             let tools = self.servers.entry(tool.toolset.clone()).or_default();
             if tools.contains_key(&tool.tool) || tools.len() >= MOST {
                 continue;
@@ -93,8 +93,8 @@ impl SeenTools {
                 arguments: tool.arguments.clone(),
                 hints: tool.hints.clone(),
                 setting: tool.setting.clone(),
-                read_only: manner.read_only,
-                repeatable: manner.repeatable,
+                read_only: effects.read_only,
+                repeatable: effects.repeatable,
             };
             tools.insert(tool.tool.clone(), seen);
         }
@@ -104,8 +104,8 @@ impl SeenTools {
         self.servers.get(&tool.toolset)?.get(&tool.tool)
     }
 
-    /// What becomes of the tools of an agent: who is called what, how each behaves, and what has changed. `prefixes` are those
-    /// of all servers of the team. Names that a tool could not have are noted.
+    /// Decides on the tools of an agent: their names, their trusted effects, and what has changed. `prefixes`
+    /// are those of all servers of the team. Records names that a tool could not have.
     pub(super) fn decide(
         &mut self,
         agent: &AgentName,
@@ -115,13 +115,13 @@ impl SeenTools {
         let mut judged: Vec<ToolDecision> = tools.iter().map(|tool| self.decide_effects(tool)).collect();
         let mut taken: HashSet<String> = HashSet::new();
         let mut take = |name: &str| taken.insert(name.to_ascii_lowercase());
-        // Own tools first, wherever they stand: their names are nobody else's.
+        // Own tools first, wherever they are listed: no other tool gets their names.
         for (tool, judged) in
             tools.iter().zip(&mut judged).filter(|(tool, _)| !tool.identity.is_from_server())
         {
             judged.name = take(tool.name).then(|| tool.name.to_owned());
         }
-        // Then who had a name before.
+        // Then the tools that had a name before.
         let mut order: Vec<usize> =
             (0..tools.len()).filter(|at| tools[*at].identity.is_from_server()).collect();
         order.sort_by_key(|at| self.tool(tools[*at].identity).map_or(u32::MAX, |seen| seen.round));
@@ -147,11 +147,11 @@ impl SeenTools {
         judged
     }
 
-    /// How a tool may be taken to behave.
+    /// The trusted effects of a tool.
     fn decide_effects(&self, tool: &ToolCandidate<'_>) -> ToolDecision {
-        let ToolCandidate { identity, effects: manner, .. } = tool;
+        let ToolCandidate { identity, effects, .. } = tool;
         let Some(server) = &identity.server else {
-            return ToolDecision { name: None, effects: *manner, changed: None };
+            return ToolDecision { name: None, effects: *effects, changed: None };
         };
         match self.tool(identity) {
             Some(seen) if !seen.late => {
@@ -169,12 +169,12 @@ impl SeenTools {
                         join_with_and(&parts)
                     )
                 });
-                let manner = ToolEffects {
-                    read_only: manner.read_only && seen.read_only,
-                    repeatable: manner.repeatable && seen.repeatable,
-                    ..*manner
+                let effects = ToolEffects {
+                    read_only: effects.read_only && seen.read_only,
+                    repeatable: effects.repeatable && seen.repeatable,
+                    ..*effects
                 };
-                ToolDecision { name: None, effects: manner, changed }
+                ToolDecision { name: None, effects, changed }
             }
             _ => {
                 let changed = format!("the server '{server}' added it after this run had listed its tools");
@@ -184,13 +184,13 @@ impl SeenTools {
     }
 }
 
-/// Whether a name is one of those with this prefix. Rules do not tell capital letters from small ones.
+/// Whether a name starts with this prefix. Rules ignore case.
 fn begins_with(name: &str, prefix: &str) -> bool {
     let rest = name.get(..prefix.len()).filter(|start| start.eq_ignore_ascii_case(prefix));
     rest.is_some() && name[prefix.len()..].starts_with('_')
 }
 
-/// Changes what a tree has seen, if the change is one.
+/// Updates what a tree has seen, if it changed.
 pub(super) async fn update_seen_tools<T>(
     store: &dyn Store,
     root: TaskId,
@@ -198,15 +198,15 @@ pub(super) async fn update_seen_tools<T>(
 ) -> Result<(T, bool), StoreError> {
     let key = format!("tools:{root}");
     loop {
-        let slip = store.stored_value(&key).await?;
-        let before: SeenTools = serde_json::from_slice(&slip.bytes).unwrap_or_default();
+        let stored = store.stored_value(&key).await?;
+        let before: SeenTools = serde_json::from_slice(&stored.bytes).unwrap_or_default();
         let mut seen = before.clone();
         let answer = change(&mut seen);
         if seen == before {
             return Ok((answer, false));
         }
         let bytes = serde_json::to_vec(&seen).unwrap_or_default();
-        if store.put_stored_value(&key, slip.version, bytes).await? {
+        if store.put_stored_value(&key, stored.version, bytes).await? {
             return Ok((answer, true));
         }
     }
@@ -231,10 +231,10 @@ mod tests {
         seen.record_new(tools.iter().filter(|(tool, _)| tool.is_from_server()).copied());
         let listed: Vec<_> = tools
             .iter()
-            .map(|(identity, manner)| ToolCandidate {
+            .map(|(identity, effects)| ToolCandidate {
                 name: &identity.tool,
                 identity,
-                effects: *manner,
+                effects: *effects,
                 prefix: None,
             })
             .collect();

@@ -1,4 +1,5 @@
-//! Between the claim and the first step: opening tools and making a worktree can take long, and a stop does not wait for it.
+//! Between the claim and the first step: opening tools and creating a worktree can take long, and a stop does
+//! not wait for it.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::entry::{Failure, FailureKind};
 use crate::store::{StoreError, Subscription};
 use crate::task::TaskState;
 
-/// A task that has been claimed and does not run yet.
+/// A claimed task that does not run yet.
 pub(super) struct TaskStartup<'a> {
     context: &'a RunContext,
     subscription: Arc<Subscription>,
@@ -17,37 +18,37 @@ pub(super) struct TaskStartup<'a> {
     deadline: Option<Instant>,
     lease: &'a RunLease,
     recheck_at: Instant,
-    /// Whether somebody has written to it since its journal was read.
-    heard: bool,
+    /// Whether anything was written to it since its journal was read.
+    notified: bool,
     stopped: bool,
 }
 
 impl<'a> TaskStartup<'a> {
     pub(super) fn new(
-        around: &'a RunContext,
-        bell: &Arc<Subscription>,
-        head: &'a TaskState,
+        context: &'a RunContext,
+        subscription: &Arc<Subscription>,
+        state: &'a TaskState,
         deadline: Option<Instant>,
-        tenure: &'a RunLease,
+        lease: &'a RunLease,
     ) -> Self {
-        let (look_at, stopped) = (Instant::now() + RECHECK_INTERVAL, head.stop.is_some());
+        let (look_at, stopped) = (Instant::now() + RECHECK_INTERVAL, state.stop.is_some());
         TaskStartup {
-            context: around,
-            subscription: bell.clone(),
-            state: head,
+            context,
+            subscription: subscription.clone(),
+            state,
             deadline,
-            lease: tenure,
+            lease,
             recheck_at: look_at,
-            heard: false,
+            notified: false,
             stopped,
         }
     }
 
-    /// Waits for something that the first step needs. `None` if the task is to stop; then the work is dropped, which ends
-    /// what it has started.
+    /// Waits for something that the first step needs. Returns `None` if the task is stopping; the work is
+    /// then dropped, which ends what it has started.
     ///
     /// # Errors
-    /// When the worker drains, the time is up, or somebody else has the task.
+    /// Fails if the worker drains, the time limit is reached, or another worker owns the task.
     pub(super) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<Option<T>, Halt> {
         let mut work = Box::pin(work);
         while !self.stopped {
@@ -66,7 +67,7 @@ impl<'a> TaskStartup<'a> {
     }
 
     async fn check_journal(&mut self) -> Result<(), Halt> {
-        (self.heard, self.recheck_at) = (true, Instant::now() + RECHECK_INTERVAL);
+        (self.notified, self.recheck_at) = (true, Instant::now() + RECHECK_INTERVAL);
         let (id, term) = (self.state.id, self.lease.current_term());
         let now = self.context.store.task_state(id).await?.ok_or(StoreError::NoTask(id))?;
         if now.attempt != self.state.attempt || now.status != self.state.status {
@@ -77,8 +78,8 @@ impl<'a> TaskStartup<'a> {
         Ok(())
     }
 
-    /// When the journal is to be looked at next: at once, if a hint was taken here.
+    /// When to read the journal next: at once, if a hint was consumed here.
     pub(super) fn recheck_at(&self) -> Instant {
-        if self.heard { Instant::now() } else { self.recheck_at }
+        if self.notified { Instant::now() } else { self.recheck_at }
     }
 }

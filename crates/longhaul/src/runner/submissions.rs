@@ -1,8 +1,8 @@
-//! How tasks that have others below them came to be, remembered as long as one of those runs.
+//! Caches the submissions of parents while a task below them runs.
 //!
-//! The first entry of a journal never changes, and every task below asks for it: when it is launched, and for the budget
-//! of its tree. Whoever runs keeps what it needs. So nothing is remembered of a task that is gone and whose id another may
-//! have by now: no tree is deleted while a task of it runs.
+//! The first entry of a journal never changes, and every task below needs it: when it is launched, and for
+//! the budget of its tree. Each run keeps alive what it needs. So nothing is cached for a deleted task whose
+//! id another task may have by now: no tree is deleted while one of its tasks runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,12 +12,12 @@ use crate::entry::Submission;
 use crate::id::{Seq, TaskId};
 use crate::store::{Store, StoreError};
 
-/// What is remembered, as long as somebody keeps it.
+/// The cached submissions, as long as a run keeps them alive.
 #[derive(Debug, Default)]
 pub(crate) struct SubmissionCache(Mutex<HashMap<TaskId, Weak<Submission>>>);
 
 impl SubmissionCache {
-    /// How a task came to be.
+    /// The submission of a task.
     pub(crate) async fn get(&self, store: &dyn Store, id: TaskId) -> Result<Arc<Submission>, StoreError> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).and_then(Weak::upgrade);
         match known {
@@ -26,7 +26,7 @@ impl SubmissionCache {
         }
     }
 
-    /// Remembers how a task came to be, as long as what this returns is kept.
+    /// Caches the submission of a task, as long as the returned value is kept.
     pub(super) fn remember(&self, id: TaskId, submitted: Submission) -> Arc<Submission> {
         let submitted = Arc::new(submitted);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ impl SubmissionCache {
     }
 }
 
-/// How a task came to be, as its journal says.
+/// Reads the submission of a task from its journal.
 pub(crate) async fn read_submission(store: &dyn Store, id: TaskId) -> Result<Submission, StoreError> {
     submission_in(id, &store.read(id, Seq(0), 1).await?)
 }

@@ -1,4 +1,4 @@
-//! What an agent is told when it takes up a task: its instruction, and what is true of the day and the place.
+//! Builds the system prompt: the agent's instruction, the date and the environment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use super::open_tools::{OpenTools, push_paragraph};
 use crate::agent::{Agent, Preamble};
 use crate::message::prompt_tags::{escape, escape_attribute};
 
-/// How much of a prompt file is read.
+/// How much of a prompt file is read, in bytes.
 const FILE_CAP: usize = 64 * 1024;
 
-/// The whole system instruction.
+/// The whole system prompt.
 pub(super) async fn build_system_prompt(
-    gear: &OpenTools,
+    open_tools: &OpenTools,
     agent: &Agent,
     now: Timestamp,
     dir: Option<PathBuf>,
 ) -> Arc<str> {
     if agent.preamble == Preamble::default() {
-        return gear.system.clone();
+        return open_tools.system.clone();
     }
     let preamble = agent.preamble.clone();
     let told = tokio::task::spawn_blocking(move || preamble_parts(&preamble, now, dir.as_deref())).await;
-    let mut text = gear.system.to_string();
+    let mut text = open_tools.system.to_string();
     told.unwrap_or_default().iter().for_each(|part| push_paragraph(&mut text, part));
     text.into()
 }

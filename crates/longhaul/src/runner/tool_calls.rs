@@ -1,4 +1,4 @@
-//! Running the tool calls of a reply: at once, their results in order.
+//! Runs the tool calls of a reply concurrently, and records their results in order.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,16 +24,16 @@ use crate::permission::PermissionVerdict;
 use crate::tool::{CallContext, CallSignal, RunnerChannel, ToolError, ToolOutput, ToolStorage};
 use crate::toolset::truncate_output;
 
-/// How long tools may take to give up what they are doing.
+/// How long tools may take to return when they are cancelled.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What came of a call; `None` if it was given up while it only waited, to be made again later.
+/// The result of a call; `None` if it was cancelled while it only waited, to be made again later.
 struct CallOutcome {
     call: CallId,
     result: Option<Result<ToolOutput, ToolError>>,
-    /// What hooks want the model to know with it.
+    /// Text of hooks for the model.
     hook_texts: Vec<String>,
-    /// Whether nobody was there who could have allowed it.
+    /// Whether it needed approval and nobody was there.
     unattended: bool,
 }
 
@@ -45,51 +45,56 @@ impl CallOutcome {
 
 impl TaskRun {
     /// Runs these calls to their end, unless the run is halted.
-    pub(super) async fn run_calls(&mut self, acts: Vec<PendingCall>) -> Result<(), Halt> {
-        self.throttle_polling(&acts).await?;
+    pub(super) async fn run_calls(&mut self, pending_calls: Vec<PendingCall>) -> Result<(), Halt> {
+        self.throttle_polling(&pending_calls).await?;
         let (line, mut signals) = RunnerChannel::new();
-        let (pleas, mut pleading) = tokio::sync::mpsc::unbounded_channel();
+        let (request_sender, mut requests) = tokio::sync::mpsc::unbounded_channel();
         let stop = CancellationToken::new();
-        let names: HashMap<CallId, String> = acts.iter().map(|act| (act.id, act.call.tool.clone())).collect();
+        let names: HashMap<CallId, String> =
+            pending_calls.iter().map(|pending| (pending.id, pending.call.tool.clone())).collect();
         let mut now = ActiveCalls {
-            give_up: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
-            backgrounded: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
+            give_up: pending_calls.iter().map(|pending| (pending.id, CancellationToken::new())).collect(),
+            backgrounded: pending_calls
+                .iter()
+                .map(|pending| (pending.id, CancellationToken::new()))
+                .collect(),
             ..ActiveCalls::default()
         };
-        let asks_first = |act: &PendingCall| {
-            let begun = act.started || act.interrupted || act.truncated;
-            !begun && !self.starts_without_approval(&act.call)
+        let asks_first = |pending: &PendingCall| {
+            let begun = pending.started || pending.interrupted || pending.truncated;
+            !begun && !self.starts_without_approval(&pending.call)
         };
-        let acts = acts.into_iter().map(|act| {
-            let asks = asks_first(&act);
-            (act, asks)
+        let pending_calls = pending_calls.into_iter().map(|pending| {
+            let asks = asks_first(&pending);
+            (pending, asks)
         });
-        let acts: Vec<(PendingCall, bool)> = acts.collect();
-        self.record_started(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
-        let start = |(act, asks_first): (PendingCall, bool)| {
-            let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
-            let door = ApprovalGate {
+        let pending_calls: Vec<(PendingCall, bool)> = pending_calls.collect();
+        self.record_started(pending_calls.iter().filter(|(_, asks)| !asks).map(|(pending, _)| pending))
+            .await?;
+        let start = |(pending, asks_first): (PendingCall, bool)| {
+            let give_up = now.give_up.get(&pending.id).cloned().unwrap_or_default();
+            let gate = ApprovalGate {
                 rights: self.rights.clone(),
                 directory: self.order.working_dir.clone(),
-                requests: pleas.clone(),
+                requests: request_sender.clone(),
                 stop: stop.clone(),
                 abandon: give_up,
             };
-            let hurry = now.backgrounded.get(&act.id).cloned().unwrap_or_default();
-            self.start(act, &line, door, hurry, asks_first)
+            let hurry = now.backgrounded.get(&pending.id).cloned().unwrap_or_default();
+            self.start(pending, &line, gate, hurry, asks_first)
         };
-        let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
+        let mut running: FuturesUnordered<_> = pending_calls.into_iter().map(start).collect();
         let mut halt: Option<(Halt, Instant)> = None;
-        // A person said so before the process died that was in these calls.
+        // A person moved them to the background before the process that ran them died.
         now.background(&self.state.backgrounded);
 
         while !running.is_empty() {
             let until = halt.as_ref().map(|(_, until)| *until);
             let wants_seat = now.asking.ready_calls().next().is_some() && self.seat.is_parked();
-            // In this order: a tool that talks without end must not drown a stop.
+            // In this order: a tool that reports progress without end must not delay a stop.
             tokio::select! {
                 biased;
-                // Whoever ignores the stop for too long is dropped, which ends what it has started.
+                // A tool that ignores the stop for too long is dropped, which ends what it has started.
                 () = deadline_passed(until), if until.is_some() => break,
                 () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {
                     self.catch_up().await?;
@@ -106,22 +111,22 @@ impl TaskRun {
                 }
                 () = deadline_passed(now.asking.due()) => self.expire_questions(&now.asking).await?,
                 () = deadline_passed(now.progress.due) => self.append_entries(now.progress.take()).await?,
-                Some(came) = running.next() => {
-                    let mut all = vec![came];
+                Some(outcome) = running.next() => {
+                    let mut all = vec![outcome];
                     while let Some(Some(more)) = running.next().now_or_never() {
                         all.push(more);
                     }
-                    // What a call said before it returned, and what hooks did to it, comes before its result.
+                    // Signals of a call, and of its hooks, come before its result.
                     while let Ok(signal) = signals.try_recv() {
                         self.handle_signal(signal, &mut now).await?;
                     }
-                    while let Ok(plea) = pleading.try_recv() {
-                        self.handle_approval_request(plea, &mut now).await?;
+                    while let Ok(request) = requests.try_recv() {
+                        self.handle_approval_request(request, &mut now).await?;
                     }
                     if now.progress.due.is_some() {
                         self.append_entries(now.progress.take()).await?;
                     }
-                    all.iter().for_each(|came| drop(now.waiting.remove(&came.call)));
+                    all.iter().for_each(|outcome| drop(now.waiting.remove(&outcome.call)));
                     let last = running.is_empty() && halt.is_none();
                     if let Some(fatal) = self.record_results(all, &names, last).await? {
                         halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
@@ -129,13 +134,13 @@ impl TaskRun {
                     }
                 }
                 Some(signal) = signals.recv() => self.handle_signal(signal, &mut now).await?,
-                Some(plea) = pleading.recv() => self.handle_approval_request(plea, &mut now).await?,
+                Some(request) = requests.recv() => self.handle_approval_request(request, &mut now).await?,
                 () = self.seat.take(), if wants_seat => {}
                 () = people_wake(self.people_subscription.as_ref()) => {}
             }
             self.deliver_answers(&mut now.asking);
             if halt.is_some() {
-                // Nobody's answer is waited for any more.
+                // No answer is waited for any more.
                 now.asking.clear();
             } else if now.draining {
                 now.give_up_waiting();
@@ -145,7 +150,7 @@ impl TaskRun {
             if !running.is_empty() && now.idle() == running.len() {
                 self.wait_for(&now).await?;
             }
-            // What begins as soon as there is a seat, is not worked on either.
+            // Calls that start as soon as there is a seat are not running either.
             let queued = if self.seat.is_parked() { now.asking.ready_calls().count() } else { 0 };
             if halt.is_some() || now.idle() + queued < running.len() {
                 self.count_time(true);
@@ -168,13 +173,16 @@ impl TaskRun {
         self.tools.tool(tool).is_some_and(|tool| !tool.effects.is_harmless())
     }
 
-    /// Says of calls that were not begun with their reply that they begin now.
-    async fn record_started<'a>(&mut self, acts: impl Iterator<Item = &'a PendingCall>) -> Result<(), Halt> {
-        let fresh = acts.filter(|act| !act.started).map(|act| Entry::Called {
-            call: act.id,
-            tool: act.call.tool.as_str().into(),
+    /// Records the start of calls that did not start together with their reply.
+    async fn record_started<'a>(
+        &mut self,
+        pending_calls: impl Iterator<Item = &'a PendingCall>,
+    ) -> Result<(), Halt> {
+        let fresh = pending_calls.filter(|pending| !pending.started).map(|pending| Entry::Called {
+            call: pending.id,
+            tool: pending.call.tool.as_str().into(),
             arguments: None,
-            effects: self.has_effects(&act.call.tool),
+            effects: self.has_effects(&pending.call.tool),
         });
         let fresh: Vec<_> = fresh.collect();
         if fresh.is_empty() { Ok(()) } else { self.append_entries(fresh).await }
@@ -182,39 +190,39 @@ impl TaskRun {
 
     fn start(
         &self,
-        mut act: PendingCall,
+        mut pending: PendingCall,
         line: &RunnerChannel,
-        door: ApprovalGate,
+        gate: ApprovalGate,
         hurry: CancellationToken,
         asks_first: bool,
     ) -> impl Future<Output = CallOutcome> + use<> {
         let context = CallContext {
             storage: ToolStorage::new(self.context.store.clone(), &self.caller()),
             caller: self.caller(),
-            call: act.id,
+            call: pending.id,
             dispatcher: self.context.dispatcher.clone(),
-            cancel: door.stop.clone(),
+            cancel: gate.stop.clone(),
             backgrounded: hurry,
-            earlier: self.conversation.earlier(self.state.id, act.id),
+            earlier: self.conversation.earlier(self.state.id, pending.id),
             working_dir: self.order.working_dir.clone(),
             model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
             processes: self.context.processes.clone(),
             runner: line.clone(),
         };
-        let gear = self.tools.clone();
-        let judged_by = self.previous_tools.clone().filter(|_| act.started && !act.interrupted);
-        let usher = self.call_hooks(&act).map(Box::new);
-        let tenure = self.lease.clone();
+        let open_tools = self.tools.clone();
+        let judged_by = self.previous_tools.clone().filter(|_| pending.started && !pending.interrupted);
+        let hooks = self.call_hooks(&pending).map(Box::new);
+        let lease = self.lease.clone();
         async move {
-            let id = act.id;
+            let id = pending.id;
             let returned = |result| CallOutcome::new(id, Some(result));
-            let name = &act.call.tool;
-            let Some(open) = gear.tool(name) else {
-                let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
+            let name = &pending.call.tool;
+            let Some(open) = open_tools.tool(name) else {
+                let text = format!("There is no tool '{name}'. Your tools are: {}.", open_tools.names());
                 return returned(Err(ToolError::Retry(text)));
             };
-            let OpenTool { tool, effects: manner, changed, identity } = open;
-            // It began as a call of the tool that the model saw, and nobody was asked about this one.
+            let OpenTool { tool, effects, changed, identity } = open;
+            // It started as a call of the tool that the model saw, and nobody approved this other one.
             let saw = |had: Arc<OpenTools>| had.tool(name).is_some_and(|had| had.identity.covers(identity));
             if judged_by.is_some_and(|had| !saw(had)) {
                 let text = format!(
@@ -223,76 +231,76 @@ impl TaskRun {
                 );
                 return returned(Err(ToolError::Retry(text)));
             }
-            if act.truncated {
+            if pending.truncated {
                 let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
                             it again, with less text before it or shorter arguments.";
                 return returned(Err(ToolError::Retry(text.to_owned())));
             }
-            // Nor is one made again whose tool is another by now.
-            if act.interrupted && (!manner.repeatable || changed.is_some()) {
+            // Nor is a call repeated whose tool has changed.
+            if pending.interrupted && (!effects.repeatable || changed.is_some()) {
                 let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
                             effect is unknown. Find out before you make it again.";
                 return returned(Err(ToolError::Failed(text.to_owned())));
             }
-            // Rules, hooks and people see the call as the tool will: it is called with nothing else.
-            match tool.canonical_arguments(&act.call.arguments) {
-                Ok(arguments) => act.call.arguments = arguments,
-                Err(error) => return CallOutcome::new(act.id, Some(Err(error))),
+            // Rules, hooks and people see the arguments exactly as the tool gets them.
+            match tool.canonical_arguments(&pending.call.arguments) {
+                Ok(arguments) => pending.call.arguments = arguments,
+                Err(error) => return CallOutcome::new(pending.id, Some(Err(error))),
             }
-            let mut told = Vec::new();
+            let mut hook_texts = Vec::new();
             if asks_first {
-                tenure.wait_until_held().await;
-                match Box::pin(door.request_approval(&mut act, open, usher.as_deref())).await {
-                    Ok(counsel) => {
-                        counsel.user_messages.into_iter().for_each(|note| context.progress(note));
-                        told.extend(call_hooks::hook_text(HookEvent::PreToolUse, &counsel.context));
+                lease.wait_until_held().await;
+                match Box::pin(gate.request_approval(&mut pending, open, hooks.as_deref())).await {
+                    Ok(verdict) => {
+                        verdict.user_messages.into_iter().for_each(|note| context.progress(note));
+                        hook_texts.extend(call_hooks::hook_text(HookEvent::PreToolUse, &verdict.context));
                     }
-                    Err(Denied::Refused(error)) => return CallOutcome::new(act.id, Some(Err(error))),
+                    Err(Denied::Refused(error)) => return CallOutcome::new(pending.id, Some(Err(error))),
                     Err(Denied::Unattended(error)) => {
                         return CallOutcome {
                             unattended: true,
-                            ..CallOutcome::new(act.id, Some(Err(error)))
+                            ..CallOutcome::new(pending.id, Some(Err(error)))
                         };
                     }
-                    Err(Denied::Cancelled) => return CallOutcome::new(act.id, None),
+                    Err(Denied::Cancelled) => return CallOutcome::new(pending.id, None),
                 }
-            } else if act.interrupted
-                && let PermissionVerdict::Refuse(why) = door.verdict(&act.call, open)
+            } else if pending.interrupted
+                && let PermissionVerdict::Refuse(why) = gate.verdict(&pending.call, open)
             {
-                return CallOutcome::new(act.id, Some(Err(ToolError::Failed(why))));
+                return CallOutcome::new(pending.id, Some(Err(ToolError::Failed(why))));
             }
             if let Some(changed) = changed
-                && !door.asks_people()
-                && !manner.is_harmless()
+                && !gate.asks_people()
+                && !effects.is_harmless()
             {
-                context.progress(format!("{} is called though {changed}", act.call.tool));
+                context.progress(format!("{} is called though {changed}", pending.call.tool));
             }
-            // The last look before it happens: a process that was stopped here goes on here.
-            tenure.wait_until_held().await;
+            // The last check before the effect: a process that was suspended here continues here.
+            lease.wait_until_held().await;
             let call =
-                AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
+                AssertUnwindSafe(async { tool.call(&pending.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
                 result = call => result,
-                () = door.abandon.cancelled(), if manner.repeatable => return CallOutcome::new(act.id, None),
+                () = gate.abandon.cancelled(), if effects.repeatable => return CallOutcome::new(pending.id, None),
             };
             let result = result.unwrap_or_else(|panic| {
                 Err(ToolError::Failed(format!("the tool failed: {}", panic_message(&*panic))))
             });
-            if let Some(usher) = &usher {
-                // Of a task that is stopped nobody hears any more.
-                tenure.wait_until_held().await;
-                let heard = tokio::select! {
+            if let Some(hooks) = &hooks {
+                // The hooks do not run if the task is stopping.
+                lease.wait_until_held().await;
+                let texts = tokio::select! {
                     biased;
-                    () = door.stop.cancelled() => Vec::new(),
-                    heard = Box::pin(usher.run_after(&act.call, &result, &context, &door)) => heard,
+                    () = gate.stop.cancelled() => Vec::new(),
+                    texts = Box::pin(hooks.run_after(&pending.call, &result, &context, &gate)) => texts,
                 };
-                told.extend(call_hooks::hook_text(HookEvent::PostToolUse, &heard));
+                hook_texts.extend(call_hooks::hook_text(HookEvent::PostToolUse, &texts));
             }
-            CallOutcome { hook_texts: told, ..CallOutcome::new(act.id, Some(result)) }
+            CallOutcome { hook_texts, ..CallOutcome::new(pending.id, Some(result)) }
         }
     }
 
-    /// All calls that still run only wait: others may have the seat.
+    /// All running calls only wait: give up the seat.
     async fn wait_for(&mut self, now: &ActiveCalls) -> Result<(), Halt> {
         self.seat.park();
         let for_tasks = || Entry::Waiting { on: WaitReason::Tasks(now.tasks()), until: None };
@@ -304,7 +312,7 @@ impl TaskRun {
         }
     }
 
-    /// Hears what a call tells while it runs.
+    /// Handles a signal of a running call.
     async fn handle_signal(&mut self, signal: CallSignal, now: &mut ActiveCalls) -> Result<(), Halt> {
         match signal {
             CallSignal::Progress(text) => now.progress.push(text),
@@ -333,14 +341,14 @@ impl TaskRun {
         Ok(())
     }
 
-    /// Does what a call wants before it begins.
+    /// Handles the request of a call that is about to start.
     async fn handle_approval_request(
         &mut self,
-        plea: ApprovalRequest,
+        request: ApprovalRequest,
         now: &mut ActiveCalls,
     ) -> Result<(), Halt> {
-        match plea {
-            // Nobody is asked any more: it is when the task is carried on.
+        match request {
+            // While draining nothing is asked: it is asked when the task is resumed.
             ApprovalRequest::Ask { call, .. } if now.draining => now.give_up(call),
             ApprovalRequest::Ask { call, question, reply } => {
                 self.ask_approval(&mut now.asking, call, question, reply).await?;
@@ -356,17 +364,17 @@ impl TaskRun {
         Ok(())
     }
 
-    /// Writes results down; the last ones of a reply only soon, if the calls can be made again. Answers with a failure if
-    /// one of them ends the run.
+    /// Records results. The last ones of a reply are deferred if the calls can be repeated. Returns a failure
+    /// if one of them ends the run.
     async fn record_results(
         &mut self,
-        came: Vec<CallOutcome>,
+        outcomes: Vec<CallOutcome>,
         names: &HashMap<CallId, String>,
         last: bool,
     ) -> Result<Option<Failure>, Halt> {
-        let mut entries = Vec::with_capacity(came.len());
+        let mut entries = Vec::with_capacity(outcomes.len());
         let mut fatal = None;
-        for CallOutcome { call, result, hook_texts: told, unattended } in came {
+        for CallOutcome { call, result, hook_texts, unattended } in outcomes {
             let Some(result) = result else { continue };
             if unattended {
                 let tool = names.get(&call).map_or("", String::as_str).into();
@@ -379,26 +387,26 @@ impl TaskRun {
             let output =
                 result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
             let mut returned = self.cap_output(call, output).await?;
-            // What a tool says must not look like what a hook says to it.
+            // A tool's output must not look like text of a hook.
             if names.get(&call).is_some_and(|tool| self.has_tool_hooks(tool))
                 && let Cow::Owned(escaped) = escape_tags(&returned.output, &["hook"])
             {
                 returned.output = escaped.into();
             }
-            if !told.is_empty() {
-                returned.output = format!("{}\n\n{}", returned.output, told.join("\n")).into();
+            if !hook_texts.is_empty() {
+                returned.output = format!("{}\n\n{}", returned.output, hook_texts.join("\n")).into();
             }
             entries.push(Entry::Returned(Box::new(returned)));
         }
         let repeatable = |entry: &Entry| match entry {
             Entry::Returned(returned) => {
                 let tool = names.get(&returned.call).map_or("", String::as_str);
-                let manner = self.tools.tool(tool).map(|tool| tool.effects);
-                // One that changes who goes on, or which letters are shown, is written down first.
+                let effects = self.tools.tool(tool).map(|tool| tool.effects);
+                // A result that changes the agent, the model or the collected tasks is written first.
                 let plain =
                     returned.collected.is_empty() && returned.handoff.is_none() && returned.model.is_none();
-                // So is one that hooks have heard of: they would hear of it again.
-                plain && !self.has_tool_hooks(tool) && manner.is_some_and(|manner| manner.repeatable)
+                // So is one that hooks ran for: they would run again.
+                plain && !self.has_tool_hooks(tool) && effects.is_some_and(|effects| effects.repeatable)
             }
             _ => false,
         };
@@ -410,7 +418,7 @@ impl TaskRun {
         Ok(fatal)
     }
 
-    /// What the model sees of an output; one that is too long is kept whole in the store.
+    /// The part of an output that the model sees; an output that is too long is stored whole.
     async fn cap_output(&self, call: CallId, output: ToolOutput) -> Result<CallResult, Halt> {
         let ToolOutput { text, is_error, collected, handoff, model } = output;
         let Some(part) = truncate_output(&text, self.policy.output_cap) else {
@@ -425,27 +433,27 @@ impl TaskRun {
             });
         };
         let whole = Some(self.context.store.put_blob(text.into_bytes()).await?);
-        // What is not shown whole is not collected.
+        // A result that is not shown whole does not count as collected.
         Ok(CallResult { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
     }
 }
 
-/// How the calls that run stand now.
+/// The state of the running calls.
 #[derive(Default)]
 struct ActiveCalls {
-    /// Those that wait for other tasks, and for which.
+    /// Calls that wait for other tasks, and those tasks.
     waiting: HashMap<CallId, Vec<TaskId>>,
-    /// Those that wait for a person, or to begin.
+    /// Calls that wait for a person, or to start.
     asking: PendingQuestions,
     progress: ProgressBuffer,
     give_up: HashMap<CallId, CancellationToken>,
-    /// Fires for those that a person does not want to be waited for.
+    /// Fires for calls that a person moves to the background.
     backgrounded: HashMap<CallId, CancellationToken>,
     draining: bool,
 }
 
 impl ActiveCalls {
-    /// Tells these calls not to wait for other tasks.
+    /// Moves these calls to the background.
     fn background(&self, calls: &[CallId]) {
         calls.iter().filter_map(|call| self.backgrounded.get(call)).for_each(CancellationToken::cancel);
     }
@@ -458,7 +466,7 @@ impl ActiveCalls {
         tasks
     }
 
-    /// How many calls do nothing but wait.
+    /// How many calls only wait.
     fn idle(&self) -> usize {
         let mut asking: Vec<CallId> =
             self.asking.waiting_calls().filter(|call| !self.waiting.contains_key(call)).collect();
@@ -467,7 +475,7 @@ impl ActiveCalls {
         self.waiting.len() + asking.len()
     }
 
-    /// What only waits is given up, to be made again later.
+    /// Cancels the calls that only wait, to be made again later.
     fn give_up_waiting(&self) {
         let asking = self.asking.waiting_calls().chain(self.asking.ready_calls());
         self.waiting.keys().copied().chain(asking).for_each(|call| self.give_up(call));
@@ -478,7 +486,7 @@ impl ActiveCalls {
     }
 }
 
-/// How far tools say that they are: only the last word of a moment counts.
+/// Progress messages: only the latest in an interval is written.
 #[derive(Default)]
 struct ProgressBuffer {
     last: Option<String>,
@@ -499,7 +507,7 @@ impl ProgressBuffer {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")

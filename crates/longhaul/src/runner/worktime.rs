@@ -1,8 +1,9 @@
-//! For how long a task has been worked on: what `timeout` and `max_time` count.
+//! The working time of a task, which `timeout` and `max_time` limit.
 //!
-//! The stopwatch of a run goes by the runtime's clock, which stands still while the machine sleeps, and is paused while the task
-//! waits for a person or for a seat. The journal tells the time to whoever takes the task up next: the head counts from one
-//! entry of the owner to the next, and where that is not what the stopwatch says, the run writes [`Entry::Worked`].
+//! The stopwatch of a run uses the runtime's clock, which stands still while the machine sleeps, and is
+//! paused while the task waits for a person or for a seat. The journal carries the time to the next run: the
+//! task's state counts from one entry of the owner to the next, and where that differs from the stopwatch,
+//! the run writes [`Entry::Worked`].
 
 use std::time::Duration;
 
@@ -14,27 +15,27 @@ use crate::id::TaskId;
 use crate::store::{EntryKinds, Subscription, TaskFilter};
 use crate::task::all_wait_for_people;
 
-/// How far the journal may be from the stopwatch when something is written.
+/// How far the journal may differ from the stopwatch when something is written.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// How long the time of a task that is bounded like this may go unwritten, so that a crash does not lose it. The journal is not
-/// looked at more often than every ten seconds anyway.
+/// How long the working time of a task with this limit may go unwritten, so that a crash does not lose it.
+/// The journal is not read more often than every ten seconds anyway.
 pub(super) fn max_unwritten(limit: Duration) -> Duration {
     (limit / 10).clamp(TOLERANCE, Duration::from_secs(30))
 }
 
-/// The time in which a task was worked on.
+/// Measures the working time of a task.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
-    /// What was counted before.
+    /// The time counted before.
     before: Duration,
-    /// Since when it goes, if it does.
+    /// When it was started, if it is running.
     since: Option<Instant>,
     limit: Option<Duration>,
 }
 
 impl Stopwatch {
-    /// One that goes on from what the journal says.
+    /// Continues from the time in the journal.
     pub(super) fn new(before: Duration, limit: Option<Duration>) -> Stopwatch {
         Stopwatch { before, since: Some(Instant::now()), limit }
     }
@@ -62,15 +63,15 @@ impl Stopwatch {
     }
 }
 
-/// Rings when tasks of the tree may have begun to wait for people, or may do so no longer.
+/// Wakes when tasks of the tree may have started or stopped waiting for people.
 pub(super) struct PeopleSubscription {
     subscription: Subscription,
     paused: bool,
-    /// One of the tasks that are waited for, which was at work: while it is, nobody else need be looked at.
+    /// One of the awaited tasks that was working: while it is, no other need be checked.
     at_work: Option<TaskId>,
 }
 
-/// Never, or when it rings.
+/// Completes when it wakes; never, if there is none.
 pub(super) async fn people_wake(people: Option<&PeopleSubscription>) {
     match people {
         Some(people) => drop(people.subscription.next_wake().await),
@@ -79,15 +80,15 @@ pub(super) async fn people_wake(people: Option<&PeopleSubscription>) {
 }
 
 impl TaskRun {
-    /// Whether, and how soon, the time has to be in the journal: nobody asks for it where nothing is bounded by it.
+    /// Whether a time limit applies, so that the journal has to hold the working time.
     pub(super) fn has_time_limit(&self) -> bool {
         self.unwritten.is_some()
     }
 
-    /// What has to be written down so that the journal tells the right time.
+    /// The entry that corrects the working time in the journal, if it is needed.
     pub(super) fn corrected_time(&self) -> Option<Entry> {
-        let told = self.state.worked_at(self.context.store.now(), Duration::MAX);
-        let off = self.has_time_limit() && told.abs_diff(self.stopwatch.total()) > TOLERANCE;
+        let written = self.state.worked_at(self.context.store.now(), Duration::MAX);
+        let off = self.has_time_limit() && written.abs_diff(self.stopwatch.total()) > TOLERANCE;
         off.then(|| self.time_until_now())
     }
 
@@ -96,7 +97,7 @@ impl TaskRun {
         Entry::Worked { ms, paused: self.stopwatch.is_paused() }
     }
 
-    /// Writes the time down if that was long ago.
+    /// Writes the working time if it was last written long ago.
     pub(super) async fn record_time(&mut self) -> Result<(), Halt> {
         let behind = self.stopwatch.total().saturating_sub(self.state.worked);
         match self.unwritten {
@@ -108,7 +109,7 @@ impl TaskRun {
         }
     }
 
-    /// The task waits for these others, and does nothing else: the time counts unless all of them wait for people.
+    /// The task only waits for these others: the time counts unless all of them wait for people.
     pub(super) async fn count_time_unless_waiting_for_people(
         &mut self,
         tasks: &[TaskId],
@@ -117,7 +118,7 @@ impl TaskRun {
             return Ok(());
         }
         loop {
-            // Hung up before the look, so that nothing falls between the two.
+            // Subscribe before reading, so that nothing is missed in between.
             let paused = self.stopwatch.is_paused();
             if self.people_subscription.as_ref().is_none_or(|people| people.paused != paused) {
                 let news = match paused {
@@ -134,24 +135,23 @@ impl TaskRun {
                     ]),
                     false => EntryKinds::from_kinds([EntryKind::Waiting, EntryKind::Finished]),
                 };
-                let bell = self.context.subscriptions.for_tree(self.state.root, news);
-                self.people_subscription =
-                    Some(PeopleSubscription { subscription: bell, paused, at_work: None });
+                let subscription = self.context.subscriptions.for_tree(self.state.root, news);
+                self.people_subscription = Some(PeopleSubscription { subscription, paused, at_work: None });
             }
             if let Some(id) = self
                 .people_subscription
                 .as_ref()
                 .and_then(|people| people.at_work)
                 .filter(|id| tasks.contains(id))
-                && self.context.store.task_state(id).await?.is_some_and(|head| head.is_at_work())
+                && self.context.store.task_state(id).await?.is_some_and(|state| state.is_at_work())
             {
                 return Ok(());
             }
             let tree = self.context.store.list(TaskFilter::tree(self.state.root).live()).await?;
             if let Some(people) = &mut self.people_subscription {
-                // The last was begun last.
-                let mut candidates = tree.iter().filter(|head| tasks.contains(&head.id));
-                people.at_work = candidates.rfind(|head| head.is_at_work()).map(|head| head.id);
+                // The last one was launched last.
+                let mut candidates = tree.iter().filter(|state| tasks.contains(&state.id));
+                people.at_work = candidates.rfind(|state| state.is_at_work()).map(|state| state.id);
             }
             match (all_wait_for_people(tasks, &tree), paused) {
                 (true, false) => {
@@ -165,7 +165,7 @@ impl TaskRun {
         }
     }
 
-    /// The task works, or waits for something else: the time counts, or not.
+    /// Starts or pauses the stopwatch.
     pub(super) fn count_time(&mut self, counts: bool) {
         self.people_subscription = None;
         if counts { self.stopwatch.start() } else { self.stopwatch.pause() }

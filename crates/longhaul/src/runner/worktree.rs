@@ -1,7 +1,7 @@
-//! A git worktree and a branch of a task's own, so that writers do not meet.
+//! A git worktree and branch for one task, so that tasks that write do not interfere.
 //!
-//! It is made when the task is first run, and found again by its name, which derives from the task's key. What is in it is
-//! the task's work: it is only removed when git says that there is none.
+//! It is created when the task first runs, and found again by its name, which is derived from the task's key.
+//! Its content is the task's work: it is only removed if git says that there is none.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,44 +13,44 @@ use repository::{CancelFlag, Repository};
 
 mod repository;
 
-/// Where worktrees are, in the repository's git directory.
+/// The directory for worktrees in the repository's git directory.
 const TREES: &str = "longhaul";
 
-/// Where a task works.
+/// The worktree of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Worktree {
-    /// The directory that was ordered.
+    /// The working directory in the order.
     pub(super) origin: PathBuf,
-    /// The worktree's top.
+    /// The top directory of the worktree.
     top: PathBuf,
-    /// What it is called, as a worktree and as a branch below `longhaul/`.
+    /// Its name, as a worktree and as a branch below `longhaul/`.
     name: String,
     branch: String,
-    /// What the ordered directory is in it.
+    /// The directory in the worktree that corresponds to the one in the order.
     pub(super) dir: PathBuf,
 }
 
-/// What is in a worktree that is nowhere else.
+/// Work in a worktree that exists nowhere else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorktreeChanges {
-    /// Files that are changed or new, and not committed.
+    /// Changed or new files that are not committed.
     changed: usize,
-    /// Files that are there, though git was told to ignore such.
+    /// Files that git ignores.
     ignored: usize,
     /// Commits that no other branch has.
     commits: usize,
 }
 
 impl WorktreeChanges {
-    /// Whether nothing would be lost with the worktree.
+    /// Whether removing the worktree would lose nothing.
     fn is_none(self) -> bool {
         self == WorktreeChanges { changed: 0, ignored: 0, commits: 0 }
     }
 }
 
 impl Worktree {
-    /// The worktree of a task that was ordered to work in `origin`: made now, if there is none yet. One at a time, which
-    /// is what `turn` is for: git's own locks do not cover all of it.
+    /// The worktree of a task whose order names `origin`; creates it if there is none yet. `turn` allows one
+    /// creation at a time: git's own locks do not cover all of it.
     pub(super) async fn open_or_create(
         origin: &Path,
         name: &str,
@@ -65,9 +65,9 @@ impl Worktree {
             let worktree = Worktree { origin, top, branch: format!("longhaul/{name}"), name, dir };
             if !worktree.is_there(&repository) {
                 let made = worktree.make(&repository);
-                made.map_err(|why| format!("no git worktree could be made for the task: {why}"))?;
+                made.map_err(|why| format!("no git worktree could be created for the task: {why}"))?;
             }
-            // It may be one that git knows nothing of.
+            // Git does not know the ordered directory if no file in it is tracked.
             let made = repository.dir.create_dir_all(worktree.inside().join(&repository.prefix));
             made.map_err(|error| format!("{} cannot be used: {error}", worktree.dir.display()))?;
             Ok(worktree)
@@ -75,12 +75,12 @@ impl Worktree {
         .await
     }
 
-    /// Its top, in the repository's git directory.
+    /// Its path relative to the repository's git directory.
     fn inside(&self) -> PathBuf {
         Path::new(TREES).join(&self.name)
     }
 
-    /// Whether it was made to the end, and nobody has removed it: the index is written last.
+    /// Whether it was created completely and not removed since: the index is written last.
     fn is_there(&self, repository: &Repository) -> bool {
         let admin = repository.admin_of(&self.top);
         let index = admin.map(|admin| repository.dir.symlink_metadata(admin.join("index")));
@@ -91,7 +91,7 @@ impl Worktree {
         let git = repository.git()?;
         let own = format!("refs/heads/{}", self.branch);
         let commit = match git.run(["rev-parse", "--verify", "--quiet", &own]) {
-            // The worktree was removed by somebody, and the branch has what was done in it.
+            // The worktree was removed, but the branch still has its commits.
             Ok(commit) => commit.trim().to_owned(),
             Err(_) => {
                 let head = git.run(["rev-parse", "--verify", "--end-of-options", "HEAD^{commit}"]);
@@ -131,7 +131,7 @@ impl Worktree {
         git.give_index(repository, &admin.join("index")).map_err(|error| error.to_string())
     }
 
-    /// What is in it that is nowhere else.
+    /// Work in it that exists nowhere else.
     pub(super) async fn changes(&self) -> Result<WorktreeChanges, String> {
         let worktree = self.clone();
         blocking(move |given_up| worktree.work_in(&Repository::find(&worktree.origin, given_up)?)).await
@@ -145,7 +145,7 @@ impl Worktree {
             repository.dir.open_dir(self.inside())
         };
         let top = looked().map_err(|error| error.to_string())?;
-        // Git would go into submodules, and read what is configured there.
+        // Git would enter submodules and read their configuration.
         let status = ["status", "--porcelain", "--ignored", "--ignore-submodules=all"];
         let status = git.run_in_worktree(&top, &self.top, &status)?;
         let ignored = status.lines().filter(|line| line.starts_with("!!")).count();
@@ -153,7 +153,7 @@ impl Worktree {
         let staged = git.run_in_worktree(&top, &self.top, &["ls-files", "--stage", "-z"])?;
         let submodules = staged.split('\0').filter(|line| line.starts_with("160000 "));
         let paths = submodules.filter_map(|line| line.split_once('\t')).map(|(_, path)| path);
-        // What is in a submodule may be nowhere else: only one that is empty has no work in it.
+        // The content of a submodule may exist nowhere else: only an empty one has no work in it.
         let filled = |path: &&str| top.read_dir(path).is_ok_and(|mut files| files.next().is_some());
         changed += paths.filter(filled).count();
 
@@ -170,7 +170,7 @@ impl Worktree {
         Ok(WorktreeChanges { changed, ignored, commits })
     }
 
-    /// Removes it, if nothing is lost with it. What cannot be told is kept.
+    /// Removes it if nothing is lost. If that is uncertain, it is kept.
     pub(super) async fn remove_if_unchanged(&self, turn: &Mutex<()>) {
         let _turn = turn.lock().await;
         let worktree = self.clone();
@@ -197,10 +197,10 @@ impl Worktree {
         dir.remove_dir_all(self.inside())
             .and_then(|()| dir.remove_dir_all(admin))
             .map_err(|error| error.to_string())?;
-        // Nobody else's, or not empty: then it stays.
+        // Only if it is empty.
         let _ = dir.remove_dir("worktrees");
         if let Ok(at) = at {
-            // Only as long as it is where it was when nothing was lost with it.
+            // Only if it still points to the commit that was checked.
             let _ = repository.remove_branch(&self.branch, at.trim());
         }
         Ok(())
@@ -212,7 +212,7 @@ impl Worktree {
         blocking(move |_| dir.try_exists().map_err(|error| error.to_string())).await.unwrap_or(false)
     }
 
-    /// What the result of the task says of it.
+    /// The note about it in the task's result.
     pub(super) fn describe(&self, work: &Result<WorktreeChanges, String>, others: bool) -> String {
         let (top, branch) = (self.top.display(), &self.branch);
         match work {
@@ -243,9 +243,9 @@ fn describe_changes(work: WorktreeChanges) -> String {
     if parts.is_empty() { "no changes".to_owned() } else { parts.join(", ") }
 }
 
-/// Does what blocks, beside. If nobody waits for it any more, a git that runs is ended.
+/// Runs blocking work on another thread. If this is dropped, a running git is killed.
 async fn blocking<T: Send + 'static>(
-    act: impl FnOnce(&CancelFlag) -> Result<T, String> + Send + 'static,
+    work: impl FnOnce(&CancelFlag) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     struct CancelGitOnDrop(CancelFlag);
     impl Drop for CancelGitOnDrop {
@@ -255,7 +255,7 @@ async fn blocking<T: Send + 'static>(
     }
     let given_up = CancelFlag::new(AtomicBool::new(false));
     let _guard = CancelGitOnDrop(given_up.clone());
-    let done = tokio::task::spawn_blocking(move || act(&given_up)).await;
+    let done = tokio::task::spawn_blocking(move || work(&given_up)).await;
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
@@ -430,7 +430,7 @@ mod tests {
         assert!(why.contains("isolation: worktree needs a git repository, and"), "{why}");
         git(dir.path(), ["init", "-q"]).await.unwrap();
         let why = Worktree::open_or_create(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err();
-        assert!(why.contains("no git worktree could be made"), "a repository without a commit: {why}");
+        assert!(why.contains("no git worktree could be created"), "a repository without a commit: {why}");
     }
 }
 

@@ -1,14 +1,14 @@
-//! What a store reads the time from.
+//! The clock of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Where a store gets the time from; tests bring their own.
+/// Where a store gets the time from; tests use their own.
 ///
-/// It is two clocks. The one on the wall dates entries; somebody may set it, and two processes may disagree about it. The
-/// other only counts how much time passes; leases are judged by it.
+/// It has two clocks. The wall clock dates entries; it may be set, and two processes may disagree about it.
+/// The other only measures elapsed time; leases are judged by it.
 #[derive(Clone)]
 pub struct Clock {
     wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -21,7 +21,7 @@ impl Clock {
         Clock::with_elapsed(Timestamp::now, since_boot)
     }
 
-    /// A clock that is a function, and never goes back: it also says how much time passes.
+    /// A clock from one function that never goes back. It also measures elapsed time.
     pub fn from_fn(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         let wall: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(now);
         let same = wall.clone();
@@ -30,8 +30,8 @@ impl Clock {
         Clock { wall, elapsed: Arc::new(elapsed) }
     }
 
-    /// Two functions: one for the time of day, and one for the time that has passed since some moment, whatever the first
-    /// says. The second never goes back.
+    /// A clock from two functions: one for the wall-clock time, one for the time elapsed since some moment.
+    /// The second must never go back.
     pub fn with_elapsed(
         now: impl Fn() -> Timestamp + Send + Sync + 'static,
         elapsed: impl Fn() -> Duration + Send + Sync + 'static,
@@ -39,33 +39,33 @@ impl Clock {
         Clock { wall: Arc::new(now), elapsed: Arc::new(elapsed) }
     }
 
-    /// The time in whole milliseconds, which is how journals keep it.
+    /// The wall-clock time in whole milliseconds, as journals keep it.
     pub fn now(&self) -> Timestamp {
         let now = (self.wall)();
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 
-    /// The time that has passed since some moment: only differences mean anything, and only within this process.
+    /// The time elapsed since some moment: only differences are meaningful, and only within this process.
     pub fn elapsed(&self) -> Duration {
         (self.elapsed)()
     }
 }
 
-/// The time that has passed since the machine was started, while it was asleep too, where the system can tell.
+/// The time since the machine was started, including sleep where the system can tell.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn since_boot() -> Duration {
     use nix::time::{ClockId, clock_gettime};
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or_else(|_| since_start(), Duration::from)
 }
 
-/// On these systems this clock goes on while the machine is asleep.
+/// On these systems this clock continues while the machine sleeps.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 pub(crate) fn since_boot() -> Duration {
     use nix::time::{ClockId, clock_gettime};
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or_else(|_| since_start(), Duration::from)
 }
 
-/// The time that has passed since this was first asked; a machine that sleeps may not count that.
+/// The time since the first call; sleep may not be included.
 #[cfg(not(unix))]
 pub(crate) fn since_boot() -> Duration {
     since_start()

@@ -1,4 +1,4 @@
-//! A journal page by page, each read while the one before is looked at.
+//! Reads a journal page by page, ahead of the consumer.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,8 @@ const PAGE: usize = 1000;
 /// How many pages are read at once.
 const AT_ONCE: usize = 3;
 
-/// A journal from after an entry to its end, page by page. While one page is looked at, the next ones are being read.
+/// A journal after an entry, to its end, page by page. While you process one page, the next ones are being
+/// read.
 pub fn pages(
     store: &dyn Store,
     task: TaskId,
@@ -23,13 +24,13 @@ pub fn pages(
         Some(PageReader { store, task, next: after, asked: VecDeque::new() }),
         |reading| async {
             let mut reading = reading?;
-            // Most journals have one page: only when that is full others are asked for.
+            // Most journals have one page: only request more when it is full.
             reading.ask_for(1);
             let page = reading.asked.pop_front()?.await;
             match page {
                 Ok(page) if page.is_empty() => None,
-                // No entry is missing in between, so where the next page begins is known. It may have been read before
-                // this one was full: then this one is the end for whoever reads.
+                // There are no gaps between entries, so the start of the next page is known. It may have been
+                // read before this one was full; then this one is the last.
                 Ok(page) if page.len() == PAGE => {
                     reading.ask_for(AT_ONCE);
                     Some((Ok(page), Some(reading)))
@@ -44,7 +45,7 @@ pub fn pages(
 struct PageReader<'a> {
     store: &'a dyn Store,
     task: TaskId,
-    /// After which entry the next page begins.
+    /// The entry after which the next page starts.
     next: Seq,
     asked: VecDeque<StoreFuture<'a, Vec<Record>>>,
 }

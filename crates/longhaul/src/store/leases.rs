@@ -1,9 +1,9 @@
-//! When somebody else's lease has run out.
+//! Detects the expired leases of other workers.
 //!
-//! Nobody compares clocks with anybody. Whoever wants to know watches the row of a lease: when it was not renewed for as
-//! long as the lease is, by the watcher's own clock, it has run out. The owner, who counts from before it asked for the
-//! renewal, has stopped by then. A process that has just started therefore takes nothing away for one lease, unless the
-//! store can prove that the owner is dead.
+//! Processes do not compare clocks. A watcher observes the row of a lease: if it was not renewed for the
+//! length of the lease, by the watcher's own clock, it has expired. The owner counts from before it requested
+//! the renewal, so it has stopped by then. A process that has just started therefore takes no task away for
+//! one lease, unless the store can prove that the owner is dead.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,17 +11,18 @@ use std::time::Duration;
 
 use crate::id::WorkerId;
 
-/// The length that is assumed of a lease which does not say it: what an earlier Longhaul wrote.
+/// The assumed length of a lease without one: an earlier version of Longhaul wrote it.
 pub(super) const ASSUMED_LENGTH: Duration = Duration::from_secs(15);
-/// What was not looked at for so long is forgotten.
+/// A lease that was not checked for this long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
-/// What can be seen of a lease. It changes with every renewal, and with nothing else.
+/// The visible part of a lease. It changes with every renewal, and only then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LeaseRenewal {
     /// How often it was renewed.
     pub(super) count: i64,
-    /// Until when it lasts, by its owner's clock, in milliseconds since 1970: what an earlier Longhaul changes.
+    /// When it ends, by its owner's clock, in milliseconds since 1970: the only part that earlier versions of
+    /// Longhaul change.
     pub(super) until: i64,
     /// How long it is.
     pub(super) length: Duration,
@@ -30,23 +31,23 @@ pub(super) struct LeaseRenewal {
 #[derive(Debug)]
 struct WatchedLease {
     renewal: LeaseRenewal,
-    /// When it was looked at last.
+    /// When it was last checked.
     last: Duration,
-    /// For how long it has been watched without a renewal.
+    /// How long it was watched without a renewal.
     watched: Duration,
 }
 
-/// Whoever watches the leases of others.
+/// Watches the leases of other workers.
 #[derive(Debug, Default)]
 pub(super) struct LeaseWatch(Mutex<HashMap<WorkerId, WatchedLease>>);
 
 impl LeaseWatch {
-    /// Looks at a lease, and says whether it has run out. It has to be looked at again and again: what passes between two
-    /// looks counts for no more than a third of the lease, however long it was. We may have been asleep ourselves, and
-    /// its owner with us.
+    /// Checks a lease, and returns whether it has expired. It has to be checked repeatedly: the time between
+    /// two checks counts for at most a third of the lease, however long it was. This process may have been
+    /// asleep, and the owner too.
     ///
-    /// `before` and `now` are the times before and after the look: it is sure that there was no other renewal from the end
-    /// of one look to the beginning of the next.
+    /// `before` and `now` are the times before and after the check: between the end of one check and the
+    /// start of the next, there was certainly no other renewal.
     pub(super) fn has_run_out(
         &self,
         worker: &WorkerId,
@@ -63,7 +64,7 @@ impl LeaseWatch {
         if seen.renewal != renewal {
             *seen = fresh();
         }
-        // Rounded up, so that three looks are enough.
+        // Rounded up, so that three checks are enough.
         let most = renewal.length / 3 + Duration::from_nanos(1);
         seen.watched = seen.watched.saturating_add(before.saturating_sub(seen.last).min(most));
         seen.last = seen.last.max(before);
@@ -102,14 +103,14 @@ mod tests {
         let look = |count, at| {
             watch.has_run_out(&w, renewal(count), Duration::from_secs(at), Duration::from_secs(at))
         };
-        // The owner lived five seconds ago, and then everybody slept for an hour.
+        // The owner was alive five seconds ago, and then the machine slept for an hour.
         assert!(!look(1, 0));
         assert!(!look(1, 5));
         assert!(!look(1, 3600), "it may be about to renew");
         assert!(look(1, 3605));
     }
 
-    /// Whoever is stopped in the middle of a look does not know what happened after it had looked.
+    /// A process that is suspended during a check does not know what happened after it had read.
     #[test]
     fn a_look_that_takes_long_proves_nothing() {
         let (watch, w) = (LeaseWatch::default(), WorkerId::from("w"));

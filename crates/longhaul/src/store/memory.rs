@@ -1,4 +1,4 @@
-//! Journals in memory, for tests and for programs whose tasks may die with them.
+//! Journals in memory, for tests and for programs whose tasks need not survive them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::entry::{Entry, EntryKind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
 use crate::task::{Status, TaskState};
 
-/// A store that forgets everything when it is dropped.
+/// A store that is lost when it is dropped.
 pub struct MemoryStore {
     state: Mutex<MemoryState>,
     hints: broadcast::Sender<Hint>,
@@ -30,20 +30,20 @@ impl MemoryStore {
         MemoryStore::with_clock(Clock::system())
     }
 
-    /// An empty store with a clock of its own.
+    /// An empty store with its own clock.
     pub fn with_clock(clock: Clock) -> Self {
         let (hints, _) = broadcast::channel(super::HINT_CAPACITY);
         MemoryStore { state: Mutex::default(), hints, clock }
     }
 
-    /// Nothing is left half-done under the lock, so that a panic of some other holder harms nothing.
+    /// Nothing is left half-done under the lock, so a panic of another holder is harmless.
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hint(&self, hint: Option<Hint>) {
         if let Some(hint) = hint {
-            // Nobody listening is no trouble.
+            // It is fine if there are no receivers.
             let _ = self.hints.send(hint);
         }
     }
@@ -61,7 +61,7 @@ impl std::fmt::Debug for MemoryStore {
     }
 }
 
-/// A future that is ready: nothing here waits for anything.
+/// A ready future: nothing here waits.
 fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(answer))
 }
@@ -78,8 +78,8 @@ impl Store for MemoryStore {
 
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
         let skip = usize::try_from(after.0).unwrap_or(usize::MAX);
-        let shelves = self.lock();
-        let journal = shelves.tasks.get(&task).map_or(&[][..], |t| &t.journal);
+        let state = self.lock();
+        let journal = state.tasks.get(&task).map_or(&[][..], |t| &t.journal);
         ready(Ok(journal.iter().skip(skip).take(limit).cloned().collect()))
     }
 
@@ -88,12 +88,12 @@ impl Store for MemoryStore {
     }
 
     fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>> {
-        let shelves = self.lock();
-        let mut heads: Vec<TaskState> = shelves.matching(&filter).map(|t| t.state.clone()).collect();
+        let state = self.lock();
+        let mut states: Vec<TaskState> = state.matching(&filter).map(|t| t.state.clone()).collect();
         if let Some(limit) = filter.limit {
-            heads.drain(..heads.len().saturating_sub(limit));
+            states.drain(..states.len().saturating_sub(limit));
         }
-        ready(Ok(heads))
+        ready(Ok(states))
     }
 
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
@@ -104,18 +104,18 @@ impl Store for MemoryStore {
         let at = self.clock.now();
         let claimed = self.lock().claim(&claim, at);
         let kinds = EntryKinds::from_kinds([EntryKind::Claimed]);
-        for ClaimedTask { state: head, .. } in &claimed {
-            self.hint(Some(Hint::Task { task: head.id, root: head.root, kinds }));
+        for ClaimedTask { state, .. } in &claimed {
+            self.hint(Some(Hint::Task { task: state.id, root: state.root, kinds }));
         }
         ready(Ok(claimed))
     }
 
     fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
         let until = super::lease_end(self.clock.now(), lease).as_millisecond();
-        let mut shelves = self.lock();
-        let count = shelves.leases.get(&worker).map_or(0, |had| had.count) + 1;
-        shelves.leases.insert(worker, LeaseRenewal { count, until, length: lease });
-        drop(shelves);
+        let mut state = self.lock();
+        let count = state.leases.get(&worker).map_or(0, |had| had.count) + 1;
+        state.leases.insert(worker, LeaseRenewal { count, until, length: lease });
+        drop(state);
         ready(Ok(()))
     }
 
@@ -126,11 +126,11 @@ impl Store for MemoryStore {
 
     fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
         let now = self.clock.elapsed();
-        let shelves = self.lock();
-        let gone = shelves.running.iter().filter(|(worker, _)| !shelves.is_alive(worker, now));
+        let state = self.lock();
+        let gone = state.running.iter().filter(|(worker, _)| !state.is_alive(worker, now));
         let mut places: Vec<usize> = gone.flat_map(|(_, places)| places.iter().copied()).collect();
         places.sort_unstable();
-        ready(Ok(places.into_iter().filter_map(|p| shelves.at(p)).map(|t| t.state.clone()).collect()))
+        ready(Ok(places.into_iter().filter_map(|p| state.at(p)).map(|t| t.state.clone()).collect()))
     }
 
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {
@@ -158,11 +158,11 @@ impl Store for MemoryStore {
     }
 
     fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
-        let mut shelves = self.lock();
-        let slip = shelves.values.entry(name.to_owned()).or_default();
-        let fits = slip.version == after;
+        let mut state = self.lock();
+        let stored = state.values.entry(name.to_owned()).or_default();
+        let fits = stored.version == after;
         if fits {
-            *slip = StoredValue { version: after + 1, bytes };
+            *stored = StoredValue { version: after + 1, bytes };
         }
         ready(Ok(fits))
     }
@@ -170,7 +170,7 @@ impl Store for MemoryStore {
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
         let deleted = self.lock().delete(&tasks, super::blob_cutoff(self.clock.now()));
         if deleted.is_ok() {
-            // There is no hint of a task that is not there: all have to look.
+            // There are no hints for a deleted task: all receivers have to check.
             self.hint(Some(Hint::Lagged));
         }
         ready(deleted)
@@ -185,7 +185,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// A task, with the place it has in the order of submission.
+/// A task with its position in submission order.
 struct MemoryTask {
     place: usize,
     state: TaskState,
@@ -193,11 +193,11 @@ struct MemoryTask {
     letters: HashSet<LetterId>,
 }
 
-/// Everything that is kept. The sets of places are indexes: what they say is also said by the heads.
+/// All data. The sets of positions are indexes: they can be rebuilt from the states.
 #[derive(Default)]
 struct MemoryState {
     tasks: HashMap<TaskId, MemoryTask>,
-    /// In the order of submission; what was deleted leaves its place empty.
+    /// In submission order; a deleted task leaves an empty position.
     order: Vec<Option<TaskId>>,
     pending: HashMap<TeamRef, BTreeSet<usize>>,
     running: HashMap<WorkerId, BTreeSet<usize>>,
@@ -206,7 +206,7 @@ struct MemoryState {
     counts: StatusCounts,
     leases: HashMap<WorkerId, LeaseRenewal>,
     watch: LeaseWatch,
-    /// With when it was last kept.
+    /// With the time when it was last stored.
     blobs: HashMap<Digest, (Arc<[u8]>, Timestamp)>,
     values: HashMap<String, StoredValue>,
 }
@@ -217,7 +217,7 @@ struct MemoryTree {
     census: StatusCounts,
 }
 
-/// How many tasks stand how, by [`Status`].
+/// How many tasks have each [`Status`].
 #[derive(Default)]
 struct StatusCounts([usize; Status::ALL.len()]);
 
@@ -227,7 +227,7 @@ impl StatusCounts {
     }
 }
 
-/// The shelves at a moment, so that leases can be judged.
+/// The state at a moment, to judge leases.
 struct StateAt<'a>(&'a MemoryState, Duration);
 
 impl StoreLookup for StateAt<'_> {
@@ -239,8 +239,8 @@ impl StoreLookup for StateAt<'_> {
         Ok(self.0.tasks.get(&task).is_some_and(|t| t.letters.contains(letter)))
     }
 
-    fn is_abandoned(&mut self, head: &TaskState) -> Result<bool, StoreError> {
-        Ok(head.worker.as_ref().is_none_or(|w| !self.0.is_alive(w, self.1)))
+    fn is_abandoned(&mut self, state: &TaskState) -> Result<bool, StoreError> {
+        Ok(state.worker.as_ref().is_none_or(|w| !self.0.is_alive(w, self.1)))
     }
 }
 
@@ -268,9 +268,9 @@ impl MemoryState {
         }
         let verdict = validate_batch(&mut drafts, at, &mut StateAt(self, now))?;
         let hints = drafts.iter().filter_map(|d| d.hint(verdict.root(d.task))).collect();
-        for (id, head) in verdict.states {
-            if let Some(head) = head {
-                self.put_state(id, head);
+        for (id, state) in verdict.states {
+            if let Some(state) = state {
+                self.put_state(id, state);
             }
         }
         for draft in drafts {
@@ -285,12 +285,12 @@ impl MemoryState {
         Ok((verdict.ends, hints))
     }
 
-    /// Puts a head in its place, and keeps the indexes in step with it.
-    fn put_state(&mut self, id: TaskId, head: TaskState) {
+    /// Stores the state of a task, and updates the indexes.
+    fn put_state(&mut self, id: TaskId, state: TaskState) {
         let place = match self.tasks.get(&id) {
-            Some(task) if !index_changes(&task.state, &head) => {
+            Some(task) if !index_changes(&task.state, &state) => {
                 if let Some(task) = self.tasks.get_mut(&id) {
-                    task.state = head;
+                    task.state = state;
                 }
                 return;
             }
@@ -302,28 +302,26 @@ impl MemoryState {
             None => {
                 let place = self.order.len();
                 self.order.push(Some(id));
-                self.trees.entry(head.root).or_default().members.push(place);
-                if let Some(parent) = head.parent {
+                self.trees.entry(state.root).or_default().members.push(place);
+                if let Some(parent) = state.parent {
                     self.children.entry(parent).or_default().push(place);
                 }
                 place
             }
         };
-        self.counts.0[head.status as usize] += 1;
-        self.trees.entry(head.root).or_default().census.0[head.status as usize] += 1;
-        if head.status == Status::Pending {
-            self.pending.entry(head.team.clone()).or_default().insert(place);
+        self.counts.0[state.status as usize] += 1;
+        self.trees.entry(state.root).or_default().census.0[state.status as usize] += 1;
+        if state.status == Status::Pending {
+            self.pending.entry(state.team.clone()).or_default().insert(place);
         }
-        if let Some(worker) = &head.worker {
+        if let Some(worker) = &state.worker {
             self.running.entry(worker.clone()).or_default().insert(place);
         }
         match self.tasks.get_mut(&id) {
-            Some(task) => task.state = head,
+            Some(task) => task.state = state,
             None => {
-                self.tasks.insert(
-                    id,
-                    MemoryTask { place, state: head, journal: Vec::new(), letters: HashSet::new() },
-                );
+                self.tasks
+                    .insert(id, MemoryTask { place, state, journal: Vec::new(), letters: HashSet::new() });
             }
         }
     }
@@ -359,7 +357,7 @@ impl MemoryState {
         if count < most { Ok(()) } else { Err(StoreError::Limit { limit: limit.limit, what: limit.what }) }
     }
 
-    /// The tasks that match, in order, whatever the filter's own limit.
+    /// The tasks that match, in order, regardless of the filter's limit.
     fn matching<'a>(&'a self, filter: &'a TaskFilter) -> Box<dyn Iterator<Item = &'a MemoryTask> + 'a> {
         let known = |places: Option<&'a Vec<usize>>| {
             places.map_or(&[][..], Vec::as_slice).iter().filter_map(|p| self.at(*p))
@@ -392,9 +390,9 @@ impl MemoryState {
         let bond =
             |t: &MemoryTask| TaskLinks { task: t.state.id, root: t.state.root, continues: t.state.continues };
         check_deletable(tasks, &doomed, self.tasks.values().map(bond))?;
-        for (id, head) in doomed {
+        for (id, state) in doomed {
             let Some(task) = self.tasks.remove(&id) else { continue };
-            self.unindex(task.place, &head);
+            self.unindex(task.place, &state);
             self.order[task.place] = None;
             self.children.remove(&id);
             self.trees.remove(&id);
@@ -421,7 +419,7 @@ impl MemoryState {
                     && claim.roots.as_ref().is_none_or(|roots| roots.contains(&t.state.root))
             })
         };
-        // Each team's queue is in order, so that its first `max` are all that can be among the first of all.
+        // Each team's queue is in order, so only its first `max` can be among the first of all.
         let mut places = Vec::new();
         for team in claim.teams.iter().collect::<HashSet<_>>() {
             let queue = self.pending.get(team).into_iter().flatten().copied();
@@ -434,15 +432,15 @@ impl MemoryState {
 
     fn claim_one(&mut self, place: usize, worker: &WorkerId, at: Timestamp) -> Option<ClaimedTask> {
         let task = self.at(place)?;
-        let mut head = task.state.clone();
-        let entry = Entry::Claimed { attempt: head.attempt.next(), worker: worker.clone() };
-        let record = Record { seq: Seq(head.seq.0 + 1), at, entry };
-        head.apply(&record).ok()?;
-        self.put_state(head.id, head.clone());
-        let journal = &mut self.tasks.get_mut(&head.id)?.journal;
+        let mut state = task.state.clone();
+        let entry = Entry::Claimed { attempt: state.attempt.next(), worker: worker.clone() };
+        let record = Record { seq: Seq(state.seq.0 + 1), at, entry };
+        state.apply(&record).ok()?;
+        self.put_state(state.id, state.clone());
+        let journal = &mut self.tasks.get_mut(&state.id)?.journal;
         journal.push(record);
         let first = journal.first()?.clone();
-        Some(ClaimedTask { state: head, first })
+        Some(ClaimedTask { state, first })
     }
 }
 
@@ -450,18 +448,18 @@ fn index_changes(old: &TaskState, new: &TaskState) -> bool {
     old.status != new.status || old.worker != new.worker
 }
 
-fn matches(filter: &TaskFilter, head: &TaskState) -> bool {
-    (filter.status.is_empty() || filter.status.contains(&head.status))
-        && filter.root.is_none_or(|root| head.root == root)
-        && filter.parent.is_none_or(|parent| head.parent == Some(parent))
-        && filter.continues.is_none_or(|old| head.continues == Some(old))
-        && filter.retries.is_none_or(|old| head.retries == Some(old))
-        && (filter.agents.is_empty() || filter.agents.contains(&head.agent))
-        && (!filter.roots || head.parent.is_none())
-        && filter.since.is_none_or(|since| head.created >= since)
-        && filter.before.is_none_or(|before| head.created < before)
-        && filter.active_since.is_none_or(|since| !head.status.is_final() || head.active >= since)
-        && filter.quiet_before.is_none_or(|before| head.status.is_final() && head.active < before)
+fn matches(filter: &TaskFilter, state: &TaskState) -> bool {
+    (filter.status.is_empty() || filter.status.contains(&state.status))
+        && filter.root.is_none_or(|root| state.root == root)
+        && filter.parent.is_none_or(|parent| state.parent == Some(parent))
+        && filter.continues.is_none_or(|old| state.continues == Some(old))
+        && filter.retries.is_none_or(|old| state.retries == Some(old))
+        && (filter.agents.is_empty() || filter.agents.contains(&state.agent))
+        && (!filter.roots || state.parent.is_none())
+        && filter.since.is_none_or(|since| state.created >= since)
+        && filter.before.is_none_or(|before| state.created < before)
+        && filter.active_since.is_none_or(|since| !state.status.is_final() || state.active >= since)
+        && filter.quiet_before.is_none_or(|before| state.status.is_final() && state.active < before)
 }
 
 #[cfg(test)]

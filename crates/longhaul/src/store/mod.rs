@@ -1,8 +1,9 @@
-//! Where journals live: fenced appends, reads, claims, change hints.
+//! Where journals are kept: fenced appends, reads, claims, change hints.
 //!
-//! A store applies [`TaskState::apply`](crate::task::TaskState::apply) to everything that is appended and refuses what that
-//! refuses; it never decides anything about a task itself. What is promised here is examined by the *store exam*
-//! (`longhaul::testing::store_exam`, feature `testing`), which every implementation sits.
+//! A store applies [`TaskState::apply`](crate::task::TaskState::apply) to every appended entry and rejects
+//! what that rejects; it makes no decisions about tasks itself. The *store exam*
+//! (`longhaul::testing::store_exam`, feature `testing`) checks the guarantees described here, and every
+//! implementation must pass it.
 
 use std::time::Duration;
 
@@ -32,121 +33,129 @@ pub(crate) use sqlite::private_files;
 pub use sqlite::{DatabaseHealth, Durability, SqliteOptions, SqliteStore, Vacuumed};
 pub use subscriptions::{Subscription, Subscriptions, Wake};
 
-/// What a store answers.
+/// The future that every [`Store`] operation returns.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// A place for journals. Always used as `Arc<dyn Store>`.
+/// Storage for journals. Always used as `Arc<dyn Store>`.
 ///
-/// Order: entries of one task have the sequence numbers 1, 2, 3, … in the order in which they were appended, and
-/// a reader sees a prefix of them. An acknowledged append is visible to every later read, and, unless all its
-/// entries are [live](Entry::is_live), on disk. Two tasks have no order between them, except that the writes of
-/// one batch become visible at once.
+/// Order: the entries of one task have the sequence numbers 1, 2, 3, … in the order in which they were
+/// appended, and a reader sees a prefix of them. An acknowledged append is visible to every later read and,
+/// unless all its entries are [live](Entry::is_live), on disk. There is no order between two tasks, except
+/// that all writes of a batch become visible at once.
 pub trait Store: Send + Sync + 'static {
-    /// Appends to one or more journals: all of the batch, or nothing.
+    /// Appends to one or more journals: the whole batch, or nothing.
     ///
-    /// Returns, for each write, the sequence number of its last entry. A letter whose id its task already has is
-    /// skipped without an error (the answer is then where the journal ends), so that writing a letter is
-    /// idempotent. A write without entries only asks whether its fence and its `after` hold.
+    /// Returns, for each write, the sequence number of its last entry. A letter whose id the task already has
+    /// is skipped without an error (the number is then the end of the journal), so sending a letter is
+    /// idempotent. A write without entries only checks its fence and its `after`.
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>>;
 
-    /// Reads a journal: at most `limit` entries after `after`, in order. Of a task that is not there, nothing.
+    /// Reads a journal: at most `limit` entries after `after`, in order. Returns nothing if there is no such
+    /// task.
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>>;
 
-    /// Where a task stands, if there is such a task.
+    /// The state of a task; `None` if there is no such task.
     fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>>;
 
-    /// Where the tasks stand that match, in the order of their submission.
+    /// The states of the tasks that match, in submission order.
     fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>>;
 
-    /// The ids of the tasks that match, in the order of their submission.
+    /// The ids of the tasks that match, in submission order.
     fn ids(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskId>> {
-        let heads = self.list(filter);
-        Box::pin(async move { Ok(heads.await?.into_iter().map(|head| head.id).collect()) })
+        let states = self.list(filter);
+        Box::pin(async move { Ok(states.await?.into_iter().map(|state| state.id).collect()) })
     }
 
-    /// How many tasks match; counted no further than the filter's limit.
+    /// How many tasks match. Counting stops at the filter's limit.
     fn count(&self, filter: TaskFilter) -> StoreFuture<'_, usize> {
         let ids = self.ids(filter);
         Box::pin(async move { Ok(ids.await?.len()) })
     }
 
-    /// The task with this id, or the only one whose id begins like this.
+    /// The task with this id, or the only one whose id starts with it. Fails if there is none, or more than
+    /// one.
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId>;
 
-    /// Claims pending tasks for a worker, oldest first: appends [`Entry::Claimed`] and leaves no task to two.
+    /// Claims pending tasks for a worker, oldest first: appends [`Entry::Claimed`] to each. No task is
+    /// claimed by two workers.
     ///
-    /// The worker must have [renewed](Store::renew_lease) its lease before, or others may take the tasks away again.
+    /// The worker must have [renewed](Store::renew_lease) its lease before, or other workers may take the
+    /// tasks away again.
     fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>>;
 
-    /// Says that a worker is alive for another `lease` from now. All its tasks are covered by that.
+    /// Extends a worker's lease by `lease` from now. The lease covers all its tasks.
     ///
-    /// Once this has returned, nobody is told that the worker is gone before that time has passed, counted from some
-    /// moment after this was called; whatever the clock of any process says, or is set to. A worker that counts from
-    /// before the call, and stops working in time, therefore never works on a task that somebody else has taken.
+    /// After this returns, no process considers the worker gone before that time has passed, counted from
+    /// some moment after the call, regardless of how any process's clock is set. So a worker that counts from
+    /// before the call, and stops working in time, never works on a task that another worker has taken.
     fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()>;
 
-    /// Says that a worker is gone: its lease ends now.
+    /// Ends a worker's lease now.
     fn retire_worker(&self, worker: WorkerId) -> StoreFuture<'_, ()>;
 
-    /// Running tasks whose worker is gone: it has no lease, its lease has run out, or it is known to be dead.
+    /// Running tasks whose worker is gone: it has no lease, its lease has expired, or it is known to be dead.
     ///
-    /// A store without a clock of its own can only tell that a lease has run out by watching it: it has to be asked
-    /// several times in the length of a lease, and says so one lease after it was first asked, at the earliest.
+    /// A store without its own clock can only detect an expired lease by watching it. Call this several times
+    /// per lease; it reports an expired lease at the earliest one lease after the first call.
     fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>>;
 
-    /// The lease of a worker as it is now, to show it or to see whether it is being renewed. `None` if it has none. Whether it
-    /// has run out, only [`abandoned`](Store::abandoned_tasks) can tell.
+    /// The current lease of a worker, to show it or to see whether it is being renewed; `None` if it has
+    /// none. Only [`abandoned_tasks`](Store::abandoned_tasks) can tell whether it has expired.
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>>;
 
-    /// Keeps some bytes under their digest.
+    /// Stores bytes under their digest, and returns the digest.
     fn put_blob(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest>;
 
-    /// The bytes kept under a digest.
+    /// The bytes stored under a digest; `None` if there are none.
     fn blob(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>>;
 
-    /// What is on the slip of this name.
+    /// The value stored under this name.
     fn stored_value(&self, name: &str) -> StoreFuture<'_, StoredValue>;
 
-    /// Writes a slip anew, if it was written `after` times before; answers whether it was. When it was, it is on disk.
+    /// Replaces a stored value if its version is still `after`. Returns whether it was replaced; if so, the
+    /// new value is on disk.
     fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool>;
 
-    /// Deletes tasks that have ended, with all that is theirs: journals, letters, and slips whose name has the id after its
-    /// first colon (`word:ID`, `word:ID:more`). What is [kept](Store::put_blob), was not kept anew for [`BLOB_GRACE`] and no
-    /// task or journal refers to any more goes with them.
+    /// Deletes ended tasks with everything that belongs to them: journals, letters, and stored values whose
+    /// name has the id after its first colon (`word:ID`, `word:ID:more`). [Blobs](Store::put_blob) that were
+    /// not stored again within [`BLOB_GRACE`] and that no task or journal refers to any more are deleted too.
     ///
-    /// All of them, or none. Each is named with where its journal ends: one that has grown since is refused as
-    /// [`Moved`](StoreError::JournalMoved), one that has not ended as [`Open`](StoreError::NotEnded), and one that a task needs which
-    /// would stay (of the same tree, or of the same conversation) as [`Needed`](StoreError::StillNeeded).
+    /// Deletes all of them or none. Each task is given with the end of its journal. Fails with
+    /// [`JournalMoved`](StoreError::JournalMoved) if a journal has grown since, with
+    /// [`NotEnded`](StoreError::NotEnded) if a task has not ended, and with
+    /// [`StillNeeded`](StoreError::StillNeeded) if a task that would stay (of the same tree or conversation)
+    /// needs a deleted one.
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()>;
 
-    /// Those of the tasks that match which cannot be loaded, with why; of each that has not ended the whole journal is read if
-    /// `journals` says so. What a store keeps beside its journals is made again from them where it is damaged, and then not told.
+    /// The matching tasks that cannot be loaded, with the reason. If `journals` is set, the whole journal of
+    /// each unfinished task is read. Damaged data that a store can rebuild from its journals is rebuilt and
+    /// not reported.
     fn find_damaged(&self, which: TaskFilter, journals: bool) -> StoreFuture<'_, Vec<DamagedTask>> {
         let _ = (which, journals);
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Why what is written from now on cannot be found by anybody else: the file is gone, or another one is in its place.
+    /// Why other processes cannot see what is written from now on: the file is gone or was replaced.
     fn file_lost(&self) -> Option<StoreError> {
         None
     }
 
-    /// Hints that something was appended, from now on, by this process or another. A hint may be late, lost or
-    /// spurious: it says that a look is worth while, and is never the truth.
+    /// Hints that this process or another has appended something, from now on. A hint may be late, lost or
+    /// spurious: it says that reading is worthwhile, and nothing more.
     fn hints(&self) -> HintStream;
 
-    /// The time, as the store's entries and leases see it.
+    /// The current time, by the clock that entries and leases use.
     fn now(&self) -> Timestamp;
 }
 
 /// A worker's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// How often it was renewed: who sees this change has seen that the worker lives.
+    /// How often it was renewed. If this changes, the worker is alive.
     pub renewals: u64,
     /// How long it is.
     pub length: Duration,
-    /// Until when it lasts, by the clock of the process that renewed it.
+    /// When it ends, by the clock of the process that renewed it.
     pub until: Timestamp,
 }
 
@@ -155,28 +164,28 @@ pub struct Lease {
 pub struct DamagedTask {
     /// The task.
     pub task: TaskId,
-    /// Its tree, as far as that can be told.
+    /// The root of its tree, as far as that is known.
     pub root: TaskId,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// Something small that changes, and that must survive like a journal does: the list of a tool, say.
+/// A small, versioned value that is as durable as a journal, for example a tool's list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredValue {
-    /// How often it was written; 0 if it never was.
+    /// How often it was written; 0 if never.
     pub version: u64,
-    /// What is on it.
+    /// The content.
     pub bytes: Vec<u8>,
 }
 
-/// Writes that happen together or not at all.
+/// Writes that are applied together or not at all.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// The writes.
     pub writes: Vec<JournalWrite>,
-    /// Conditions that must hold in the same moment. They are looked at before anything else, but for one thing: if the
-    /// first write is of a new task and there is such a task already, the answer is [`StoreError::Exists`].
+    /// Conditions that must hold at the same moment. They are checked first, with one exception: if the first
+    /// write creates a task that already exists, the batch fails with [`StoreError::Exists`].
     pub only_if: Vec<CountCondition>,
 }
 
@@ -187,19 +196,19 @@ pub struct JournalWrite {
     pub task: TaskId,
     /// Who may write.
     pub fence: Fence,
-    /// Only if the journal ends here: nobody wrote in between.
+    /// Only append if the journal ends here, that is, if no one wrote in between.
     pub after: Option<Seq>,
-    /// What to append.
+    /// The entries to append.
     pub entries: Vec<Entry>,
 }
 
 impl Batch {
-    /// A batch of one write.
+    /// A batch with one write.
     pub fn one(task: TaskId, fence: Fence, entries: Vec<Entry>) -> Self {
         Batch { writes: vec![JournalWrite { task, fence, after: None, entries }], only_if: Vec::new() }
     }
 
-    /// The same, with another write.
+    /// Adds another write.
     pub fn and_write(mut self, task: TaskId, fence: Fence, entries: Vec<Entry>) -> Self {
         self.writes.push(JournalWrite { task, fence, after: None, entries });
         self
@@ -209,45 +218,45 @@ impl Batch {
 /// Who may write to a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
-    /// There must be no such task yet. If there is, the whole batch is refused with [`StoreError::Exists`]. The
-    /// first entry is [`Entry::Submitted`]; after it comes what anyone may write.
+    /// A new task. If the task exists, the whole batch fails with [`StoreError::Exists`]. The first entry is
+    /// [`Entry::Submitted`]; the following ones must be entries that anyone may write.
     New,
-    /// The owner: the task is running and this is its attempt.
+    /// The owner: the task is running, and this is its current attempt.
     Attempt(Attempt),
-    /// Whoever finds the owner gone: the task is running, this is its attempt, and its worker is gone, as
-    /// [`Store::abandoned_tasks`] says it, at the moment of the write.
+    /// Any process that finds the owner gone: the task is running, this is its current attempt, and its
+    /// worker is gone at the moment of the write, as [`Store::abandoned_tasks`] defines it.
     Abandoned(Attempt),
     /// Anyone: letters, stops, answers, the link to a continuation, and the end of a task that a stop ended
-    /// before anybody wrote it down. All else is its owner's to write and is refused, even where
-    /// [`TaskState::apply`](crate::task::TaskState::apply) would take it.
+    /// before it was written. Everything else is reserved for the owner and rejected, even if
+    /// [`TaskState::apply`](crate::task::TaskState::apply) would accept it.
     Anyone,
 }
 
 /// A condition: fewer than `limit` tasks match.
 #[derive(Debug, Clone)]
 pub struct CountCondition {
-    /// Which tasks are counted.
+    /// The tasks to count.
     pub filter: TaskFilter,
     /// How many there may be after the batch.
     pub limit: u32,
-    /// What the limit is called, for the error.
+    /// What is limited, for the error.
     pub what: &'static str,
 }
 
-/// Which tasks: those that fit everything that is said here.
+/// Selects tasks: those that match every field.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskFilter {
-    /// In one of these states; all, if empty.
+    /// With one of these statuses; any if empty.
     pub status: Vec<Status>,
-    /// Of this tree.
+    /// In this tree.
     pub root: Option<TaskId>,
     /// Children of this task.
     pub parent: Option<TaskId>,
-    /// That go on with the conversation of this task.
+    /// Continuing this task.
     pub continues: Option<TaskId>,
-    /// That have the order of this task again.
+    /// Retrying this task.
     pub retries: Option<TaskId>,
-    /// Of one of these agents; of any, if empty.
+    /// Of one of these agents; of any if empty.
     pub agents: Vec<AgentName>,
     /// Only roots.
     pub roots: bool,
@@ -255,16 +264,16 @@ pub struct TaskFilter {
     pub since: Option<Timestamp>,
     /// Submitted before this.
     pub before: Option<Timestamp>,
-    /// That have not ended, or to which something happened at or after this.
+    /// Unfinished, or active at or after this time.
     pub active_since: Option<Timestamp>,
-    /// That have ended, and to which nothing happened at or after this.
+    /// Ended, and not active at or after this time.
     pub quiet_before: Option<Timestamp>,
-    /// At most this many, the newest.
+    /// At most this many, the newest ones.
     pub limit: Option<usize>,
 }
 
 impl TaskFilter {
-    /// The whole tree of a root.
+    /// All tasks of the tree with this root.
     pub fn tree(root: TaskId) -> Self {
         TaskFilter { root: Some(root), ..TaskFilter::default() }
     }
@@ -279,34 +288,34 @@ impl TaskFilter {
         TaskFilter { limit: Some(limit), ..TaskFilter::default() }
     }
 
-    /// Only tasks that have not ended.
+    /// Limits the filter to tasks that have not ended.
     pub fn live(mut self) -> Self {
         self.status = vec![Status::Pending, Status::Running];
         self
     }
 }
 
-/// What a worker asks for.
+/// Which tasks a worker claims.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
-    /// Who claims.
+    /// The worker.
     pub worker: WorkerId,
     /// Only tasks of these teams.
     pub teams: Vec<TeamRef>,
-    /// Only tasks of these trees; of any, if `None`.
+    /// Only tasks of these trees; of any if `None`.
     pub roots: Option<Vec<TaskId>>,
-    /// Only tasks that nobody has claimed before.
+    /// Only tasks that were never claimed before.
     pub fresh_only: bool,
     /// At most this many.
     pub max: usize,
 }
 
-/// A task that was claimed, with its first entry: one that nobody has run before has nothing else to be read.
+/// A claimed task with its first entry. A task that never ran before has nothing else to read.
 #[derive(Debug, Clone)]
 pub struct ClaimedTask {
-    /// Where it stands now.
+    /// Its state after the claim.
     pub state: TaskState,
-    /// How it came to be.
+    /// Its first entry.
     pub first: Record,
 }
 
@@ -319,19 +328,19 @@ pub enum Hint {
         task: TaskId,
         /// Its tree.
         root: TaskId,
-        /// What was appended.
+        /// The kinds of the appended entries.
         kinds: EntryKinds,
     },
-    /// Hints were lost: look at everything you care about.
+    /// Hints were lost: check everything you follow.
     Lagged,
 }
 
-/// A set of kinds of entries.
+/// A set of entry kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EntryKinds(u32);
 
 impl EntryKinds {
-    /// Every kind there is.
+    /// Every kind.
     pub const ALL: EntryKinds = EntryKinds(u32::MAX);
 
     /// The set of these kinds.
@@ -339,12 +348,12 @@ impl EntryKinds {
         EntryKinds(kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8))
     }
 
-    /// Whether any of `other` is in it.
+    /// Whether the sets have a kind in common.
     pub fn intersects(self, other: EntryKinds) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Both sets.
+    /// The kinds of both sets.
     pub fn union(self, other: EntryKinds) -> EntryKinds {
         EntryKinds(self.0 | other.0)
     }
@@ -354,12 +363,12 @@ impl EntryKinds {
 pub struct HintStream(tokio::sync::broadcast::Receiver<Hint>);
 
 impl HintStream {
-    /// Hints from a channel that a store owns.
+    /// Creates a stream from a store's channel.
     pub fn from_channel(receiver: tokio::sync::broadcast::Receiver<Hint>) -> Self {
         HintStream(receiver)
     }
 
-    /// The next hint; `None` when the store is gone.
+    /// The next hint; `None` when the store is closed.
     pub async fn next(&mut self) -> Option<Hint> {
         use tokio::sync::broadcast::error::RecvError;
         match self.0.recv().await {
@@ -370,62 +379,62 @@ impl HintStream {
     }
 }
 
-/// Why a store did not do what it was asked.
+/// Why a store operation failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// There is such a task already.
+    /// The task already exists.
     #[error("task {0} exists already")]
     Exists(TaskId),
     /// There is no such task.
     #[error("no task {0}")]
     NoTask(TaskId),
-    /// Nothing in the store is called that.
-    #[error("no task '{typed}': see what there is with `longhaul tasks --all`")]
+    /// No task has this id or prefix.
+    #[error("no task '{typed}': list all tasks with `longhaul tasks --all`")]
     NotFound {
-        /// What was asked for.
+        /// The requested id.
         typed: String,
     },
-    /// Several tasks are called that.
-    #[error("'{typed}' is the beginning of several tasks ({}): type more of the id", join(.matches))]
+    /// Several tasks match the prefix.
+    #[error("'{typed}' matches several tasks ({}): type more of the id", join(.matches))]
     Ambiguous {
-        /// What was asked for.
+        /// The requested prefix.
         typed: String,
-        /// Some of the tasks it could be.
+        /// Some of the tasks that match.
         matches: Vec<TaskId>,
     },
-    /// The writer is not, or no longer, the owner.
-    #[error("task {task} is not held by attempt {attempt} (any more)")]
+    /// The writer is not the owner, or no longer.
+    #[error("task {task} is not owned by attempt {attempt} (any more)")]
     Superseded {
         /// The task.
         task: TaskId,
-        /// The attempt that wanted to write.
+        /// The writer's attempt.
         attempt: Attempt,
     },
-    /// The journal has grown since the writer last looked.
+    /// The journal has grown since the writer last read it.
     #[error("task {task} has new entries up to {seq}")]
     JournalMoved {
         /// The task.
         task: TaskId,
-        /// Where its journal ends now.
+        /// The end of the journal now.
         seq: Seq,
     },
-    /// The life of a task has no such move.
+    /// The lifecycle of a task does not allow this transition.
     #[error("task {task}: {why}")]
     Illegal {
         /// The task.
         task: TaskId,
-        /// Why not.
+        /// The reason.
         why: IllegalTransition,
     },
-    /// What was to be deleted has not ended.
+    /// The task to be deleted has not ended.
     #[error("task {0} has not ended")]
     NotEnded(TaskId),
-    /// What was to be deleted is needed by what would stay.
+    /// A task that would stay needs the task to be deleted.
     #[error("task {task} cannot be deleted alone: {by} belongs to the same tree or conversation")]
     StillNeeded {
-        /// What was to be deleted.
+        /// The task to be deleted.
         task: TaskId,
-        /// What would stay.
+        /// The task that needs it.
         by: TaskId,
     },
     /// A limit is reached.
@@ -443,21 +452,21 @@ pub enum StoreError {
         task: TaskId,
         /// The entry.
         seq: Seq,
-        /// Why not.
+        /// The reason.
         why: EntryCodecError,
     },
-    /// The database itself is the trouble: `what` says which file, what is wrong and what to do.
+    /// The database itself failed: `what` names the file, the problem and the fix.
     #[error("{what}")]
     Database {
-        /// What is wrong, where, and what to do about it.
+        /// The problem, the file, and how to fix it.
         what: String,
-        /// Whether trying again may help (locked, busy).
+        /// Whether a retry may help (locked, busy).
         transient: bool,
     },
-    /// Something that is stored is not what was written: `what` says what, where, and what to do. The rest can be used.
+    /// Stored data is damaged: `what` names the data, the place and the fix. Everything else remains usable.
     #[error("{what}")]
     Damaged {
-        /// What is damaged, where, and what to do about it.
+        /// The damaged data, the place, and how to fix it.
         what: String,
     },
     /// The store was closed.
@@ -465,30 +474,30 @@ pub enum StoreError {
     Closed,
 }
 
-/// How long something is kept that nothing refers to: whoever keeps it may be about to write down where it is.
+/// How long a blob is kept that nothing refers to: its writer may be about to write the reference.
 pub const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
 
-/// The task that a slip is of, by its name.
+/// The task that a stored value belongs to, by the value's name.
 fn task_of_stored_value(name: &str) -> Option<TaskId> {
     name.split(':').nth(1)?.parse().ok()
 }
 
-/// From when on what is kept stays though nothing refers to it.
+/// Blobs stored after this time are kept even if nothing refers to them.
 fn blob_cutoff(now: Timestamp) -> Timestamp {
     now.saturating_sub(BLOB_GRACE).unwrap_or(Timestamp::MIN)
 }
 
-/// How many hints a listener may fall behind before it is told that it [lags](Hint::Lagged).
+/// How many hints a receiver may fall behind before it gets [`Hint::Lagged`].
 const HINT_CAPACITY: usize = 4096;
-/// How many of the tasks that a prefix could mean are named, at most.
+/// How many matches of an ambiguous prefix are listed, at most.
 const MAX_MATCHES: usize = 6;
 
-/// When a lease of this length ends that begins now.
+/// When a lease of this length ends if it starts now.
 fn lease_end(now: Timestamp, lease: Duration) -> Timestamp {
     now.saturating_add(lease).unwrap_or(Timestamp::MAX)
 }
 
-/// The only task that was meant, out of the first few that could be.
+/// The only match. Fails if there is none, or more than one.
 fn single_match(typed: &str, matches: Vec<TaskId>) -> Result<TaskId, StoreError> {
     let typed = || typed.chars().take(60).collect();
     match matches[..] {

@@ -10,7 +10,7 @@ use super::{EntryKinds, Hint, HintStream};
 use crate::entry::EntryKind;
 use crate::id::TaskId;
 
-/// The bells of a process. Clones ring the same bells.
+/// The subscriptions of a process. Clones share them.
 #[derive(Clone, Default)]
 pub struct Subscriptions(Arc<Mutex<SubscriptionTable>>);
 
@@ -28,7 +28,7 @@ struct Subscriber {
     signal: Arc<WakeSignal>,
 }
 
-/// What a bell is hung up for.
+/// What a subscription covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SubscriptionScope {
     Task(TaskId),
@@ -42,7 +42,7 @@ struct WakeSignal {
     pending: Mutex<Wake>,
 }
 
-/// What a bell was rung for since somebody last answered it.
+/// What woke a subscription since the last wake was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wake {
     /// These tasks have something new.
@@ -52,43 +52,43 @@ pub struct Wake {
 }
 
 impl Subscriptions {
-    /// A bell that rings when one of these kinds of entries is appended to one of these tasks.
+    /// Subscribes to entries of these kinds in these tasks.
     pub fn for_tasks(&self, tasks: &[TaskId], kinds: EntryKinds) -> Subscription {
         self.subscribe(tasks.iter().map(|t| SubscriptionScope::Task(*t)).collect(), kinds)
     }
 
-    /// A bell that rings for any task of a tree.
+    /// Subscribes to entries of these kinds in any task of a tree.
     pub fn for_tree(&self, root: TaskId, kinds: EntryKinds) -> Subscription {
         self.subscribe(vec![SubscriptionScope::Tree(root)], kinds)
     }
 
-    /// A bell that rings for any task.
+    /// Subscribes to entries of these kinds in any task.
     pub fn for_all(&self, kinds: EntryKinds) -> Subscription {
         self.subscribe(vec![SubscriptionScope::All], kinds)
     }
 
-    /// Rings for every hint until the store is gone.
+    /// Wakes subscriptions for every hint until the store is closed.
     pub async fn forward_hints(&self, mut hints: HintStream) {
         while let Some(hint) = hints.next().await {
             self.notify(hint);
         }
     }
 
-    /// Rings as if a task had been submitted just now: whoever runs tasks looks.
+    /// Wakes subscriptions as if a task had just been submitted, so that workers look for tasks.
     pub(crate) fn announce_submitted(&self, root: TaskId) {
         self.notify(Hint::Task { task: root, root, kinds: EntryKinds::from_kinds([EntryKind::Submitted]) });
     }
 
     fn subscribe(&self, places: Vec<SubscriptionScope>, kinds: EntryKinds) -> Subscription {
-        let rung = Arc::new(WakeSignal::default());
+        let wake = Arc::new(WakeSignal::default());
         let mut board = self.table();
         let number = board.next;
         board.next += 1;
         for place in &places {
-            board.subscribers(*place).push(Subscriber { number, kinds, signal: rung.clone() });
+            board.subscribers(*place).push(Subscriber { number, kinds, signal: wake.clone() });
         }
         drop(board);
-        Subscription { subscriptions: self.clone(), number, scopes: places, signal: rung }
+        Subscription { subscriptions: self.clone(), number, scopes: places, signal: wake }
     }
 
     fn notify(&self, hint: Hint) {
@@ -98,14 +98,14 @@ impl Subscriptions {
                 let wires = [board.tasks.get(&task), board.trees.get(&root), Some(&board.all)];
                 for wire in wires.into_iter().flatten().flatten().filter(|wire| wire.kinds.intersects(kinds))
                 {
-                    wire.signal.notify(|heard| {
-                        heard.tasks.insert(task);
+                    wire.signal.notify(|pending| {
+                        pending.tasks.insert(task);
                     });
                 }
             }
             Hint::Lagged => {
                 for wire in board.tasks.values().chain(board.trees.values()).flatten().chain(&board.all) {
-                    wire.signal.notify(|heard| heard.lagged = true);
+                    wire.signal.notify(|pending| pending.lagged = true);
                 }
             }
         }
@@ -133,7 +133,7 @@ impl WakeSignal {
     }
 }
 
-/// One bell. It hears what happens from the moment it is hung up; taken down when dropped.
+/// One subscription. It covers changes from its creation until it is dropped.
 pub struct Subscription {
     subscriptions: Subscriptions,
     number: u64,
@@ -142,14 +142,14 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Waits until it is rung, if it has not been since last time.
+    /// Waits until it is woken. Returns at once if it was woken since the last call.
     pub async fn next_wake(&self) -> Wake {
         loop {
             self.signal.notify.notified().await;
-            let heard =
+            let pending =
                 std::mem::take(&mut *self.signal.pending.lock().unwrap_or_else(PoisonError::into_inner));
-            if heard != Wake::default() {
-                return heard;
+            if pending != Wake::default() {
+                return pending;
             }
         }
     }

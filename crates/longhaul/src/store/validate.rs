@@ -1,4 +1,4 @@
-//! What every store checks before it writes, so that two stores cannot differ in it.
+//! Checks that every store makes before it writes, so that all stores behave the same.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::entry::{Entry, Outcome, Record};
 use crate::id::{LetterId, Seq, TaskId};
 use crate::task::{IllegalTransition, Status, TaskState};
 
-/// A [`JournalWrite`](super::JournalWrite) on its way into a journal.
+/// A [`JournalWrite`](super::JournalWrite) before it is written.
 #[derive(Debug)]
 pub(super) struct WriteDraft {
     pub(super) task: TaskId,
@@ -18,11 +18,11 @@ pub(super) struct WriteDraft {
     pub(super) entries: Vec<DraftEntry>,
 }
 
-/// An entry on its way into a journal. Its place and time are set when it is judged.
+/// An entry before it is written. Its position and time are set during validation.
 #[derive(Debug)]
 pub(super) struct DraftEntry {
     pub(super) record: Record,
-    /// It is a letter that the task already has.
+    /// Whether it is a letter that the task already has.
     pub(super) known: bool,
 }
 
@@ -47,14 +47,14 @@ impl WriteDraft {
         self.entries.iter().filter(|l| !l.known).map(|l| &l.record)
     }
 
-    /// The hint that the draft was written, if it says anything.
+    /// The hint for this write, if there is anything new.
     pub(super) fn hint(&self, root: TaskId) -> Option<Hint> {
         let kinds = EntryKinds::from_kinds(self.new_records().map(|r| r.entry.kind()));
         (kinds != EntryKinds::default()).then_some(Hint::Task { task: self.task, root, kinds })
     }
 }
 
-/// Where a task belongs: what deleting has to know of every task there is.
+/// The links of a task, which deletion has to know.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TaskLinks {
     pub(super) task: TaskId,
@@ -62,50 +62,50 @@ pub(super) struct TaskLinks {
     pub(super) continues: Option<TaskId>,
 }
 
-/// Whether these may be deleted: they have ended, nothing was written to them since somebody looked, and nothing that
-/// stays belongs to them.
+/// Checks that these tasks may be deleted: they have ended, nothing was written to them since they were read,
+/// and no remaining task needs them.
 pub(super) fn check_deletable(
     tasks: &[(TaskId, Seq)],
-    heads: &HashMap<TaskId, TaskState>,
+    states: &HashMap<TaskId, TaskState>,
     all: impl IntoIterator<Item = TaskLinks>,
 ) -> Result<(), StoreError> {
     let mut roots = HashMap::new();
     for (task, seq) in tasks {
-        let head = heads.get(task).ok_or(StoreError::NoTask(*task))?;
-        if head.seq != *seq {
-            return Err(StoreError::JournalMoved { task: *task, seq: head.seq });
+        let state = states.get(task).ok_or(StoreError::NoTask(*task))?;
+        if state.seq != *seq {
+            return Err(StoreError::JournalMoved { task: *task, seq: state.seq });
         }
-        if !head.status.is_final() {
+        if !state.status.is_final() {
             return Err(StoreError::NotEnded(*task));
         }
-        for by in head.continues.into_iter().chain(head.continued_by) {
-            if !heads.contains_key(&by) {
+        for by in state.continues.into_iter().chain(state.continued_by) {
+            if !states.contains_key(&by) {
                 return Err(StoreError::StillNeeded { task: *task, by });
             }
         }
-        roots.insert(head.root, *task);
+        roots.insert(state.root, *task);
     }
     for TaskLinks { task: by, root, continues } in all {
-        let needs = continues.filter(|old| heads.contains_key(old)).or(roots.get(&root).copied());
-        if let Some(task) = needs.filter(|_| !heads.contains_key(&by)) {
+        let needs = continues.filter(|old| states.contains_key(old)).or(roots.get(&root).copied());
+        if let Some(task) = needs.filter(|_| !states.contains_key(&by)) {
             return Err(StoreError::StillNeeded { task, by });
         }
     }
     Ok(())
 }
 
-/// What a judge has to ask the store.
+/// What validation has to ask the store.
 pub(super) trait StoreLookup {
-    /// Where a task stands now.
+    /// The current state of a task.
     fn task_state(&mut self, task: TaskId) -> Result<Option<TaskState>, StoreError>;
     /// Whether a task has this letter.
     fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError>;
     /// Whether the worker of this running task is gone.
-    fn is_abandoned(&mut self, head: &TaskState) -> Result<bool, StoreError>;
+    fn is_abandoned(&mut self, state: &TaskState) -> Result<bool, StoreError>;
 }
 
-/// Judges a batch without writing anything: sets the place and time of each line and answers where each task
-/// stands afterwards, in the order in which tasks first occur.
+/// Validates a batch without writing anything: sets the position and time of each entry, and returns the
+/// state of each task afterwards, in the order in which tasks first occur.
 pub(super) fn validate_batch(
     drafts: &mut [WriteDraft],
     at: Timestamp,
@@ -123,65 +123,65 @@ pub(super) fn validate_batch(
                 verdict.states.len() - 1
             }
         };
-        let Some((_, head)) = verdict.states.get_mut(place) else { break };
-        check_fence(draft, head.as_ref(), archive)?;
-        apply_draft(draft, before, head, at, archive)?;
-        verdict.ends.push(head.as_ref().map_or(Seq(0), |h| h.seq));
+        let Some((_, state)) = verdict.states.get_mut(place) else { break };
+        check_fence(draft, state.as_ref(), archive)?;
+        apply_draft(draft, before, state, at, archive)?;
+        verdict.ends.push(state.as_ref().map_or(Seq(0), |h| h.seq));
     }
     Ok(verdict)
 }
 
-/// What a batch makes of the tasks it is about.
+/// The result of a valid batch.
 pub(super) struct ValidatedBatch {
-    /// Where each task stands after the batch.
+    /// The state of each task after the batch.
     pub(super) states: Vec<(TaskId, Option<TaskState>)>,
-    /// For each write, where its journal ended after it.
+    /// The end of the journal after each write.
     pub(super) ends: Vec<Seq>,
 }
 
 impl ValidatedBatch {
     /// The root of a task's tree.
     pub(super) fn root(&self, task: TaskId) -> TaskId {
-        let head = self.states.iter().find(|(t, _)| *t == task).and_then(|(_, h)| h.as_ref());
-        head.map_or(task, |h| h.root)
+        let state = self.states.iter().find(|(t, _)| *t == task).and_then(|(_, h)| h.as_ref());
+        state.map_or(task, |h| h.root)
     }
 }
 
-/// Whether the fence lets the draft through.
+/// Checks the fence of a write.
 fn check_fence(
     draft: &WriteDraft,
-    head: Option<&TaskState>,
+    state: Option<&TaskState>,
     archive: &mut impl StoreLookup,
 ) -> Result<(), StoreError> {
     let task = draft.task;
-    match (draft.fence, head) {
+    match (draft.fence, state) {
         (Fence::New, None) => {}
         (Fence::New, Some(_)) => return Err(StoreError::Exists(task)),
         (_, None) => return Err(StoreError::NoTask(task)),
         (Fence::Anyone, Some(_)) => {}
-        (Fence::Attempt(attempt), Some(head)) => {
-            if head.status != Status::Running || head.attempt != attempt {
+        (Fence::Attempt(attempt), Some(state)) => {
+            if state.status != Status::Running || state.attempt != attempt {
                 return Err(StoreError::Superseded { task, attempt });
             }
         }
-        (Fence::Abandoned(attempt), Some(head)) => {
-            if head.status != Status::Running || head.attempt != attempt || !archive.is_abandoned(head)? {
+        (Fence::Abandoned(attempt), Some(state)) => {
+            if state.status != Status::Running || state.attempt != attempt || !archive.is_abandoned(state)? {
                 return Err(StoreError::Superseded { task, attempt });
             }
         }
     }
-    let seq = head.map_or(Seq(0), |h| h.seq);
+    let seq = state.map_or(Seq(0), |h| h.seq);
     if draft.after.is_some_and(|after| after != seq) {
         return Err(StoreError::JournalMoved { task, seq });
     }
     Ok(())
 }
 
-/// Carries the head over the lines of a draft.
+/// Applies the entries of a write to the state.
 fn apply_draft(
     draft: &mut WriteDraft,
     before: &[WriteDraft],
-    head: &mut Option<TaskState>,
+    state: &mut Option<TaskState>,
     at: Timestamp,
     archive: &mut impl StoreLookup,
 ) -> Result<(), StoreError> {
@@ -192,9 +192,9 @@ fn apply_draft(
         let Some(line) = rest.first_mut() else { break };
         line.record.at = at;
         line.known = false;
-        let Some(head) = head.as_mut() else {
+        let Some(state) = state.as_mut() else {
             line.record.seq = Seq(1);
-            *head = Some(TaskState::begin(task, &line.record).map_err(illegal)?);
+            *state = Some(TaskState::begin(task, &line.record).map_err(illegal)?);
             continue;
         };
         if let Entry::Letter(letter) = &line.record.entry {
@@ -207,12 +207,12 @@ fn apply_draft(
                 continue;
             }
         }
-        if matches!(fence, Fence::New | Fence::Anyone) && !anyone_may_write(head, &line.record.entry) {
-            let not_now = IllegalTransition::NotNow { status: head.status, entry: line.record.entry.kind() };
+        if matches!(fence, Fence::New | Fence::Anyone) && !anyone_may_write(state, &line.record.entry) {
+            let not_now = IllegalTransition::NotNow { status: state.status, entry: line.record.entry.kind() };
             return Err(illegal(not_now));
         }
-        line.record.seq = Seq(head.seq.0 + 1);
-        head.apply(&line.record).map_err(illegal)?;
+        line.record.seq = Seq(state.seq.0 + 1);
+        state.apply(&line.record).map_err(illegal)?;
     }
     Ok(())
 }
@@ -221,10 +221,10 @@ fn is_letter(entry: &Entry, id: &LetterId) -> bool {
     matches!(entry, Entry::Letter(letter) if letter.id == *id)
 }
 
-fn anyone_may_write(head: &TaskState, entry: &Entry) -> bool {
+fn anyone_may_write(state: &TaskState, entry: &Entry) -> bool {
     match entry {
-        // Whoever goes on in its place reads what would be told to one that has ended.
-        Entry::Letter(letter) => letter.ending.is_none() || head.continued_by.is_none(),
+        // Letters about ended children go to the continuation once there is one.
+        Entry::Letter(letter) => letter.ending.is_none() || state.continued_by.is_none(),
         Entry::StopRequested(_)
         | Entry::Answered { .. }
         | Entry::Granted { .. }
@@ -234,8 +234,8 @@ fn anyone_may_write(head: &TaskState, entry: &Entry) -> bool {
         | Entry::Continued { .. } => true,
         Entry::Finished(outcome) => {
             matches!(**outcome, Outcome::Cancelled { .. })
-                && head.status == Status::Cancelled
-                && !head.settled
+                && state.status == Status::Cancelled
+                && !state.settled
         }
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! A person's answers to what tasks ask.
+//! Answering the questions of tasks.
 
 use super::{Longhaul, LonghaulError};
 use crate::entry::{Approval, Entry, ExpectedAnswer, Question, QuestionAnswer};
@@ -8,22 +8,25 @@ use crate::runner::read_journal;
 use crate::store::{Batch, Fence, StoreError, TaskFilter};
 use crate::task::IllegalTransition;
 
-/// What an answer did.
+/// The effect of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerReceipt {
     /// The question that it answered.
     pub question: QuestionId,
-    /// What it allows the whole tree from now on.
+    /// The calls that it allows the whole tree from now on.
     pub granted: Option<Pattern>,
-    /// Other open questions of the tree that are answered by that too.
+    /// Other open questions of the tree that this answers too.
     pub also_answered: Vec<(TaskId, QuestionId)>,
 }
 
 impl Longhaul {
-    /// Answers a question that a task asked; where it asks only one thing, that need not be named.
+    /// Answers a question of a task. If only one is open, `question` may be left out.
     ///
-    /// Whether a call may be made is answered with `yes`, `no`, `no REASON`, `always`, `always program`, `always tool` or
-    /// `always PATTERN` ([`Approval`]); other questions in words, or with JSON where they have a schema. Any process may answer, also while nobody runs the task.
+    /// Approvals are answered with `yes`, `no`, `no REASON`, `always`, `always program`, `always tool` or
+    /// `always PATTERN` ([`Approval`]); other questions with text, or with JSON if they have a schema. Any
+    /// process may answer, even while no process runs the task.
+    ///
+    /// Fails if the question is not open, if several are and none is named, or if the answer is invalid.
     pub async fn answer(
         &self,
         id: TaskId,
@@ -45,7 +48,7 @@ impl Longhaul {
         self.record_answer(id, question, QuestionAnswer::Given(text), granted).await
     }
 
-    /// Declines to answer a question of a task.
+    /// Declines to answer a question. Fails like [`answer`](Self::answer).
     pub async fn decline(
         &self,
         id: TaskId,
@@ -75,7 +78,7 @@ impl Longhaul {
         }
     }
 
-    /// Why a question is not open.
+    /// The error for a question that is not open.
     async fn not_open(&self, id: TaskId, question: QuestionId) -> Result<LonghaulError, LonghaulError> {
         let journal = read_journal(&*self.0.service.store, id, Seq(0)).await?;
         let said = journal.iter().rev().find_map(|record| match &record.entry {
@@ -127,19 +130,19 @@ impl Longhaul {
         Ok(AnswerReceipt { question, granted: granted.map(|consent| consent.pattern), also_answered: also })
     }
 
-    /// Answers what is asked elsewhere in a tree, and is allowed there from now on.
+    /// Answers open questions elsewhere in the tree that the new approval covers.
     async fn answer_matching_questions(
         &self,
         root: TaskId,
         consent: &Consent,
     ) -> Result<Vec<(TaskId, QuestionId)>, LonghaulError> {
-        let office = &self.0.service;
+        let service = &self.0.service;
         let mut settled = Vec::new();
-        for head in office.store.list(TaskFilter::tree(root).live()).await? {
-            if head.asked.iter().all(|asked| asked.tool.is_none()) {
+        for state in service.store.list(TaskFilter::tree(root).live()).await? {
+            if state.asked.iter().all(|asked| asked.tool.is_none()) {
                 continue;
             }
-            for (question, asks) in office.snapshot(head.id).await?.questions {
+            for (question, asks) in service.snapshot(state.id).await?.questions {
                 let ExpectedAnswer::Leave { tool, arguments: text, why, identity, .. } = &asks.wants else {
                     continue;
                 };
@@ -149,9 +152,9 @@ impl Longhaul {
                 }
                 let answer = QuestionAnswer::Given("yes".to_owned());
                 let entry = Entry::Answered { question, answer };
-                match office.store.append(Batch::one(head.id, Fence::Anyone, vec![entry])).await {
-                    Ok(_) => settled.push((head.id, question)),
-                    // Somebody has answered it in this moment, or it has ended.
+                match service.store.append(Batch::one(state.id, Fence::Anyone, vec![entry])).await {
+                    Ok(_) => settled.push((state.id, question)),
+                    // It was answered just now, or the task has ended.
                     Err(StoreError::Illegal { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -161,7 +164,7 @@ impl Longhaul {
     }
 }
 
-/// What an answer to "may this be called" allows from now on.
+/// The calls that an answer to an approval request allows from now on.
 fn granted_pattern(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>, LonghaulError> {
     let pattern = match Approval::parse(text).map_err(LonghaulError::BadAnswer)? {
         Approval::Yes | Approval::No(_) => return Ok(None),
@@ -170,7 +173,7 @@ fn granted_pattern(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>
     Ok(Some(pattern))
 }
 
-/// Whether words are an answer of the form that is wanted.
+/// Checks that a text is an answer of the expected kind.
 fn check_answer(text: &str, schema: Option<&serde_json::Value>) -> Result<(), LonghaulError> {
     super::check_text("answer", text)?;
     let Some(schema) = schema else { return Ok(()) };

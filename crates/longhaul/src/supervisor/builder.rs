@@ -18,7 +18,7 @@ use crate::store::{MemoryStore, Store, Subscriptions};
 use crate::tool::ProcessSlots;
 use crate::worker::{RecoveryPolicy, TeamLoader, TeamRegistry, Worker, WorkerSettings};
 
-/// A Longhaul on its way.
+/// Builds a [`Longhaul`].
 pub struct LonghaulBuilder {
     team: Option<Team>,
     others: Vec<Team>,
@@ -52,87 +52,90 @@ impl LonghaulBuilder {
         }
     }
 
-    /// Where journals live. Without one they live in memory, and die with the process.
+    /// Sets the store. Without one, journals are kept in memory and are lost when the process exits.
     pub fn store(self, store: impl Store) -> Self {
         self.shared_store(Arc::new(store))
     }
 
-    /// Where journals live, shared with others.
+    /// Sets a store that is shared with others.
     pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// One more team whose tasks are run here.
+    /// Adds another team whose tasks are run here.
     pub fn add_team(mut self, team: Team) -> Self {
         self.others.push(team);
         self
     }
 
-    /// How team files that are kept in the store become teams.
+    /// Sets how team files in the store are loaded.
     pub fn loader(mut self, loader: impl TeamLoader) -> Self {
         self.loader = Some(Arc::new(loader));
         self
     }
 
-    /// Bounds on how many tasks there may be.
+    /// Sets the limits on the number of tasks.
     pub fn limits(mut self, limits: TaskLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How long a worker that says nothing still counts as alive.
+    /// Sets how long a worker without a sign of life still counts as alive.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease.max(Duration::from_millis(30));
         self
     }
 
-    /// How long a shutdown waits for tasks to finish their step.
+    /// Sets how long a shutdown waits for tasks to finish their step.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// What is done with tasks whose worker is gone.
+    /// Sets what happens to tasks whose worker is gone.
     pub fn recovery(mut self, policy: RecoveryPolicy) -> Self {
         self.recovery = policy;
         self
     }
 
-    /// Take no tasks but those of trees that are submitted or adopted here.
+    /// Runs only tasks of trees that are submitted or adopted here.
     pub fn own_trees_only(mut self) -> Self {
         self.roots = Some(Vec::new());
         self
     }
 
-    /// Take no tasks but those of this tree, of others named like this, and of trees that are submitted here.
+    /// Runs only tasks of this tree, of trees added by further calls, and of trees that are submitted here.
     pub fn only_tree(mut self, root: TaskId) -> Self {
         self.roots.get_or_insert_default().push(root);
         self
     }
 
-    /// Says whether a person is there who sees the questions of tasks and can answer them. Unless told otherwise, nobody is.
+    /// Sets whether a person is there to see and answer the questions of tasks. The default is no.
     pub fn attended(mut self, attended: bool) -> Self {
         self.attended = attended;
         self
     }
 
-    /// What becomes of questions when nobody is there to answer them, whatever the habits of the agents say.
+    /// Sets how to handle approvals and questions when no one is there to answer, overriding the agents'
+    /// policies.
     pub fn unattended(mut self, policy: Unattended) -> Self {
         self.unattended = Some(policy);
         self
     }
 
-    /// How long a person has for an answer, whatever the habits of the agents say; then it is no, and the task goes on.
+    /// Sets how long to wait for a person's answer, overriding the agents' policies. After that the answer is
+    /// no, and the task continues.
     pub fn ask_timeout(mut self, timeout: Duration) -> Self {
         self.ask_timeout = Some(timeout);
         self
     }
 
-    /// Starts it: from now on it claims tasks, those that others left behind included.
+    /// Starts it: from now on it claims tasks, including those left behind by other processes. Fails if the
+    /// store does not open.
     pub async fn start(self) -> Result<Longhaul, LonghaulError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let bells = Subscriptions::default();
+        let subscriptions = Subscriptions::default();
         let (background, runs) = (TaskTracker::new(), TaskTracker::new());
         let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
         let running = self.limits.running;
@@ -141,38 +144,38 @@ impl LonghaulBuilder {
         let runs_tasks = reference.is_some();
         let teams = Arc::new(TeamRegistry::new(self.team.into_iter().chain(self.others), self.loader));
         let roots = Arc::new(Mutex::new(self.roots));
-        let orders = Arc::default();
-        let office = Arc::new(TaskService {
+        let submissions = Arc::default();
+        let service = Arc::new(TaskService {
             store: store.clone(),
-            subscriptions: bells.clone(),
+            subscriptions: subscriptions.clone(),
             teams: teams.clone(),
-            submissions: Arc::clone(&orders),
+            submissions: Arc::clone(&submissions),
             limits: self.limits,
             roots: roots.clone(),
         });
 
-        // The ears first, so that nothing that happens from now on goes unheard.
+        // Subscribe first, so that no change from now on is missed.
         let hints = store.hints();
-        let (ears, gone) = (bells.clone(), abort.clone());
+        let (forwarder, gone) = (subscriptions.clone(), abort.clone());
         background.spawn(async move {
             tokio::select! {
-                () = ears.forward_hints(hints) => {}
+                () = forwarder.forward_hints(hints) => {}
                 () = gone.cancelled() => {}
             }
         });
 
         let id = WorkerId::random();
-        let trouble = Arc::new(watch::Sender::new(None));
+        let store_failure = Arc::new(watch::Sender::new(None));
         let lost = Arc::new(watch::Sender::new(Vec::new()));
         if runs_tasks {
-            let around = RunContext {
+            let context = RunContext {
                 processes,
                 worktrees: Arc::default(),
                 store: store.clone(),
-                subscriptions: bells,
-                dispatcher: dispatcher(&office),
+                subscriptions,
+                dispatcher: dispatcher(&service),
                 tool_cache: Arc::default(),
-                submissions: orders,
+                submissions,
                 drain: drain.clone(),
                 attended: self.attended,
                 unattended: self.unattended,
@@ -180,13 +183,13 @@ impl LonghaulBuilder {
             };
             let worker = Worker {
                 id: id.clone(),
-                context: around,
+                context,
                 teams,
                 settings: WorkerSettings { running, lease: self.lease, recovery: self.recovery },
                 roots,
                 runs: runs.clone(),
                 abort: abort.clone(),
-                store_failure: trouble.clone(),
+                store_failure: store_failure.clone(),
                 lease: Arc::new(LeaseKeeper::new(self.lease)),
                 lost: lost.clone(),
                 under_way: Arc::default(),
@@ -201,18 +204,18 @@ impl LonghaulBuilder {
                     () = gone.cancelled() => {}
                 }
             });
-            // With the runs: when they are waited for, nobody may still be starting new ones.
+            // Tracked with the runs: once they have been waited for, nothing may still start new ones.
             runs.spawn(worker.work());
         }
         Ok(Longhaul(Arc::new(LonghaulInner {
-            service: office,
+            service,
             team: reference,
             worker: runs_tasks.then_some(id),
             background,
             runs,
             drain,
             abort,
-            store_failure: trouble,
+            store_failure,
             lost,
             grace: self.grace,
         })))

@@ -1,4 +1,4 @@
-//! The desk for agents: the office, with the question who may do what to whom.
+//! The [`Dispatcher`] for agents: the [`TaskService`], limited to what each caller may do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::{StoreError, TaskFilter};
 use crate::task::{IllegalTransition, TaskState};
 
 impl TaskService {
-    /// The tasks below the caller, and below those whose conversation it goes on with: it knows them too.
+    /// The tasks below the caller, and below the tasks whose conversation it continues: it knows those too.
     async fn tasks_below(&self, caller: &Caller) -> Result<Vec<TaskState>, StoreError> {
         let mut tasks: Vec<TaskState> = Vec::new();
         let (mut top, mut root) = (caller.task, caller.root);
@@ -41,14 +41,14 @@ impl TaskService {
         typed.iter().map(|typed| find_task(&tasks, typed)).collect()
     }
 
-    /// The order as it is submitted, the caller's head, and the agents above.
+    /// The order as it will be submitted, the caller's state, and the agents above.
     async fn prepare(
         &self,
         caller: &Caller,
         mut order: Order,
     ) -> Result<(Order, TaskState, Vec<AgentName>), DispatchError> {
-        let head = self.state(caller.task).await?;
-        let team = self.team(&head.team).ok_or(StoreError::NoTask(caller.task))?;
+        let state = self.state(caller.task).await?;
+        let team = self.team(&state.team).ok_or(StoreError::NoTask(caller.task))?;
         let agent = team.agent(&caller.agent);
         if let Some(agent) = agent {
             order = agent.policy.launch_limits.apply_to(order);
@@ -58,27 +58,27 @@ impl TaskService {
         if let Some(model) = order.model.as_ref().filter(|model| team.model(model).is_none()) {
             return Err(DispatchError::UnknownModel { asked: model.clone(), may: team.model_names() });
         }
-        if head.stop.is_some() {
+        if state.stop.is_some() {
             return Err(DispatchError::Stopping);
         }
         let parent = self.submissions.get(&*self.store, caller.task).await?;
         order.working_dir = order.working_dir.or_else(|| parent.order.working_dir.clone());
-        // A child never has more than its parent, whatever its order says.
+        // A child never gets more approval than its parent, whatever its order says.
         order.approved = parent.order.approved;
         let mut above = parent.above.clone();
         if !above.contains(&caller.agent) {
             above.push(caller.agent.clone());
         }
-        Ok((order, head, above))
+        Ok((order, state, above))
     }
 
     async fn launch(&self, caller: &Caller, call: CallId, order: Order) -> Result<TaskId, DispatchError> {
-        let (order, head, above) = self.prepare(caller, order).await?;
+        let (order, state, above) = self.prepare(caller, order).await?;
         let plan = NewTask {
             key: TaskKey::for_child(caller.task, call),
             order,
-            team: head.team.clone(),
-            parent: Some(head),
+            team: state.team.clone(),
+            parent: Some(state),
             continues: None,
             letter: None,
             retries: None,
@@ -97,13 +97,13 @@ impl TaskService {
             return Ok(None);
         }
         let (order, ..) = self.prepare(caller, order.clone()).await?;
-        // Only now, when the same words were given twice: this is read for no other launch.
+        // Read only when the same order was given twice; no other launch needs it.
         let tree = self.store.list(TaskFilter::tree(caller.root)).await?;
         for earlier in earlier {
-            let Some(head) = tree.iter().find(|task| task.id == earlier.task) else { continue };
+            let Some(state) = tree.iter().find(|task| task.id == earlier.task) else { continue };
             let had = self.submissions.get(&*self.store, earlier.task).await?;
             if had.key == TaskKey::for_child(caller.task, earlier.call)
-                && is_answered_by(&order, earlier, &had.order, head, &tree)
+                && is_answered_by(&order, earlier, &had.order, state, &tree)
             {
                 return Ok(Some(self.snapshot(earlier.task).await?));
             }
@@ -219,7 +219,7 @@ impl Dispatcher for TaskService {
     }
 }
 
-/// The desk, as tools see it.
-pub(crate) fn dispatcher(office: &Arc<TaskService>) -> Arc<dyn Dispatcher> {
-    office.clone()
+/// The dispatcher that tools get.
+pub(crate) fn dispatcher(service: &Arc<TaskService>) -> Arc<dyn Dispatcher> {
+    service.clone()
 }

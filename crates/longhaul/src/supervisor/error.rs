@@ -1,117 +1,117 @@
-//! Why Longhaul did not do what it was asked.
+//! Errors of the [`Longhaul`](super::Longhaul) handle.
 
 use crate::entry::TeamRef;
 use crate::id::{QuestionId, TaskId};
 use crate::store::StoreError;
 use crate::task::Status;
 
-/// Why Longhaul did not do what it was asked.
+/// Why an operation failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LonghaulError {
-    /// The store did not.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The order names an agent that the team does not have.
     #[error("there is no agent '{asked}' in {team}; it has: {}", .have.join(", "))]
     UnknownAgent {
-        /// Who was asked for.
+        /// The requested agent.
         asked: String,
-        /// In which team.
+        /// The team.
         team: TeamRef,
-        /// Who there is.
+        /// The team's agents.
         have: Vec<String>,
     },
     /// The order names a model that the team does not have.
     #[error("there is no model '{asked}' in {team}; it has: {}", .have.join(", "))]
     UnknownModel {
-        /// What was asked for.
+        /// The requested model.
         asked: String,
-        /// In which team.
+        /// The team.
         team: TeamRef,
-        /// What there is.
+        /// The team's models.
         have: Vec<String>,
     },
-    /// A client has no team of its own: say which one.
+    /// A client has no team of its own: the caller must name one.
     #[error("this Longhaul has no team: name one with `submit_to`")]
     NoTeam,
-    /// A task that is to be tried again, though it did not fail.
-    #[error("task {task} is {status}: only one that failed or was cancelled can be tried again")]
+    /// The task to retry did not fail.
+    #[error("task {task} is {status}: only a failed or cancelled task can be retried")]
     NotFailed {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// How it stands.
+        /// Its status.
         status: Status,
     },
-    /// A task that is to be tried again, and is being tried again already.
-    #[error("task {task} is tried again already, as {by}, which has not ended")]
+    /// The task is already being retried.
+    #[error("task {task} is already being retried as {by}, which has not ended")]
     AlreadyRetried {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// As which task.
+        /// The task that retries it.
         by: TaskId,
     },
-    /// A task that asks nobody anything.
-    #[error("task {task} asks nothing: it is {status}")]
+    /// The task has no open question.
+    #[error("task {task} has no open question: it is {status}")]
     NotAsking {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// How it stands.
+        /// Its status.
         status: Status,
     },
-    /// A task that asks several things.
-    #[error("task {task} asks several things; say which you answer: {}", names(.open))]
+    /// The task has several open questions.
+    #[error("task {task} has several open questions; name the one you answer: {}", names(.open))]
     AmbiguousQuestion {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// What it asks.
+        /// The open questions.
         open: Vec<QuestionId>,
     },
-    /// A question that is not open any more.
-    #[error("the question {question} of task {task} has been settled already: {said}")]
+    /// The question is no longer open.
+    #[error("question {question} of task {task} is already closed: {said}")]
     AlreadyAnswered {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Which question.
+        /// The question.
         question: QuestionId,
-        /// What came of it.
+        /// The answer, or why there is none.
         said: String,
     },
-    /// A question that was never asked.
-    #[error("task {task} has never asked a question {question}")]
+    /// The question was never asked.
+    #[error("task {task} has no question {question}")]
     UnknownQuestion {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Which question.
+        /// The question.
         question: QuestionId,
     },
-    /// Words that do not answer the question.
+    /// The answer is invalid.
     #[error("{0}")]
     BadAnswer(String),
-    /// Nothing to do.
+    /// A text is empty.
     #[error("the {0} is empty")]
     Empty(&'static str),
-    /// Too much at once.
+    /// A text is too long.
     #[error(
         "the {what} is {size} bytes long; at most {most} are taken. Put it in a file and name the file instead"
     )]
     TooLong {
-        /// What.
+        /// Which text.
         what: &'static str,
-        /// How long it is.
+        /// Its length in bytes.
         size: usize,
-        /// How long it may be.
+        /// The maximum length in bytes.
         most: usize,
     },
 }
 
-/// How long a task or a letter may be, in bytes.
+/// The maximum length of a task or a letter, in bytes.
 pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
 fn names(questions: &[QuestionId]) -> String {
     questions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a text that says nothing, or too much.
+/// Rejects a text that is empty or too long.
 pub(super) fn check_text(what: &'static str, text: &str) -> Result<(), LonghaulError> {
     if text.trim().is_empty() {
         return Err(LonghaulError::Empty(what));

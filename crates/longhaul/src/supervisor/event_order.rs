@@ -1,4 +1,4 @@
-//! The events of several tasks in the order in which they happened.
+//! Sorts the events of several tasks into the order in which they happened.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,14 @@ use crate::entry::Sender;
 use crate::id::TaskId;
 use crate::snapshot::{Event, EventKind};
 
-/// So many events of one millisecond are looked at for what caused what; of more, each task's are told together.
+/// Up to this many events of the same millisecond are sorted by cause. If there are more, they stay grouped
+/// by task.
 const LOOKED_AT: usize = 64;
 
-/// Sorts events by time. Each task's keep their order, and within a millisecond what caused another comes before it: a
-/// call before the task that it launched, an end before the letter about it.
+/// Sorts events by time. The events of each task keep their order, and within a millisecond a cause comes
+/// before its effect: a call before the task that it launched, an end before the letter about it.
 pub(super) fn sort_events(mut events: Vec<Event>) -> Vec<Event> {
-    // A clock that was set back must not turn a task's own story around.
+    // A clock that was set back must not reorder a task's own events.
     let mut latest = HashMap::new();
     let mut keyed: Vec<_> = events
         .drain(..)
@@ -23,35 +24,35 @@ pub(super) fn sort_events(mut events: Vec<Event>) -> Vec<Event> {
         })
         .collect();
     keyed.sort_by_key(|(at, _)| *at);
-    let mut told = Vec::with_capacity(keyed.len());
+    let mut sorted = Vec::with_capacity(keyed.len());
     for moment in keyed.chunk_by(|(one, _), (two, _)| one == two) {
         let moment: Vec<&Event> = moment.iter().map(|(_, event)| event).collect();
-        told.extend(by_cause(&moment).into_iter().cloned());
+        sorted.extend(by_cause(&moment).into_iter().cloned());
     }
-    told
+    sorted
 }
 
-/// Events of one moment.
+/// Sorts events of the same moment by cause.
 fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
     let alone = moment.iter().all(|event| event.task == moment[0].task);
     if alone || moment.len() > LOOKED_AT {
         return moment.to_vec();
     }
     let mut left = moment.to_vec();
-    let mut told = Vec::with_capacity(left.len());
+    let mut sorted = Vec::with_capacity(left.len());
     while !left.is_empty() {
         let first_of_task = |at: &usize| left[..*at].iter().all(|event| event.task != left[*at].task);
         let next = || (0..left.len()).filter(first_of_task);
-        // A result rather follows the task that was launched, but not if that one waits for a later call.
+        // Prefer a result after the task that its call launched, unless that task waits for a later call.
         let rather =
             |at: &usize| matches!(left[*at].kind, EventKind::Result { .. } | EventKind::Waiting { .. });
         let at = next().find(|at| !waits(left[*at], &left)).or_else(|| next().find(rather)).unwrap_or(0);
-        told.push(left.remove(at));
+        sorted.push(left.remove(at));
     }
-    told
+    sorted
 }
 
-/// Whether something that is still to be told caused this.
+/// Whether an event that is still left caused this one.
 fn waits(event: &Event, left: &[&Event]) -> bool {
     let of = |task: TaskId| left.iter().filter(move |other| other.task == task).map(|other| &other.kind);
     match &event.kind {
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn time_goes_before_the_order_of_reading() {
-        let told = words(vec![
+        let sorted = words(vec![
             event(C, 5, submitted(Some(P))),
             event(C, 9, finished()),
             event(P, 1, submitted(None)),
@@ -139,33 +140,33 @@ mod tests {
                 let (task, what) = words.split_once(' ').unwrap();
                 format!("t-{} {what}", task.repeat(5))
             });
-        assert_eq!(told, expected);
+        assert_eq!(sorted, expected);
     }
 
     #[test]
     fn in_one_moment_causes_come_first() {
-        let told = words(vec![
+        let sorted = words(vec![
             event(C, 5, submitted(Some(P))),
             event(P, 5, result()),
             event(P, 5, used()),
             event(P, 5, call()),
         ]);
-        assert_eq!(told, [(P, "result"), (P, "usage"), (P, "call"), (C, "submitted")].map(joined));
-        let told = words(vec![
+        assert_eq!(sorted, [(P, "result"), (P, "usage"), (P, "call"), (C, "submitted")].map(joined));
+        let sorted = words(vec![
             event(P, 5, letter(C)),
             event(P, 5, used()),
             event(C, 5, used()),
             event(C, 5, finished()),
         ]);
-        assert_eq!(told, [(C, "usage"), (C, "finished"), (P, "letter"), (P, "usage")].map(joined));
-        let told = words(vec![event(P, 5, call()), event(P, 5, result()), event(C, 5, submitted(Some(P)))]);
-        assert_eq!(told, [(P, "call"), (C, "submitted"), (P, "result")].map(joined));
+        assert_eq!(sorted, [(C, "usage"), (C, "finished"), (P, "letter"), (P, "usage")].map(joined));
+        let sorted = words(vec![event(P, 5, call()), event(P, 5, result()), event(C, 5, submitted(Some(P)))]);
+        assert_eq!(sorted, [(P, "call"), (C, "submitted"), (P, "result")].map(joined));
     }
 
     #[test]
     fn a_clock_that_was_set_back_does_not_turn_a_task_around() {
-        let told = words(vec![event(P, 9, call()), event(P, 3, result()), event(P, 4, used())]);
-        assert_eq!(told, [(P, "call"), (P, "result"), (P, "usage")].map(joined));
+        let sorted = words(vec![event(P, 9, call()), event(P, 3, result()), event(P, 4, used())]);
+        assert_eq!(sorted, [(P, "call"), (P, "result"), (P, "usage")].map(joined));
     }
 
     fn joined((task, what): (&str, &str)) -> String {

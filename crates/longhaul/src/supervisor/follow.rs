@@ -1,4 +1,4 @@
-//! Following tasks: journals, told as events while they grow.
+//! Following tasks: turns journals into events while they grow.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::runner::{read_journal, subtree};
 use crate::snapshot::{Event, EventKind, EventProjector};
 use crate::store::{EntryKinds, Subscription, TaskFilter};
 
-/// A stream of what happens. It ends when what it follows has ended; dropping it stops nothing.
+/// A stream of events. It ends when the followed task has ended; dropping it stops no task.
 pub struct TaskEvents(BoxStream<'static, Result<Event, LonghaulError>>);
 
 impl Stream for TaskEvents {
@@ -29,25 +29,25 @@ impl Stream for TaskEvents {
     }
 }
 
-/// How long what is held back waits for news that may never come.
+/// How long held-back events wait for earlier ones that may never come.
 const SOON: Duration = Duration::from_millis(50);
 
-/// When following is over.
+/// When following ends.
 #[derive(Debug, Clone)]
 pub(crate) enum FollowUntil {
     /// When the task has ended.
     Ended,
-    /// When the task has ended, or has read this letter and has nothing more to say.
+    /// When the task has ended, or has read this letter and has nothing left to do.
     Idle(Option<LetterId>),
 }
 
-/// One task, from after an entry on.
-pub(crate) fn follow_task(office: Arc<TaskService>, id: TaskId, after: Seq) -> TaskEvents {
-    let bell = office.subscriptions.for_tasks(&[id], EntryKinds::ALL);
+/// Follows one task, starting after an entry.
+pub(crate) fn follow_task(service: Arc<TaskService>, id: TaskId, after: Seq) -> TaskEvents {
+    let subscription = service.subscriptions.for_tasks(&[id], EntryKinds::ALL);
     let seen = HashMap::from([(id, after)]);
     follow(EventFollower {
-        service: office,
-        subscription: bell,
+        service,
+        subscription,
         root: id,
         tree: None,
         seen,
@@ -58,41 +58,41 @@ pub(crate) fn follow_task(office: Arc<TaskService>, id: TaskId, after: Seq) -> T
     })
 }
 
-/// One task that was told up to an entry.
-pub(crate) fn follow_from(office: Arc<TaskService>, narrator: EventProjector, after: Seq) -> TaskEvents {
-    let id = narrator.task();
-    let bell = office.subscriptions.for_tasks(&[id], EntryKinds::ALL);
+/// Follows one task, continuing with an existing projector.
+pub(crate) fn follow_from(service: Arc<TaskService>, projector: EventProjector, after: Seq) -> TaskEvents {
+    let id = projector.task();
+    let subscription = service.subscriptions.for_tasks(&[id], EntryKinds::ALL);
     follow(EventFollower {
-        service: office,
-        subscription: bell,
+        service,
+        subscription,
         root: id,
         tree: None,
         seen: HashMap::new(),
         until: FollowUntil::Ended,
         over: false,
-        projectors: HashMap::from([(id, (narrator, after))]),
+        projectors: HashMap::from([(id, (projector, after))]),
         held_back: Vec::new(),
     })
 }
 
-/// A task and all of its tree, without what was seen of them before.
+/// Follows a task and everything below it, without the entries that were seen before.
 pub(crate) fn follow_tree(
-    office: Arc<TaskService>,
+    service: Arc<TaskService>,
     root: TaskId,
     seen: HashMap<TaskId, Seq>,
     until: FollowUntil,
 ) -> TaskEvents {
-    let bell = office.subscriptions.for_tree(root, EntryKinds::ALL);
-    let (tree, over, told, held) = (Some(root), false, HashMap::new(), Vec::new());
+    let subscription = service.subscriptions.for_tree(root, EntryKinds::ALL);
+    let (tree, over, new_events, held) = (Some(root), false, HashMap::new(), Vec::new());
     follow(EventFollower {
-        service: office,
-        subscription: bell,
+        service,
+        subscription,
         root,
         tree,
         seen,
         until,
         over,
-        projectors: told,
+        projectors: new_events,
         held_back: held,
     })
 }
@@ -101,14 +101,15 @@ struct EventFollower {
     service: Arc<TaskService>,
     subscription: Subscription,
     root: TaskId,
-    /// The root of the tree it is in, where all that is below it is followed too.
+    /// The root of the task's tree, if everything below the task is followed too.
     tree: Option<TaskId>,
-    /// How far the one who follows has seen these tasks before.
+    /// The last entry seen before, per task.
     seen: HashMap<TaskId, Seq>,
     until: FollowUntil,
     over: bool,
     projectors: HashMap<TaskId, (EventProjector, Seq)>,
-    /// What happened while it was reading: others may have done something before that, and it is told with that.
+    /// Events that happened during the last read. Other tasks may have earlier ones, so these are held back
+    /// and reported together with those.
     held_back: Vec<Event>,
 }
 
@@ -140,16 +141,16 @@ fn follow(follower: EventFollower) -> TaskEvents {
 }
 
 impl EventFollower {
-    /// The tasks that have something new; `None` if any may.
+    /// The tasks that have something new; `None` means that any may.
     async fn wait_for_news(&self) -> Option<Vec<TaskId>> {
         tokio::select! {
-            heard = self.subscription.next_wake() => (!heard.lagged).then(|| heard.tasks.into_iter().collect()),
+            wake = self.subscription.next_wake() => (!wake.lagged).then(|| wake.tasks.into_iter().collect()),
             () = tokio::time::sleep(SOON), if !self.held_back.is_empty() => Some(Vec::new()),
             () = tokio::time::sleep(RECHECK_INTERVAL) => None,
         }
     }
 
-    /// Finds out which tree it is. What is not there would never end: it is an error.
+    /// Finds the root of the tree. Fails if the task does not exist, because following it would never end.
     async fn find_tree(&mut self) -> Result<(), LonghaulError> {
         let root = self.service.state(self.root).await?.root;
         if self.tree.is_some_and(|tree| tree != root) {
@@ -166,7 +167,7 @@ impl EventFollower {
         let mut tasks = match (look, self.tree) {
             (None, None) => vec![self.root],
             (Some(tasks), tree) if tree.is_none_or(|tree| tree == self.root) => tasks,
-            // Of others in the tree it may be that they are not below the one that is followed.
+            // Other tasks of the tree may not be below the followed one.
             (_, tree) => {
                 let tree = self.service.store.list(TaskFilter::tree(tree.unwrap_or(self.root))).await?;
                 subtree(&tree, self.root).iter().map(|task| task.id).collect()
@@ -177,11 +178,11 @@ impl EventFollower {
         let mut events = std::mem::take(&mut self.held_back);
         let before = events.len();
         events.extend(self.read_new_events(&tasks).await?);
-        // The root last: its end is the end.
+        // The root comes last: its end ends the stream.
         let mut own = self.read_new_events(&[self.root]).await?;
         events.append(&mut own);
         if let Some(tree) = self.tree.filter(|_| self.over) {
-            // What the others did in the meantime is told before it.
+            // Report first what the other tasks did in the meantime.
             let tree = self.service.store.list(TaskFilter::tree(tree)).await?;
             let others: Vec<TaskId> = subtree(&tree, self.root).iter().map(|task| task.id).collect();
             events.extend(self.read_new_events(&others).await?);
@@ -189,7 +190,8 @@ impl EventFollower {
         if self.tree.is_none() {
             return Ok((events, self.over));
         }
-        // What is told now, with what was held back, is told after its cause, though no bell has rung for that yet.
+        // Events reported now, including held-back ones, must follow their cause, even if no hint about the
+        // cause has arrived yet.
         let mut at = 0;
         while let Some(event) = events.get(at) {
             let now = at < before || event.at <= since;
@@ -203,7 +205,7 @@ impl EventFollower {
         if self.over {
             return Ok((self.with_end_last(events), true));
         }
-        // What was held before has waited long enough, whatever clocks say.
+        // Events that were held back once are reported now, whatever the clocks say.
         let late = events.split_off(before);
         let (now, later): (Vec<_>, Vec<_>) = late.into_iter().partition(|event| event.at <= since);
         self.held_back = later;
@@ -211,7 +213,7 @@ impl EventFollower {
         Ok((sort_events(events), false))
     }
 
-    /// The last events: the root's end is the end, though others may go on.
+    /// The last events, with the root's end at the very end, although other tasks may continue.
     fn with_end_last(&self, events: Vec<Event>) -> Vec<Event> {
         let end = |event: &Event| event.task == self.root && matches!(event.kind, EventKind::Finished { .. });
         let (end, mut events): (Vec<_>, Vec<_>) = sort_events(events).into_iter().partition(end);
@@ -219,20 +221,20 @@ impl EventFollower {
         events
     }
 
-    /// What these tasks have to tell that was not told yet.
+    /// The events of these tasks that were not reported yet.
     async fn read_new_events(&mut self, tasks: &[TaskId]) -> Result<Vec<Event>, LonghaulError> {
         let mut events = Vec::new();
         for task in tasks {
-            let (narrator, seq) =
+            let (projector, seq) =
                 self.projectors.entry(*task).or_insert_with(|| (EventProjector::new(*task), Seq(0)));
             for record in read_journal(&*self.service.store, *task, *seq).await? {
                 *seq = record.seq;
-                let told = narrator.project(&record);
+                let new_events = projector.project(&record);
                 if *task == self.root {
-                    self.over |= told.iter().any(|event| ends(&mut self.until, &event.kind));
+                    self.over |= new_events.iter().any(|event| ends(&mut self.until, &event.kind));
                 }
                 if self.seen.get(task).is_none_or(|seen| record.seq > *seen) {
-                    events.extend(told);
+                    events.extend(new_events);
                 }
             }
         }
@@ -240,7 +242,7 @@ impl EventFollower {
     }
 }
 
-/// The task in whose journal that stands which caused this.
+/// The task whose journal holds the cause of an event.
 fn cause(event: &Event) -> Option<TaskId> {
     match &event.kind {
         EventKind::Submitted { parent, .. } => *parent,

@@ -1,4 +1,4 @@
-//! Talking with tasks: a question, a session, letters.
+//! Messaging tasks: prompts, sessions, letters, budgets, retries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::store::TaskFilter;
 use crate::task::Status;
 
 impl Longhaul {
-    /// Asks the team's root, and follows what happens in its tree until it has ended.
+    /// Sends a prompt to the team's root agent, and follows the task and its tree until it has ended.
     ///
     /// ```
     /// use futures::StreamExt as _;
@@ -39,7 +39,8 @@ impl Longhaul {
         Ok(self.follow(root))
     }
 
-    /// Opens a session: a root that stays for the next word. Its id, and what happens until it is silent.
+    /// Opens a session: a root task that waits for the next message instead of ending. Returns its id, and
+    /// its events until it is idle.
     ///
     /// ```
     /// use futures::TryStreamExt as _;
@@ -65,7 +66,7 @@ impl Longhaul {
         Ok((root, follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Idle(None))))
     }
 
-    /// The next word in a session, and what happens until it is silent again.
+    /// Sends the next message to a session. Returns the events until the session is idle again.
     ///
     /// ```
     /// use futures::TryStreamExt as _;
@@ -87,25 +88,26 @@ impl Longhaul {
         text: impl Into<Arc<str>>,
     ) -> Result<TaskEvents, LonghaulError> {
         let letter = self.letter(text.into(), Delivery::Asap)?;
-        let office = &self.0.service;
+        let service = &self.0.service;
         let letter_id = letter.id.clone();
-        let last = office.latest_continuation(session).await?;
-        let seen = office.store.list(TaskFilter::tree(last.root)).await?;
-        let sent = office.send(last.id, letter).await?;
-        let begins_with_it = office.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
+        let last = service.latest_continuation(session).await?;
+        let seen = service.store.list(TaskFilter::tree(last.root)).await?;
+        let sent = service.send(last.id, letter).await?;
+        let begins_with_it = service.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
         let seen = seen.into_iter().filter(|_| sent.to == last.id).map(|task| (task.id, task.seq)).collect();
         let until = FollowUntil::Idle((!begins_with_it).then_some(letter_id));
-        Ok(follow::follow_tree(office.clone(), sent.to, seen, until))
+        Ok(follow::follow_tree(service.clone(), sent.to, seen, until))
     }
 
-    /// Closes a session, or the one that continues it: it ends with its last answer. One that is in the middle of
-    /// something, or that nobody runs, is cancelled.
+    /// Closes a session, or the task that continues it: it ends with its last answer. If it is busy, or no
+    /// process runs it, it is cancelled.
     pub async fn close_session(&self, session: TaskId) -> Result<(), LonghaulError> {
         let last = self.0.service.latest_continuation(session).await?.id;
         Ok(self.0.service.stop(last, &StopRequest { cause: StopCause::Closed, note: None }).await?)
     }
 
-    /// Writes to a task. One that has ended is continued by a new task, whose id is in the answer.
+    /// Sends a letter to a task. If the task has ended, a new task continues it, and the receipt holds the
+    /// new id.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -127,8 +129,8 @@ impl Longhaul {
         Ok(self.0.service.send(id, letter).await?)
     }
 
-    /// Writes to a task that may use this budget from now on, with all below it: of each bound that is said here, this one counts
-    /// instead of what the task had. One that has ended is continued by a new task, which has the budget.
+    /// Sends a letter to a task and changes the budget of it and everything below it: each limit set here
+    /// replaces the task's earlier one. If the task has ended, a new task with this budget continues it.
     pub async fn send_with_budget(
         &self,
         id: TaskId,
@@ -139,15 +141,17 @@ impl Longhaul {
         Ok(self.0.service.send_with_budget(id, letter, budget).await?)
     }
 
-    /// Lets a task use so much from now on, with all below it: of each bound that is said here, this one counts instead of what the
-    /// task had. Those that run under a bound heed it when they next ask their model, others when they are next taken up.
+    /// Gives a task and everything below it this much budget from now on, on top of what they have used: each
+    /// limit set here replaces the task's earlier one. Running tasks apply it before their next model call,
+    /// others when they are next claimed.
     ///
-    /// A task that has ended is not continued by it: [`send_with_budget`](Self::send_with_budget) does that.
+    /// This does not continue a task that has ended; use [`send_with_budget`](Self::send_with_budget) for
+    /// that.
     pub async fn add_budget(&self, id: TaskId, budget: Budget) -> Result<(), LonghaulError> {
         Ok(self.0.service.add_budget(id, budget).await?)
     }
 
-    /// Writes to a task, to be read when it has nothing more to say of its own.
+    /// Sends a letter that the task reads when it has nothing left to do.
     pub async fn send_when_idle(
         &self,
         id: TaskId,
@@ -157,7 +161,7 @@ impl Longhaul {
         Ok(self.0.service.send(id, letter).await?)
     }
 
-    /// Continues a task that has ended, with the same agent and conversation. The id of the new task.
+    /// Continues an ended task with the same agent and conversation. Returns the id of the new task.
     pub async fn continue_task(
         &self,
         id: TaskId,
@@ -166,14 +170,15 @@ impl Longhaul {
         Ok(self.send(id, text).await?.to)
     }
 
-    /// Submits the order of a task that failed or was cancelled again, as a new task that names the old one. The id of
-    /// the new task.
+    /// Re-runs a failed or cancelled task as a new task that refers to the old one. Returns the id of the new
+    /// task.
     ///
-    /// It has the place that the old one had: the same team, parent, tree, rights and tree budget; a parent that is
-    /// still at work, or goes on as another task, hears of its end. One that continued a conversation continues the same.
+    /// The new task takes the place of the old one: the same team, parent, tree, permissions and tree budget.
+    /// A parent that is still working, or its continuation, is notified when it ends. A task that continued a
+    /// conversation continues the same one.
     ///
-    /// While an earlier retry of the same task has not ended there is no second one:
-    /// [`Retried`](LonghaulError::AlreadyRetried) names it.
+    /// Fails with [`AlreadyRetried`](LonghaulError::AlreadyRetried) while an earlier retry of the same task
+    /// has not ended.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -190,11 +195,11 @@ impl Longhaul {
     /// # Ok(()) }
     /// ```
     pub async fn retry(&self, id: TaskId) -> Result<TaskId, LonghaulError> {
-        let head = self.0.service.state(id).await?;
-        if !matches!(head.status, Status::Failed | Status::Cancelled) {
-            return Err(LonghaulError::NotFailed { task: id, status: head.status });
+        let state = self.0.service.state(id).await?;
+        if !matches!(state.status, Status::Failed | Status::Cancelled) {
+            return Err(LonghaulError::NotFailed { task: id, status: state.status });
         }
-        match self.0.service.retry(&head).await? {
+        match self.0.service.retry(&state).await? {
             RetryResult::New(again) => Ok(again),
             RetryResult::Open(by) => Err(LonghaulError::AlreadyRetried { task: id, by }),
         }
@@ -213,12 +218,13 @@ impl Longhaul {
         })
     }
 
-    /// Writes to every task that has not ended. Which those are.
+    /// Sends a letter to every task that has not ended. Returns those tasks.
     pub async fn broadcast(&self, text: impl Into<Arc<str>>) -> Result<Vec<TaskId>, LonghaulError> {
         self.broadcast_to(TaskFilter::default(), text).await
     }
 
-    /// Writes to every task of a filter that has not ended. Which those are, without any whose mailbox is full.
+    /// Sends a letter to every unfinished task that matches. Returns those tasks, without any whose mailbox
+    /// is full.
     pub async fn broadcast_to(
         &self,
         filter: TaskFilter,

@@ -37,10 +37,10 @@ use crate::snapshot::{EventProjector, Snapshot};
 use crate::store::{Store, StoreError, TaskFilter};
 use crate::task::{Status, TaskState};
 
-/// A running Longhaul: submit tasks, watch them, write to them, stop them. Clones are the same Longhaul.
+/// A running Longhaul: submits, follows, messages and stops tasks. Clones refer to the same instance.
 ///
-/// Dropping all clones without [`shutdown`](Longhaul::shutdown) is like a crash: nothing that was acknowledged is
-/// lost, and whoever opens the store next carries on.
+/// Dropping all clones without [`shutdown`](Longhaul::shutdown) is like a crash: nothing acknowledged is
+/// lost, and the next process that opens the store continues the work.
 #[derive(Clone)]
 pub struct Longhaul(Arc<LonghaulInner>);
 
@@ -65,17 +65,18 @@ impl Drop for LonghaulInner {
 }
 
 impl Longhaul {
-    /// A Longhaul that runs the tasks of a team.
+    /// Starts building a Longhaul that runs the tasks of a team.
     pub fn builder(team: Team) -> LonghaulBuilder {
         LonghaulBuilder::new(Some(team))
     }
 
-    /// A Longhaul that submits, watches, writes to and stops tasks, but runs none.
+    /// Creates a Longhaul that submits, follows, messages and stops tasks, but runs none.
     pub async fn client(store: Arc<dyn Store>) -> Result<Longhaul, LonghaulError> {
         LonghaulBuilder::new(None).shared_store(store).start().await
     }
 
-    /// Submits an order of the team's. When the id comes back, the task is on disk.
+    /// Submits an order to the team. When this returns the id, the task is on disk. Fails if the order is
+    /// empty or too long, or names an unknown agent or model.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -92,7 +93,8 @@ impl Longhaul {
         self.submit_with(TaskKey::random(), order).await
     }
 
-    /// The same, once: an order submitted again under the same key is the task that is already there.
+    /// Like [`submit`](Self::submit), but only once per key: submitting again under the same key returns the
+    /// existing task.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -126,7 +128,7 @@ impl Longhaul {
         self.submit_new(key, reference, order).await
     }
 
-    /// Submits an order to a team that some other process runs.
+    /// Submits an order to a team that another process runs.
     pub async fn submit_to(&self, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
         self.submit_new(TaskKey::random(), team, order).await
     }
@@ -146,40 +148,40 @@ impl Longhaul {
         Ok(self.0.service.submit(plan).await?.0)
     }
 
-    /// What happens in a tree, from its beginning, until its root has ended.
+    /// The events of a task and its tree, from the start until the task has ended.
     pub fn follow(&self, root: TaskId) -> TaskEvents {
         follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Ended)
     }
 
-    /// What happens to a task, from after an entry on, until it has ended.
+    /// The events of a task after the entry `after`, until it has ended.
     pub fn events(&self, id: TaskId, after: Seq) -> TaskEvents {
         follow::follow_task(self.0.service.clone(), id, after)
     }
 
-    /// The same, for whoever has read the journal up to that entry: its narrator goes on from there, and nothing is read
-    /// again.
-    pub fn events_from(&self, narrator: EventProjector, after: Seq) -> TaskEvents {
-        follow::follow_from(self.0.service.clone(), narrator, after)
+    /// Like [`events`](Self::events), for a caller that has already projected the journal up to `after`: the
+    /// projector continues from there, and nothing is read twice.
+    pub fn events_from(&self, projector: EventProjector, after: Seq) -> TaskEvents {
+        follow::follow_from(self.0.service.clone(), projector, after)
     }
 
-    /// A task as [`snapshot`](Self::snapshot) shows it, for whoever wants to see its last events and its output: of one that has
-    /// ended the long middle of its journal is not read, and `dropped` counts entries there.
+    /// Like [`snapshot`](Self::snapshot), but cheaper if you only need the latest events and the output: the
+    /// long middle of an ended task's journal is not read, and `dropped` counts entries there.
     pub async fn recent_snapshot(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
         let mut snapshot = self.0.service.recent_snapshot(id).await?;
-        if let Some(head) = self.0.service.as_observed(vec![snapshot.state.clone()]).await?.pop() {
-            snapshot.state = head;
+        if let Some(state) = self.0.service.as_observed(vec![snapshot.state.clone()]).await?.pop() {
+            snapshot.state = state;
         }
         Ok(snapshot)
     }
 
-    /// Where a task stands.
+    /// The state of a task. Fails if there is no such task.
     pub async fn state(&self, id: TaskId) -> Result<TaskState, LonghaulError> {
-        let office = &self.0.service;
-        let head = office.state(id).await?;
-        Ok(office.as_observed(vec![head.clone()]).await?.pop().unwrap_or(head))
+        let service = &self.0.service;
+        let state = service.state(id).await?;
+        Ok(service.as_observed(vec![state.clone()]).await?.pop().unwrap_or(state))
     }
 
-    /// Waits for tasks: for all of them and without end, unless told otherwise.
+    /// Waits for tasks: by default for all of them and without a timeout.
     ///
     /// ```
     /// use std::time::Duration;
@@ -206,38 +208,41 @@ impl Longhaul {
         }
     }
 
-    /// One task at this moment. One whose process is gone is shown as what it is: pending, and not running.
+    /// A snapshot of a task. A task whose process is gone is shown as pending, not as running. Fails if there
+    /// is no such task.
     pub async fn snapshot(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
         let mut snapshot = self.0.service.snapshot(id).await?;
-        if let Some(head) = self.0.service.as_observed(vec![snapshot.state.clone()]).await?.pop() {
-            snapshot.state = head;
+        if let Some(state) = self.0.service.as_observed(vec![snapshot.state.clone()]).await?.pop() {
+            snapshot.state = state;
         }
         Ok(snapshot)
     }
 
-    /// Where the tasks stand that match, in the order of their submission.
+    /// The states of the tasks that match, in submission order.
     pub async fn list(&self, filter: TaskFilter) -> Result<Vec<TaskState>, LonghaulError> {
-        let office = &self.0.service;
-        Ok(office.as_observed(office.store.list(filter).await?).await?)
+        let service = &self.0.service;
+        Ok(service.as_observed(service.store.list(filter).await?).await?)
     }
 
-    /// The answer of a task; before there is one, all it has said so far.
+    /// The answer of a task, or its text so far if there is none yet.
     pub async fn output(&self, id: TaskId) -> Result<String, LonghaulError> {
         Ok(self.snapshot(id).await?.output)
     }
 
-    /// The task with this id, or the only one whose id begins like this.
+    /// The task with this id, or the only one whose id starts with it. Fails if there is none, or more than
+    /// one.
     pub async fn find(&self, typed: &str) -> Result<TaskId, LonghaulError> {
         Ok(self.0.service.store.find(typed).await?)
     }
 
-    /// How many tasks run.
+    /// How many tasks are running.
     pub async fn count_running(&self) -> Result<usize, LonghaulError> {
         let filter = TaskFilter { status: vec![Status::Running], ..TaskFilter::default() };
         Ok(self.list(filter).await?.len())
     }
 
-    /// Stops a task and everything below it. When this returns the wish is on disk; a running task settles it soon.
+    /// Stops a task and everything below it. When this returns, the stop request is on disk; a running task
+    /// settles it soon after.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -256,14 +261,14 @@ impl Longhaul {
         Ok(self.0.service.stop(id, &StopRequest { cause: StopCause::Person, note: None }).await?)
     }
 
-    /// Tells a task not to wait for others any longer: the calls of it that do return at once, with the ids of the tasks that
-    /// they waited for. Those go on, and their results are sent to it as letters. Whether it was in the middle of any
-    /// call; one that does not wait for tasks goes on.
+    /// Moves a task's waiting calls to the background: they return at once with the ids of the tasks they
+    /// waited for. Those tasks continue, and their results arrive as letters. Calls that do not wait for
+    /// tasks are not affected. Returns whether the task was running any call.
     pub async fn background(&self, id: TaskId) -> Result<bool, LonghaulError> {
         Ok(self.0.service.background(id).await?)
     }
 
-    /// Stops every task that has not ended. Which those are.
+    /// Stops every task that has not ended. Returns those tasks.
     pub async fn stop_all(&self) -> Result<Vec<TaskId>, LonghaulError> {
         let open = self.list(TaskFilter::default().live()).await?;
         for task in &open {
@@ -272,13 +277,14 @@ impl Longhaul {
         Ok(open.into_iter().map(|task| task.id).collect())
     }
 
-    /// Takes tasks of a tree that some other process submitted; only for one that runs its own trees alone.
+    /// Also runs the tasks of a tree that another process submitted. Only needed if this Longhaul runs its
+    /// own trees only.
     pub fn adopt_tree(&self, root: TaskId) {
         self.0.service.adopt_tree(root);
         self.0.service.subscriptions.announce_submitted(root);
     }
 
-    /// The bounds on how many tasks there may be.
+    /// The limits on the number of tasks.
     pub fn limits(&self) -> &TaskLimits {
         &self.0.service.limits
     }
@@ -288,8 +294,9 @@ impl Longhaul {
         &self.0.service.store
     }
 
-    /// Waits until the store takes nothing any more, and says why (a full disk, say). Tasks that were interrupted by
-    /// it are given back as soon as it is well again; whoever does not want to wait for that may simply leave.
+    /// Waits until the store stops accepting writes, and returns the reason (a full disk, for example). Tasks
+    /// that this interrupts are released as soon as the store works again. You can also exit instead of
+    /// waiting for that.
     pub async fn store_failure(&self) -> StoreError {
         let mut trouble = self.0.store_failure.subscribe();
         let found = trouble.wait_for(Option::is_some).await.ok().and_then(|trouble| trouble.clone());
@@ -299,8 +306,9 @@ impl Longhaul {
         }
     }
 
-    /// Waits until another process has taken a task that ran here, and says which. That happens when this process was stopped, or
-    /// could not reach the store, for longer than its lease. What it did by then stands; it does nothing more for the task.
+    /// Waits until another process has taken over a task that ran here, and returns the task. This happens if
+    /// this process was suspended, or could not reach the store, for longer than its lease. What it has
+    /// written stays valid; it does nothing more for the task.
     pub async fn lost_task(&self) -> TaskId {
         let mut lost = self.0.lost.subscribe();
         let found = lost.wait_for(|lost| !lost.is_empty()).await.ok().and_then(|lost| lost.first().copied());
@@ -310,39 +318,39 @@ impl Longhaul {
         }
     }
 
-    /// Begins to drain: no new task is taken, those that run finish their step and are given back.
+    /// Starts draining: no new task is claimed, and running tasks finish their current step and are released.
     pub fn drain(&self) {
         self.0.drain.cancel();
     }
 
-    /// Ends this Longhaul in bounded time. Tasks that have not ended can be resumed.
+    /// Shuts down in bounded time. Unfinished tasks can be resumed.
     pub async fn shutdown(&self) {
         self.shutdown_within(self.0.grace).await;
     }
 
-    /// The same, where steps have this time to be finished in, and not the usual one: for whoever hands tasks over to
-    /// another process. What is cut off is done again there.
+    /// Like [`shutdown`](Self::shutdown), with this grace period for running steps, for example to hand tasks
+    /// over to another process. Steps that are cut off are repeated there.
     pub async fn shutdown_within(&self, grace: Duration) {
-        // 1. No task is taken any more, and those that run finish their step and are given back.
+        // 1. No task is claimed any more, and running tasks finish their step and are released.
         self.0.drain.cancel();
         self.0.runs.close();
-        // 2. They have some time for that.
+        // 2. They get the grace period for that.
         if tokio::time::timeout(grace, self.0.runs.wait()).await.is_err() {
-            // 3. Whoever has not ended by then is dropped, and given back all the same.
+            // 3. Tasks that are still running are dropped, and released too.
             self.0.abort.cancel();
             let _ = tokio::time::timeout(self.0.grace, self.0.runs.wait()).await;
         }
-        // 4. Nothing of ours runs any more.
+        // 4. Nothing is running any more.
         self.0.abort.cancel();
         self.0.background.close();
         self.0.background.wait().await;
-        // 5. The lease ends, so that others need not wait for it to run out.
+        // 5. End the lease, so that other processes need not wait for it to expire.
         if let Some(worker) = &self.0.worker
             && let Err(error) = self.0.service.store.retire_worker(worker.clone()).await
         {
-            tracing::warn!(%error, "the lease could not be given up");
+            tracing::warn!(%error, "the lease could not be ended");
         }
-        // 6. Toolsets end what they have started.
+        // 6. Toolsets stop what they have started.
         let teams = self.0.service.teams.all();
         let toolsets = teams.iter().flat_map(|team| team.agents()).flat_map(|agent| &agent.toolsets);
         let closing = toolsets.map(|toolset| async {
@@ -350,7 +358,7 @@ impl Longhaul {
                 tracing::warn!(toolset = toolset.name(), "the toolset did not end in time");
             }
         });
-        // All at once: each may take some seconds.
+        // Concurrently: each may take some seconds.
         futures::future::join_all(closing).await;
     }
 }

@@ -1,4 +1,5 @@
-//! The verbs on tasks, for whoever may use them: the desk uses them for agents, the handle for people.
+//! The operations on tasks. The dispatcher offers them to agents, the [`Longhaul`](super::Longhaul) handle to
+//! people.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,41 +23,41 @@ use crate::store::{
 use crate::task::{IllegalTransition, Status, TaskState};
 use crate::worker::TeamRegistry;
 
-/// How long ago a lease must have ended, by the clock on the wall, for its tasks not to be shown as running.
+/// How long ago a lease must have ended, by wall-clock time, for its tasks not to be shown as running.
 const LONG_SILENT: Duration = Duration::from_secs(10 * 60);
 
-/// What the verbs need.
+/// What the operations need.
 pub(crate) struct TaskService {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) teams: Arc<TeamRegistry>,
     pub(crate) submissions: Arc<SubmissionCache>,
     pub(crate) limits: TaskLimits,
-    /// The only trees whose tasks are run here; any, if `None`.
+    /// The only trees whose tasks run here; any if `None`.
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
 }
 
-/// What became of a letter.
+/// The result of delivering a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PostResult {
     /// The task has it.
     Delivered,
-    /// The task has ended, and takes no letters any more.
+    /// The task has ended and accepts no more letters.
     Ended,
-    /// The task has too many already.
+    /// The task has too many unread letters.
     MailboxFull,
 }
 
-/// What became of trying a task again.
+/// The result of a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetryResult {
-    /// This new task does.
+    /// A new task retries it.
     New(TaskId),
-    /// This one does already, and has not ended.
+    /// This task already retries it and has not ended.
     Open(TaskId),
 }
 
-/// A task that is to be.
+/// A task to be submitted.
 pub(crate) struct NewTask {
     pub(crate) key: TaskKey,
     pub(crate) order: Order,
@@ -66,12 +67,12 @@ pub(crate) struct NewTask {
     pub(crate) continues: Option<TaskId>,
     pub(crate) letter: Option<LetterId>,
     pub(crate) retries: Option<TaskId>,
-    /// The agents above it whose permissions count.
+    /// The agents above it whose permissions apply.
     pub(crate) above: Vec<AgentName>,
 }
 
 impl TaskService {
-    /// Writes a task down. True if it was not there before.
+    /// Writes a task to the store. Returns true if it did not exist before.
     pub(crate) async fn submit(&self, plan: NewTask) -> Result<(TaskId, bool), StoreError> {
         for id in plan.key.candidate_ids() {
             let root = plan.parent.as_ref().map_or(id, |parent| parent.root);
@@ -85,12 +86,12 @@ impl TaskService {
                 ..Submission::root(root, plan.key.clone(), plan.order.clone(), plan.team.clone())
             };
             if root == id {
-                // The worker must know the tree before its first task can be claimed.
+                // The worker must know the tree before it can claim the first task.
                 self.adopt_tree(root);
             }
             let mut batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
             batch.only_if = self.limit_conditions(root, plan.parent.is_some());
-            // What is tried again goes on from where the first try did; the link there stays as it is.
+            // A retry continues what the first try continued; the link in that task stays as it is.
             if let Some(old) = plan.continues.filter(|_| plan.retries.is_none()) {
                 batch = batch.and_write(old, Fence::Anyone, vec![Entry::Continued { by: id }]);
             }
@@ -100,7 +101,7 @@ impl TaskService {
                     if self.submission(id).await?.key == plan.key {
                         return Ok((id, false));
                     }
-                    // Another task has this short name: take one letter more.
+                    // Another task has this short id: take one more character.
                 }
                 Err(error) => return Err(error),
             }
@@ -131,17 +132,19 @@ impl TaskService {
         bounds
     }
 
-    /// How a task came to be.
+    /// The submission of a task.
     pub(crate) async fn submission(&self, id: TaskId) -> Result<Submission, StoreError> {
         read_submission(&*self.store, id).await
     }
 
-    /// Writes to a task. One that has ended is continued: by a new task, of which the letter is the order.
+    /// Sends a letter to a task. If the task has ended, a new task continues it, with the letter as its
+    /// order.
     pub(crate) async fn send(&self, to: TaskId, letter: Letter) -> Result<SendReceipt, StoreError> {
         self.send_with_budget(to, letter, Budget::default()).await
     }
 
-    /// The same; the task that reads the letter may use this from now on, with all below it, where the budget says anything.
+    /// Like [`send`](Self::send); in addition, each limit set in the budget applies to the receiving task and
+    /// everything below it.
     pub(crate) async fn send_with_budget(
         &self,
         to: TaskId,
@@ -160,11 +163,11 @@ impl TaskService {
                 }
                 PostResult::Ended => {}
             }
-            let head = self.state(at).await?;
-            let next = match head.continued_by {
+            let state = self.state(at).await?;
+            let next = match state.continued_by {
                 Some(next) => next,
                 None => {
-                    let mut plan = self.continuation(&head, &letter).await?;
+                    let mut plan = self.continuation(&state, &letter).await?;
                     plan.order.tree_budget = budget.or(plan.order.tree_budget);
                     self.submit(plan).await?.0
                 }
@@ -172,16 +175,16 @@ impl TaskService {
             if self.submission(next).await?.letter.as_ref() == Some(&letter.id) {
                 return Ok(SendReceipt { to: next, continued: true });
             }
-            // Somebody else has continued it: the letter goes there.
+            // Another process has continued it: deliver the letter there.
             at = next;
         }
     }
 
-    /// Lets a task use so much more than it has used, with all below it; of each bound that is named this one
-    /// counts instead of what it had.
+    /// Allows a task and everything below it this much more than it has used. Each limit set here replaces
+    /// the earlier one.
     pub(crate) async fn add_budget(&self, id: TaskId, more: Budget) -> Result<(), StoreError> {
-        let head = self.state(id).await?;
-        let tree = self.store.list(TaskFilter::tree(head.root)).await?;
+        let state = self.state(id).await?;
+        let tree = self.store.list(TaskFilter::tree(state.root)).await?;
         let (mut tokens, mut cost) = (0_u64, 0_u64);
         for task in subtree(&tree, id) {
             tokens = tokens.saturating_add(task.usage.total());
@@ -190,15 +193,15 @@ impl TaskService {
         let budget = Budget {
             tokens: more.tokens.map(|more| tokens.saturating_add(more)),
             cost: more.cost.map(|more| cost.saturating_add(more)),
-            time: more.time.map(|more| head.worked.saturating_add(more)),
+            time: more.time.map(|more| state.worked.saturating_add(more)),
         };
         append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }]))
             .await
             .map(drop)
     }
 
-    /// Writes to a task, and to no other in its place. A task that has the letter already takes it, though it has
-    /// ended: that is how a letter written again is written once.
+    /// Delivers a letter to this task and to no other. A task that already has the letter accepts it even if
+    /// it has ended, so a repeated letter is written once.
     pub(crate) async fn deliver_letter(&self, to: TaskId, letter: &Letter) -> Result<PostResult, StoreError> {
         let entries = vec![Entry::Letter(Box::new(letter.clone()))];
         match append_with_retry(&*self.store, Batch::one(to, Fence::Anyone, entries)).await {
@@ -211,16 +214,16 @@ impl TaskService {
         }
     }
 
-    /// The task that has the conversation of this one now: itself, or the last that continues it.
+    /// The task that holds this task's conversation now: itself, or its last continuation.
     pub(crate) async fn latest_continuation(&self, id: TaskId) -> Result<TaskState, StoreError> {
-        let mut head = self.state(id).await?;
-        while let Some(next) = head.continued_by {
-            head = self.state(next).await?;
+        let mut state = self.state(id).await?;
+        while let Some(next) = state.continued_by {
+            state = self.state(next).await?;
         }
-        Ok(head)
+        Ok(state)
     }
 
-    /// From now on tasks of this tree are run here, if not all are.
+    /// From now on the tasks of this tree run here, if this process does not run all trees anyway.
     pub(crate) fn adopt_tree(&self, root: TaskId) {
         if let Some(roots) = self.roots.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
             && !roots.contains(&root)
@@ -233,7 +236,7 @@ impl TaskService {
         let submitted = self.submission(old.id).await?;
         let order = Order { task: letter.text.clone(), title: None, ..submitted.order };
         let parent = match submitted.parent {
-            // Whoever goes on in its parent's place hears of its end.
+            // The parent's continuation gets the letter about its end.
             Some(parent) => Some(self.completion_recipient(parent, &letter.from).await?),
             None => None,
         };
@@ -251,7 +254,7 @@ impl TaskService {
 
     /// Submits the order of a task again.
     pub(crate) async fn retry(&self, old: &TaskState) -> Result<RetryResult, StoreError> {
-        // Also one that an earlier Longhaul has made, under another key.
+        // Also finds a retry that an earlier version of Longhaul created under another key.
         let open = TaskFilter { retries: Some(old.id), limit: Some(1), ..TaskFilter::default() }.live();
         if let Some(open) = self.store.list(open).await?.first() {
             return Ok(RetryResult::Open(open.id));
@@ -276,16 +279,17 @@ impl TaskService {
             if is_new {
                 return Ok(RetryResult::New(id));
             }
-            // Somebody else was faster; or this was the time before, and it may be tried once more.
+            // Another process was faster; or this is the previous retry, and the task may be retried once
+            // more.
             if !self.state(id).await?.status.is_final() {
                 return Ok(RetryResult::Open(id));
             }
         }
-        Err(StoreError::Database { what: format!("task {} was tried too often", old.id), transient: false })
+        Err(StoreError::Database { what: format!("task {} was retried too often", old.id), transient: false })
     }
 
-    /// Who hears of the end of a task that continues a child of `parent`: the parent, or whoever goes on in its place;
-    /// if those have ended, the task that wrote to it.
+    /// Which task gets the letter about the end of a task that continues a child of `parent`: the parent or
+    /// its continuation; if those have ended, the task that sent the letter.
     async fn completion_recipient(&self, parent: TaskId, from: &Sender) -> Result<TaskState, StoreError> {
         let last = self.latest_continuation(parent).await?;
         match from {
@@ -296,9 +300,9 @@ impl TaskService {
 
     /// Stops a task and everything below it.
     pub(crate) async fn stop(&self, id: TaskId, stop: &StopRequest) -> Result<(), StoreError> {
-        let head = self.state(id).await?;
-        let root = head.root;
-        stop_task(&*self.store, head, stop, None).await?;
+        let state = self.state(id).await?;
+        let root = state.root;
+        stop_task(&*self.store, state, stop, None).await?;
         let tree = self.store.list(TaskFilter::tree(root)).await?;
         let inherited = StopRequest { cause: StopCause::ParentStopped, note: None };
         for task in subtree(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
@@ -308,15 +312,17 @@ impl TaskService {
         self.release_abandoned(&open.collect()).await
     }
 
-    /// Gives tasks back whose process is gone; one that is to stop is ended by that. Nobody else may ever do it.
+    /// Releases tasks whose process is gone. A task with a stop request ends by that. It is done
+    /// here because perhaps no other process ever does it.
     pub(crate) async fn release_abandoned(&self, which: &HashSet<TaskId>) -> Result<(), StoreError> {
         if which.is_empty() {
             return Ok(());
         }
-        for head in self.store.abandoned_tasks().await?.into_iter().filter(|head| which.contains(&head.id)) {
-            let fence = Fence::Abandoned(head.attempt);
-            match release_task(&*self.store, head, fence, ReleaseReason::Lost).await {
-                // Somebody else was faster, or the owner is back.
+        for state in self.store.abandoned_tasks().await?.into_iter().filter(|state| which.contains(&state.id))
+        {
+            let fence = Fence::Abandoned(state.attempt);
+            match release_task(&*self.store, state, fence, ReleaseReason::Lost).await {
+                // Another process was faster, or the owner is back.
                 Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) | Ok(()) => {}
                 Err(error) => return Err(error),
             }
@@ -324,22 +330,22 @@ impl TaskService {
         Ok(())
     }
 
-    /// Writes down that a task is not to wait for others in its calls, if it is in any.
+    /// Moves the waiting calls of a task to the background. Returns whether it was running any call.
     pub(crate) async fn background(&self, id: TaskId) -> Result<bool, StoreError> {
-        let head = self.state(id).await?;
-        if head.status != Status::Running || head.calling.is_empty() {
+        let state = self.state(id).await?;
+        if state.status != Status::Running || state.calling.is_empty() {
             return Ok(false);
         }
         match append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await
         {
             Ok(_) => Ok(true),
-            // It has just ended, or was given back.
+            // It has just ended or was released.
             Err(StoreError::Illegal { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Waits until one or all have ended, or the time is up.
+    /// Waits until one or all tasks have ended, or the timeout expires.
     pub(crate) async fn wait(
         &self,
         ids: &[TaskId],
@@ -348,7 +354,7 @@ impl TaskService {
     ) -> Result<WaitResult, StoreError> {
         let ends =
             EntryKinds::from_kinds([EntryKind::Finished, EntryKind::StopRequested, EntryKind::Released]);
-        let bell = self.subscriptions.for_tasks(ids, ends);
+        let subscription = self.subscriptions.for_tasks(ids, ends);
         let deadline = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout));
         let mut open = HashMap::new();
         for id in ids {
@@ -360,16 +366,16 @@ impl TaskService {
         };
         let mut timed_out = false;
         while !over(&open) && !timed_out {
-            let heard = tokio::select! {
-                heard = bell.next_wake() => Some(heard),
+            let wake = tokio::select! {
+                wake = subscription.next_wake() => Some(wake),
                 () = tokio::time::sleep(RECHECK_INTERVAL) => None,
                 () = until(deadline) => {
                     timed_out = true;
                     None
                 }
             };
-            let look: Vec<TaskId> = match heard {
-                Some(heard) if !heard.lagged => heard.tasks.into_iter().collect(),
+            let look: Vec<TaskId> = match wake {
+                Some(wake) if !wake.lagged => wake.tasks.into_iter().collect(),
                 _ => open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| *id).collect(),
             };
             for id in look {
@@ -384,34 +390,34 @@ impl TaskService {
         Ok(WaitResult { tasks, timed_out })
     }
 
-    /// Tasks as an observer should see them: one whose worker is gone does not run, whatever its journal says last, and
-    /// one whose time to wait for its provider is over does not wait for it.
-    pub(crate) async fn as_observed(&self, heads: Vec<TaskState>) -> Result<Vec<TaskState>, StoreError> {
-        if heads.iter().all(|head| head.status != Status::Running) {
-            return Ok(heads);
+    /// Adjusts states for an observer: a task whose worker is gone is not running, whatever its journal says
+    /// last, and a wait for a provider is over when its time is.
+    pub(crate) async fn as_observed(&self, states: Vec<TaskState>) -> Result<Vec<TaskState>, StoreError> {
+        if states.iter().all(|state| state.status != Status::Running) {
+            return Ok(states);
         }
         let now = self.store.now();
         let gone: HashMap<TaskId, Attempt> =
-            self.store.abandoned_tasks().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
-        let silent = self.silent_workers(&heads, now).await?;
-        let seen = |head: TaskState| match gone.get(&head.id) {
-            Some(attempt) if *attempt == head.attempt => head.into_interrupted(),
-            _ if head.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => {
-                head.into_interrupted()
+            self.store.abandoned_tasks().await?.into_iter().map(|state| (state.id, state.attempt)).collect();
+        let silent = self.silent_workers(&states, now).await?;
+        let seen = |state: TaskState| match gone.get(&state.id) {
+            Some(attempt) if *attempt == state.attempt => state.into_interrupted(),
+            _ if state.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => {
+                state.into_interrupted()
             }
-            _ => TaskState { waiting: head.waiting_at(now).cloned(), ..head },
+            _ => TaskState { waiting: state.waiting_at(now).cloned(), ..state },
         };
-        Ok(heads.into_iter().map(seen).collect())
+        Ok(states.into_iter().map(seen).collect())
     }
 
-    /// The workers whose leases ended long ago by the clock on the wall. Nothing is taken away because of that, for clocks may
-    /// differ; but it is not shown as running either.
+    /// The workers whose leases ended long ago by wall-clock time. Clocks may differ, so their tasks are not
+    /// taken away, but they are not shown as running either.
     async fn silent_workers(
         &self,
-        heads: &[TaskState],
+        states: &[TaskState],
         now: Timestamp,
     ) -> Result<HashSet<WorkerId>, StoreError> {
-        let workers: HashSet<&WorkerId> = heads.iter().filter_map(|head| head.worker.as_ref()).collect();
+        let workers: HashSet<&WorkerId> = states.iter().filter_map(|state| state.worker.as_ref()).collect();
         let mut silent = HashSet::new();
         for worker in workers {
             let lease = self.store.lease(worker.clone()).await?;
@@ -427,20 +433,20 @@ impl TaskService {
         self.store.task_state(id).await?.ok_or(StoreError::NoTask(id))
     }
 
-    /// The same as [`snapshot`](Self::snapshot), but of a task that has ended no more is read than there is to be seen.
+    /// Like [`snapshot`](Self::snapshot), but reads no more of an ended task's journal than is shown.
     pub(crate) async fn recent_snapshot(&self, id: TaskId) -> Result<Snapshot, StoreError> {
-        /// How many entries at the end of a journal have enough to tell.
+        /// How many entries at the end of a journal are enough.
         const LAST: u64 = 500;
-        let head = self.state(id).await?;
-        if head.status.is_final() && head.seq.0 > 2 * LAST {
-            let after = Seq(head.seq.0 - LAST);
+        let state = self.state(id).await?;
+        if state.status.is_final() && state.seq.0 > 2 * LAST {
+            let after = Seq(state.seq.0 - LAST);
             let (first, last) =
                 futures::join!(self.store.read(id, Seq(0), 1), self.store.read(id, after, usize::MAX));
             let (first, last) = (first?, last?);
             // Something may have happened to it since.
-            let whole = last.last().is_some_and(|record| record.seq == head.seq);
+            let whole = last.last().is_some_and(|record| record.seq == state.seq);
             let seen =
-                first.first().filter(|_| whole).and_then(|first| Snapshot::from_tail(head, first, &last));
+                first.first().filter(|_| whole).and_then(|first| Snapshot::from_tail(state, first, &last));
             if let Some(seen) = seen {
                 return Ok(seen);
             }
@@ -466,10 +472,10 @@ impl TaskService {
     }
 }
 
-/// How often tasks are looked at although no hint came: hints may be lost.
+/// How often to check tasks even without a hint: hints may be lost.
 pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Never, or when the deadline is.
+/// Completes at the deadline; never, if there is none.
 async fn until(deadline: Option<tokio::time::Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,

@@ -1,4 +1,4 @@
-//! Trees that hang together, who has heard of their ends, and how they are deleted.
+//! Groups of linked trees: which results are unread, and how to delete a group.
 
 use std::collections::{HashMap, HashSet, hash_map};
 use std::time::Duration;
@@ -12,19 +12,20 @@ use crate::runner::read_journal;
 use crate::store::{Store, StoreError, TaskFilter};
 use crate::task::{Status, TaskState};
 
-/// How often whoever waits for the end of tasks looks whether their process is gone.
+/// How often a wait for the end of tasks checks whether their process is gone.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Trees that hang together because a task of one continues a task of another. A grove is kept or deleted as a whole.
+/// Trees that are linked because a task of one continues a task of another. A group is kept or deleted as a
+/// whole.
 #[derive(Debug, Clone)]
 pub struct TreeGroup {
-    /// Its tasks, in the order of their submission.
+    /// Its tasks, in submission order.
     pub tasks: Vec<TaskState>,
 }
 
 impl TreeGroup {
-    /// The groves of these tasks, in the order of their first ones. Only right if all that belongs together is there.
-    pub fn group(heads: Vec<TaskState>) -> Vec<TreeGroup> {
+    /// Groups tasks, in the order of each group's first task. Only correct if every linked task is included.
+    pub fn group(states: Vec<TaskState>) -> Vec<TreeGroup> {
         let mut first: HashMap<TaskId, TaskId> = HashMap::new();
         fn of(first: &HashMap<TaskId, TaskId>, mut tree: TaskId) -> TaskId {
             while let Some(above) = first.get(&tree).filter(|above| **above != tree) {
@@ -32,10 +33,10 @@ impl TreeGroup {
             }
             tree
         }
-        let roots: HashMap<TaskId, TaskId> = heads.iter().map(|head| (head.id, head.root)).collect();
-        for head in &heads {
-            let links = [Some(head.root), head.continues, head.continued_by];
-            let here = of(&first, head.root);
+        let roots: HashMap<TaskId, TaskId> = states.iter().map(|state| (state.id, state.root)).collect();
+        for state in &states {
+            let links = [Some(state.root), state.continues, state.continued_by];
+            let here = of(&first, state.root);
             for other in links.into_iter().flatten().filter_map(|id| roots.get(&id)) {
                 let other = of(&first, *other);
                 if other != here {
@@ -44,93 +45,98 @@ impl TreeGroup {
             }
         }
         let mut groves: indexmap::IndexMap<TaskId, Vec<TaskState>> = indexmap::IndexMap::new();
-        for head in heads {
-            groves.entry(of(&first, head.root)).or_default().push(head);
+        for state in states {
+            groves.entry(of(&first, state.root)).or_default().push(state);
         }
         groves.into_values().map(|tasks| TreeGroup { tasks }).collect()
     }
 
     /// The tasks that have not ended.
     pub fn open_tasks(&self) -> impl Iterator<Item = &TaskState> {
-        self.tasks.iter().filter(|head| !head.status.is_final())
+        self.tasks.iter().filter(|state| !state.status.is_final())
     }
 
     /// When anything last happened in it.
     pub fn last_active(&self) -> Timestamp {
-        self.tasks.iter().map(|head| head.active).max().unwrap_or_default()
+        self.tasks.iter().map(|state| state.active).max().unwrap_or_default()
     }
 }
 
 impl Longhaul {
-    /// All groves, in the order of their first tasks. That reads every task there is; see [`quiet_trees`](Longhaul::quiet_trees).
+    /// All groups, in the order of their first tasks. This reads every task; see
+    /// [`quiet_trees`](Longhaul::quiet_trees) for less.
     pub async fn tree_groups(&self) -> Result<Vec<TreeGroup>, LonghaulError> {
         Ok(TreeGroup::group(self.list(TaskFilter::default()).await?))
     }
 
-    /// The roots of trees in which nothing may have happened since `before`: those that have ended and been quiet since, and those of
-    /// tasks that have not ended. In the order of their submission, as far as they have ended. Every grove that is
-    /// [quiet](TreeGroup::last_active) for that long has one of them.
+    /// The roots of trees in which nothing may have happened since `before`: ended trees without activity
+    /// since then, and those of unfinished tasks. Ended ones are in submission order. Every group that was
+    /// [last active](TreeGroup::last_active) before that time has one of them.
     pub async fn quiet_trees(&self, before: Timestamp) -> Result<Vec<TaskId>, LonghaulError> {
         let store = &self.0.service.store;
         let open = store.list(TaskFilter::default().live()).await?.into_iter();
         let ended = TaskFilter { quiet_before: Some(before), roots: true, ..TaskFilter::default() };
         let mut trees: indexmap::IndexSet<TaskId> =
-            open.filter(|head| head.active < before).map(|head| head.root).collect();
+            open.filter(|state| state.active < before).map(|state| state.root).collect();
         trees.extend(store.ids(ended).await?);
         Ok(trees.into_iter().collect())
     }
 
-    /// The grove of a task: what it costs to find it depends on its size, and not on how many tasks there are.
+    /// The group of a task. The cost depends on the size of the group, not on the number of tasks in the
+    /// store.
     pub async fn tree_group(&self, id: TaskId) -> Result<TreeGroup, LonghaulError> {
-        let office = &self.0.service;
-        let mut trees = vec![office.state(id).await?.root];
+        let service = &self.0.service;
+        let mut trees = vec![service.state(id).await?.root];
         let mut known: HashSet<TaskId> = trees.iter().copied().collect();
         let mut tasks = Vec::new();
         while let Some(root) = trees.pop() {
-            let tree = office.store.list(TaskFilter::tree(root)).await?;
-            for head in &tree {
+            let tree = service.store.list(TaskFilter::tree(root)).await?;
+            for state in &tree {
                 let mut others = Vec::new();
-                if let Some(old) = head.continues {
-                    others.extend(office.store.task_state(old).await?);
+                if let Some(old) = state.continues {
+                    others.extend(service.store.task_state(old).await?);
                 }
-                // The link is to the first that continues it. There may be others, which try that again.
-                if head.continued_by.is_some() {
-                    let later = TaskFilter { continues: Some(head.id), ..TaskFilter::default() };
-                    others.extend(office.store.list(later).await?);
+                // The link names the first continuation. There may be others, which retry that one.
+                if state.continued_by.is_some() {
+                    let later = TaskFilter { continues: Some(state.id), ..TaskFilter::default() };
+                    others.extend(service.store.list(later).await?);
                 }
                 trees.extend(others.iter().map(|other| other.root).filter(|root| known.insert(*root)));
             }
             tasks.extend(tree);
         }
-        // Trees were found in any order; within each of them it is the one of their submission.
+        // Trees were found in any order; each tree is in submission order.
         if known.len() > 1 {
-            tasks.sort_by_key(|head| head.created);
+            tasks.sort_by_key(|state| state.created);
         }
-        Ok(TreeGroup { tasks: office.as_observed(tasks).await? })
+        Ok(TreeGroup { tasks: service.as_observed(tasks).await? })
     }
 
-    /// Notes that somebody has looked at a task, if it has ended: its end is [read](Longhaul::unread_tasks) then.
+    /// Marks the end of a task as [read](Longhaul::unread_tasks), if it has ended.
     pub async fn mark_read(&self, id: TaskId) -> Result<(), LonghaulError> {
-        let office = &self.0.service;
-        if office.state(id).await?.status.is_final() && !is_marked_read(&*office.store, id).await? {
-            // Where another was quicker it is noted, too.
-            office.store.put_stored_value(&read_mark_key(id), 0, b"looked at".to_vec()).await?;
+        let service = &self.0.service;
+        if service.state(id).await?.status.is_final() && !is_marked_read(&*service.store, id).await? {
+            // If another process was faster, it is marked too.
+            service.store.put_stored_value(&read_mark_key(id), 0, b"looked at".to_vec()).await?;
         }
         Ok(())
     }
 
-    /// The tasks of a grove whose end nobody has heard of: nobody has [looked at](Longhaul::mark_read) them since, nobody
-    /// has continued them, and their parent was not told. A task below another that was cancelled, or whose parent did
-    /// not complete, is no news of its own.
-    pub async fn unread_tasks(&self, grove: &TreeGroup) -> Result<Vec<TaskId>, LonghaulError> {
+    /// The tasks of a group whose end is unread: they were not [marked as read](Longhaul::mark_read) or
+    /// continued since, and their parent was not notified. A cancelled task below another, or one whose
+    /// parent did not complete, does not count.
+    pub async fn unread_tasks(&self, group: &TreeGroup) -> Result<Vec<TaskId>, LonghaulError> {
         let store = &*self.0.service.store;
-        let by_id: HashMap<TaskId, &TaskState> = grove.tasks.iter().map(|head| (head.id, head)).collect();
+        let by_id: HashMap<TaskId, &TaskState> = group.tasks.iter().map(|state| (state.id, state)).collect();
         let mut told: HashMap<TaskId, HashSet<TaskId>> = HashMap::new();
         let mut unread = Vec::new();
-        for head in grove.tasks.iter().filter(|head| head.status.is_final() && head.continued_by.is_none()) {
-            if let Some(parent) = head.parent.and_then(|parent| by_id.get(&parent)) {
-                // A letter about every end is in the mailbox: who has read all has read of this one.
-                let no_news = head.status == Status::Cancelled || parent.status != Status::Completed;
+        for state in
+            group.tasks.iter().filter(|state| state.status.is_final() && state.continued_by.is_none())
+        {
+            if let Some(parent) = state.parent.and_then(|parent| by_id.get(&parent)) {
+                // A letter about every end is in the parent's mailbox: a parent without unread letters has
+                // read about this one.
+                let no_news = state.status == Status::Cancelled || parent.status != Status::Completed;
                 if no_news || parent.unread == 0 {
                     continue;
                 }
@@ -138,24 +144,25 @@ impl Longhaul {
                     hash_map::Entry::Occupied(told) => told.into_mut(),
                     hash_map::Entry::Vacant(place) => place.insert(known_ends(store, parent.id).await?),
                 };
-                if told.contains(&head.id) {
+                if told.contains(&state.id) {
                     continue;
                 }
             }
-            if !is_marked_read(store, head.id).await? {
-                unread.push(head.id);
+            if !is_marked_read(store, state.id).await? {
+                unread.push(state.id);
             }
         }
         Ok(unread)
     }
 
-    /// Stops what of a grove has not ended, and waits for that, no longer than `patience`. The grove as it is then.
+    /// Stops the unfinished tasks of a group, and waits until they have ended, at most for `patience`.
+    /// Returns the group as it is then.
     pub async fn stop_group(
         &self,
-        grove: &TreeGroup,
+        group: &TreeGroup,
         patience: Duration,
     ) -> Result<TreeGroup, LonghaulError> {
-        let open: Vec<TaskId> = grove.open_tasks().map(|head| head.id).collect();
+        let open: Vec<TaskId> = group.open_tasks().map(|state| state.id).collect();
         for id in &open {
             self.stop(*id).await?;
         }
@@ -166,20 +173,20 @@ impl Longhaul {
                 break;
             }
             left -= step;
-            // A process that is stopped is only known to be gone when it was watched for long enough.
+            // A suspended process is only known to be gone after it was watched for long enough.
             self.0.service.release_abandoned(&open.iter().copied().collect()).await?;
         }
-        let mut tasks = Vec::with_capacity(grove.tasks.len());
-        for head in &grove.tasks {
-            tasks.push(self.0.service.state(head.id).await?);
+        let mut tasks = Vec::with_capacity(group.tasks.len());
+        for state in &group.tasks {
+            tasks.push(self.0.service.state(state.id).await?);
         }
         Ok(TreeGroup { tasks })
     }
 
-    /// Deletes a grove: journals, letters, slips, and what was kept for it alone. Refused whole if a task of it has not
-    /// ended, or if anything has happened to one since it was seen.
-    pub async fn delete_group(&self, grove: &TreeGroup) -> Result<(), LonghaulError> {
-        let tasks = grove.tasks.iter().map(|head| (head.id, head.seq)).collect();
+    /// Deletes a group: journals, letters, stored values, and blobs that only it refers to. Fails, and
+    /// deletes nothing, if a task has not ended or has changed since the group was read.
+    pub async fn delete_group(&self, group: &TreeGroup) -> Result<(), LonghaulError> {
+        let tasks = group.tasks.iter().map(|state| (state.id, state.seq)).collect();
         Ok(self.0.service.store.delete(tasks).await?)
     }
 }
@@ -190,14 +197,14 @@ fn read_mark_key(id: TaskId) -> String {
 
 async fn is_marked_read(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
     match store.stored_value(&read_mark_key(id)).await {
-        Ok(slip) => Ok(slip.version > 0),
-        // Nobody can say that it was looked at.
+        Ok(stored) => Ok(stored.version > 0),
+        // A damaged mark counts as unread.
         Err(StoreError::Damaged { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// The tasks of whose end a task has heard: by letters that it read, or as results of its calls.
+/// The tasks whose end a task knows: from letters that it read, or as results of its calls.
 async fn known_ends(store: &dyn Store, task: TaskId) -> Result<HashSet<TaskId>, StoreError> {
     let mut told = HashSet::new();
     let mut endings: HashMap<LetterId, TaskId> = HashMap::new();

@@ -10,7 +10,7 @@ use super::task_service::TaskService;
 use crate::dispatch::{WaitMode, WaitResult};
 use crate::id::TaskId;
 
-/// A wait to be awaited. A wait that times out harms nothing.
+/// A wait for tasks; await it. A timeout does not affect the tasks.
 pub struct TaskWait {
     pub(super) service: Arc<TaskService>,
     pub(super) ids: Vec<TaskId>,
@@ -19,19 +19,19 @@ pub struct TaskWait {
 }
 
 impl TaskWait {
-    /// Until one of them has ended.
+    /// Waits until one of them has ended.
     pub fn any(mut self) -> Self {
         self.mode = WaitMode::Any;
         self
     }
 
-    /// Until all of them have ended.
+    /// Waits until all of them have ended.
     pub fn all(mut self) -> Self {
         self.mode = WaitMode::All;
         self
     }
 
-    /// No longer than this.
+    /// Waits at most this long.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -1,4 +1,4 @@
-//! What tests of Longhaul, and of anything that implements its traits, need (feature `testing`).
+//! Helpers for tests of Longhaul, and of anything that implements its traits (feature `testing`).
 
 mod reply;
 mod sse;
@@ -8,8 +8,9 @@ pub use crate::model::FnModel;
 pub use reply::{ReplyBuilder, reply};
 pub use sse::sse_events;
 
-/// Says that a test cannot be run here, and why. The harness counts such a test as passed; `./test` counts these lines, and
-/// says how many were skipped. The line goes past the harness, which keeps what tests print.
+/// Reports that a test cannot run here, and why. The harness counts such a test as passed; `./test` counts
+/// these lines and reports how many were skipped. The line bypasses the harness, which captures what tests
+/// print.
 pub fn report_skipped(why: &str) {
     use std::io::Write as _;
     let thread = std::thread::current();

@@ -1,8 +1,8 @@
-//! Replies in few words.
+//! Builds replies concisely.
 
 use crate::message::{Block, Call, Reply, StopReason, Usage};
 
-/// Begins a [`Reply`]; what is added comes in the order in which it is added.
+/// Starts a [`Reply`]; parts are kept in the order in which they are added.
 ///
 /// ```
 /// # use longhaul::testing::reply;
@@ -13,7 +13,7 @@ pub fn reply() -> ReplyBuilder {
     ReplyBuilder { reply: Reply { cost: Some(0), ..Reply::default() } }
 }
 
-/// A [`Reply`] in the making; see [`reply`].
+/// Builds a [`Reply`]; see [`reply`].
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct ReplyBuilder {
@@ -26,7 +26,7 @@ impl ReplyBuilder {
         self.block(Block::Text(text.into()))
     }
 
-    /// Adds thinking.
+    /// Adds reasoning.
     pub fn reasoning(self, text: impl Into<String>) -> Self {
         self.block(Block::Reasoning { text: text.into(), opaque: None })
     }
@@ -43,19 +43,19 @@ impl ReplyBuilder {
         self.block(Block::Call(Call { id, tool: tool.into(), arguments: arguments.into() }))
     }
 
-    /// Says why the model stopped; without it, because of its calls or at its end.
+    /// Sets why the model stopped. The default depends on whether there are calls.
     pub fn stop(mut self, reason: StopReason) -> Self {
         self.reply.stop = reason;
         self
     }
 
-    /// Says what was used, in tokens.
+    /// Sets the used tokens.
     pub fn usage(mut self, input: u64, output: u64) -> Self {
         self.reply.usage = Usage { input, output, ..Usage::default() };
         self
     }
 
-    /// Says what it cost, in millionths of a dollar; without it, nothing.
+    /// Sets the cost in millionths of a dollar; the default is 0.
     pub fn cost(mut self, cost: impl Into<Option<u64>>) -> Self {
         self.reply.cost = cost.into();
         self

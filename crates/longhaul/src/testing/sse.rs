@@ -1,9 +1,9 @@
-//! Streams of events, for whoever tests what reads them.
+//! Server-sent event streams, for tests of their readers.
 
 use crate::model::ModelErrorKind;
 use crate::model::wire::sse::SseParser;
 
-/// The events of a stream that comes in these pieces: name and data of each.
+/// The events of a stream that arrives in these pieces: name and data of each.
 pub fn sse_events<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<(String, String)>, ModelErrorKind> {

@@ -1,6 +1,6 @@
-//! The store exam: what [`Store`] promises, as questions that every implementation sits.
+//! The store exam: the guarantees of [`Store`], as questions that every implementation must pass.
 //!
-//! A store sits it in its tests, where each question is a test of its own:
+//! Run it in the tests of a store, where each question becomes a test:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -12,10 +12,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! Outside of a test harness [`run_all`] asks all of them, and panics at the first wrong answer.
+//! Outside of a test harness, [`run_all`] runs all of them, and panics at the first failure.
 //!
-//! Each question makes a store of its own with a clock that only the question moves; stores must be empty and must
-//! not share anything.
+//! Each question creates its own store with a clock that only the question moves; stores must be empty and
+//! must not share anything.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a question is failed by panicking")]
 
@@ -36,10 +36,10 @@ pub use self::setup::{ExamSetup, TestClock};
 pub use self::views::*;
 use crate::store::{Clock, Store};
 
-/// What makes the stores that sit the exam: empty ones, with this clock.
+/// Creates the stores for the exam: empty ones, with this clock.
 pub type StoreFactory<'a> = &'a (dyn Fn(Clock) -> Arc<dyn Store> + Send + Sync);
 
-/// Asks every question, one after another. [`store_exam!`](crate::store_exam) makes a test of each.
+/// Runs every question, one after another. [`store_exam!`](crate::store_exam) makes a test of each.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -52,9 +52,10 @@ pub async fn run_all(make: StoreFactory<'_>) {
     crate::store_exam!(@questions @sit [make]);
 }
 
-/// A test for each question of the [store exam](crate::testing::store_exam), for the stores that `$make` makes.
+/// Defines a test for each question of the [store exam](crate::testing::store_exam), for the stores that
+/// `$make` creates.
 ///
-/// It wants `tokio` with its features `macros` and `rt-multi-thread` where it is used.
+/// The crate that uses it needs `tokio` with the features `macros` and `rt-multi-thread`.
 #[macro_export]
 macro_rules! store_exam {
     (@sit [$make:ident] $($question:ident)*) => { $( $question($make).await; )* };

@@ -1,8 +1,8 @@
-//! Arguments as a tool reads them: what models write, brought to the tool's own names and forms.
+//! Canonical arguments: what models write, converted to the tool's own names and types.
 //!
-//! There is one reading of a call. The tool parses it with serde, and what serde made of it is written back as JSON: that
-//! is judged, shown, and given to the tool. So an alias, a list that was written as a text or a key given twice cannot
-//! mean one thing to a permission rule and another to the tool.
+//! A call has exactly one reading. The tool parses the arguments with serde, and the parsed value is
+//! serialized back to JSON. Rules check that JSON, people see it, and the tool gets it. So an alias, a list
+//! written as a string or a duplicate key cannot mean one thing to a permission rule and another to the tool.
 
 use std::fmt;
 
@@ -15,12 +15,13 @@ use super::ToolError;
 /// Other names of arguments: `(other, own)`.
 pub type ArgumentAliases = &'static [(&'static str, &'static str)];
 
-/// Arguments as models write them: nothing at all, or `null`, is an empty object.
+/// Parses arguments as models write them: an empty text or `null` is an empty object. The error is written
+/// for the model.
 pub fn parse_arguments<T: DeserializeOwned>(arguments: &str) -> Result<T, ToolError> {
     parse_arguments_with_aliases(arguments, &[])
 }
 
-/// The same, where some arguments have other names as well.
+/// Like [`parse_arguments`], for arguments that also have other names.
 pub fn parse_arguments_with_aliases<T: DeserializeOwned>(
     arguments: &str,
     aliases: ArgumentAliases,
@@ -31,8 +32,8 @@ pub fn parse_arguments_with_aliases<T: DeserializeOwned>(
     }
 }
 
-/// The arguments as a tool that takes `T` reads them, as JSON. What it does not know is left out, and so is what was not
-/// given and stands for nothing.
+/// The arguments as a tool that takes `T` reads them, as JSON. Unknown fields are left out, and so are
+/// optional fields that were not given.
 pub fn canonical_arguments<T: DeserializeOwned + Serialize>(
     arguments: &str,
     aliases: ArgumentAliases,
@@ -64,7 +65,7 @@ fn wrong(error: serde_json::Error) -> ToolError {
     ))
 }
 
-/// The fields of an object under their own names; `None` if it is no object.
+/// The fields of an object under their own names; `None` if it is not an object.
 fn fields(arguments: &str, aliases: ArgumentAliases) -> Result<Option<Map<String, Value>>, ToolError> {
     let text = text(arguments);
     if !text.starts_with('{') {
@@ -84,7 +85,7 @@ fn fields(arguments: &str, aliases: ArgumentAliases) -> Result<Option<Map<String
     Ok(Some(fields))
 }
 
-/// The fields of an object as they are written, also those of the same name.
+/// The fields of an object in the order written, duplicates included.
 struct RawFields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for RawFields {
@@ -109,7 +110,7 @@ impl<'de> Deserialize<'de> for RawFields {
     }
 }
 
-/// Writes `30.0` as `30`: numbers of seconds and lines are read as fractions, and a rule says `timeout=30`.
+/// Turns `30.0` into `30`: seconds and line numbers are parsed as floats, but a rule says `timeout=30`.
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {

@@ -1,4 +1,4 @@
-//! A tool that asks the model of its caller. What that uses is the task's: counted, priced, and bound by its budgets.
+//! Lets a tool ask the caller's model. The task is charged for it, within its budgets.
 
 use futures::StreamExt as _;
 use tokio::sync::oneshot;
@@ -9,15 +9,15 @@ use crate::message::{Message, Reply};
 use crate::model::wire::WireCache;
 use crate::model::{ModelRequest, ReplyChunk};
 
-/// About how many bytes a token has.
+/// The approximate number of bytes in a token.
 const BYTES_A_TOKEN: u64 = 4;
 
 impl CallContext {
-    /// Asks the model of the calling agent, without tools. When the reply comes back, what it has used is on disk.
+    /// Asks the model of the calling agent, without tools. When this returns the reply, its usage is on disk.
     ///
     /// # Errors
-    /// When a budget of the task, or of a tree that it is in, is used up or too small for what is asked; when the model
-    /// fails; and when the task is being stopped. The text says which.
+    /// Fails if a budget of the task, or of a tree it is in, is used up or too small for the request, if the
+    /// model fails, or if the task is being stopped. The text says which.
     pub async fn ask_model(&self, system: &str, messages: &[Message]) -> Result<Reply, String> {
         let asking = async {
             let _turn = self.runner.model.lock().await;
@@ -63,7 +63,7 @@ impl CallContext {
                 return Ok(*reply);
             }
         }
-        Err("the model's answer broke off".to_owned())
+        Err("the model's reply ended early".to_owned())
     }
 
     async fn record_usage(&self, reply: &Reply) -> Result<(), String> {

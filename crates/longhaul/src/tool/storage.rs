@@ -1,4 +1,4 @@
-//! Where a tool notes what it must still know after a restart.
+//! Durable storage for tools.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use crate::id::{Seq, TaskId};
 use crate::store::{Store, StoreError};
 use crate::tool::ToolError;
 
-/// Whose note it is.
+/// Which tasks share a stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageScope {
-    /// Of one conversation: the task, and all that it continues.
+    /// One conversation: the task and every task it continues.
     Conversation,
-    /// Of all tasks of the tree.
+    /// All tasks of the tree.
     Tree,
 }
 
-/// A small memory that is as durable as the journal. What a tool notes here it finds again in every later call of the
-/// same task or tree, in whatever process that is made.
+/// Small storage that is as durable as the journal. A value stored here is available to every later call of
+/// the same conversation or tree, in any process.
 #[derive(Clone)]
 pub struct ToolStorage {
     store: Arc<dyn Store>,
@@ -27,19 +27,19 @@ pub struct ToolStorage {
 }
 
 impl ToolStorage {
-    /// The scratch of whoever calls.
+    /// The storage of a caller.
     pub fn new(store: Arc<dyn Store>, caller: &Caller) -> Self {
         ToolStorage { store, task: caller.task, root: caller.root }
     }
 
-    /// What is noted under a name; nothing, if nothing ever was.
+    /// The value stored under a name; empty if there is none.
     pub async fn read(&self, whose: StorageScope, name: &str) -> Result<Vec<u8>, ToolError> {
-        let slip = self.store.stored_value(&self.stored_value_key(whose, name).await?).await;
-        Ok(slip.map_err(fatal)?.bytes)
+        let stored = self.store.stored_value(&self.stored_value_key(whose, name).await?).await;
+        Ok(stored.map_err(fatal)?.bytes)
     }
 
-    /// Changes what is noted under a name. `change` is given what is there and says what is to be there, and what to
-    /// answer; it is asked again if somebody else wrote in between.
+    /// Updates the value stored under a name. `change` gets the current value and returns the new one and a
+    /// result. It runs again if another writer was faster.
     pub async fn update<T>(
         &self,
         whose: StorageScope,
@@ -48,10 +48,10 @@ impl ToolStorage {
     ) -> Result<T, ToolError> {
         let key = self.stored_value_key(whose, name).await?;
         loop {
-            let slip = self.store.stored_value(&key).await.map_err(fatal)?;
-            let (bytes, answer) = change(&slip.bytes)?;
-            if bytes == slip.bytes
-                || self.store.put_stored_value(&key, slip.version, bytes).await.map_err(fatal)?
+            let stored = self.store.stored_value(&key).await.map_err(fatal)?;
+            let (bytes, answer) = change(&stored.bytes)?;
+            if bytes == stored.bytes
+                || self.store.put_stored_value(&key, stored.version, bytes).await.map_err(fatal)?
             {
                 return Ok(answer);
             }
@@ -68,7 +68,7 @@ impl ToolStorage {
     }
 }
 
-/// The task with which the conversation of this one began.
+/// The first task of the conversation that this task continues.
 async fn first_of_chain(store: &dyn Store, mut task: TaskId) -> Result<TaskId, StoreError> {
     loop {
         let first = store.read(task, Seq(0), 1).await?;
@@ -82,7 +82,7 @@ async fn first_of_chain(store: &dyn Store, mut task: TaskId) -> Result<TaskId, S
     }
 }
 
-/// A store that does not answer is not the model's business: the run ends.
+/// A store failure is not shown to the model: it ends the run.
 fn fatal(error: StoreError) -> ToolError {
     ToolError::Fatal(error.to_string())
 }

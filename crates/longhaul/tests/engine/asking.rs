@@ -131,18 +131,18 @@ async fn a_question_takes_one_answer_and_says_what_was_wrong_with_the_others() {
         taken.map(drop::<longhaul::supervisor::AnswerReceipt>).unwrap_err().to_string()
     };
     let several = error(longhaul.answer(id, None, "yes").await);
-    assert!(several.contains("several things") && several.contains("1.0.0, 1.1.0"), "{several}");
+    assert!(several.contains("several open questions") && several.contains("1.0.0, 1.1.0"), "{several}");
     let (first, second): (QuestionId, QuestionId) = ("1.0.0".parse().unwrap(), "1.1.0".parse().unwrap());
     let words = error(longhaul.answer(id, Some(first), "perhaps").await);
     assert!(words.contains("'perhaps'") && words.contains("`always`"), "{words}");
     let strange = error(longhaul.answer(id, Some("7.0.0".parse().unwrap()), "yes").await);
-    assert!(strange.contains("never asked a question 7.0.0"), "{strange}");
+    assert!(strange.contains("has no question 7.0.0"), "{strange}");
     let other = error(longhaul.answer(id, Some(first), "always shell").await);
     assert!(other.contains("does not allow the call of 'write'"), "{other}");
 
     longhaul.answer(id, Some(second), "yes").await.unwrap();
     let again = error(longhaul.answer(id, Some(second), "no").await);
-    assert!(again.contains("1.1.0") && again.contains("settled already: yes"), "{again}");
+    assert!(again.contains("1.1.0") && again.contains("already closed: yes"), "{again}");
     longhaul.answer(id, None, "no").await.unwrap();
     let done = end(&longhaul, id).await;
     let (refused, wrote) = done.output.split_once('|').unwrap();
@@ -151,8 +151,8 @@ async fn a_question_takes_one_answer_and_says_what_was_wrong_with_the_others() {
         "in the order of the calls: {}",
         done.output
     );
-    assert!(error(longhaul.answer(id, None, "yes").await).contains("asks nothing: it is completed"));
-    assert!(error(longhaul.answer(id, Some(first), "yes").await).contains("settled already: no"));
+    assert!(error(longhaul.answer(id, None, "yes").await).contains("has no open question: it is completed"));
+    assert!(error(longhaul.answer(id, Some(first), "yes").await).contains("already closed: no"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,19 +1,19 @@
-//! Reads a command line as a shell does, to know every command that it would run.
+//! Parses a command line like a shell, to find every command that it would run.
 //!
-//! The reading is for rules that deny or ask, so it errs on one side: it finds more commands than there are rather than
-//! fewer, follows `dash` and `bash` where the two differ, and says so when a line cannot be brought to plain words.
-//! Whatever is hostile about a line costs time in proportion to its length.
+//! The result is for rules that deny or ask, so it errs on the safe side: it finds too many commands rather
+//! than too few, follows both `dash` and `bash` where they differ, and says so if a line cannot be reduced to
+//! plain words. Even for a hostile line, the time is proportional to its length.
 
 mod parse;
 mod programs;
 mod scripts;
 mod words;
 
-/// The longest line that is read, in bytes.
+/// The longest line that is parsed, in bytes.
 const LONGEST: usize = 64 * 1024;
-/// How deep commands are looked for in commands.
+/// How deep nested commands are searched.
 const DEEPEST: usize = 24;
-/// How many commands of a line are looked at.
+/// How many commands of a line are checked.
 const MOST: usize = 4000;
 
 /// A part of a word.
@@ -21,7 +21,7 @@ const MOST: usize = 4000;
 pub(super) enum WordPiece {
     /// This text.
     Text(String),
-    /// Nobody knows what before it runs.
+    /// Unknown before it runs.
     Gap,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum WordPiece {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ShellWord {
     pub(super) pieces: Vec<WordPiece>,
-    /// Whether a gap in it may turn out to be several words, or none.
+    /// Whether a gap in it may become several words, or none.
     splits: bool,
     /// Whether any of it was quoted.
     quoted: bool,
@@ -67,7 +67,7 @@ impl ShellWord {
         }
     }
 
-    /// What it begins with.
+    /// The known start of it.
     fn start(&self) -> &str {
         match self.pieces.first() {
             Some(WordPiece::Text(text)) => text,
@@ -75,7 +75,7 @@ impl ShellWord {
         }
     }
 
-    /// The name of the program that it is, if that is known: what follows the last `/`.
+    /// The name of the program, if it is known: the part after the last `/`.
     pub(super) fn program(&self) -> Option<&str> {
         match self.pieces.last() {
             Some(WordPiece::Text(text)) => match text.rsplit_once('/') {
@@ -91,11 +91,11 @@ impl ShellWord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShellCommand {
     pub(super) words: Vec<ShellWord>,
-    /// Whether it is certainly run as a command, as far as the line says.
+    /// Whether it certainly runs as a command, as far as the line says.
     pub(super) sure: bool,
 }
 
-/// What a line runs.
+/// The commands of a line.
 #[derive(Debug, Default)]
 pub(super) struct CommandLine {
     pub(super) commands: Vec<ShellCommand>,
@@ -109,7 +109,7 @@ impl CommandLine {
     }
 }
 
-/// Reads a command line.
+/// Parses a command line.
 pub(super) fn parse_command_line(line: &str) -> CommandLine {
     let mut found = CommandLine::default();
     collect_line(line, &mut found, 0, true);

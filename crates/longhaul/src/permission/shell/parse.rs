@@ -1,9 +1,9 @@
-//! The grammar of the shell, as far as it says where commands begin and what their words are.
+//! The shell grammar, as far as needed to find commands and their words.
 
 use super::words::joined;
 use super::{DEEPEST, MOST, ShellWord, WordPiece};
 
-/// A command as it is written: what is set for it, and its words.
+/// A command as written: its assignments and its words.
 #[derive(Debug, Default)]
 pub(super) struct SimpleCommand {
     pub(super) sets: Vec<(String, ShellWord)>,
@@ -26,7 +26,7 @@ pub(super) enum ClosedBy {
     Other,
 }
 
-/// A document that begins after the next line break.
+/// A here-document that starts after the next line break.
 pub(super) struct HereDocument {
     end: String,
     tabs: bool,
@@ -35,11 +35,11 @@ pub(super) struct HereDocument {
 
 pub(super) type ParseResult<T> = Result<T, String>;
 
-/// What was found.
+/// The parser's results.
 #[derive(Debug, Default)]
 pub(super) struct ParsedCommands {
     pub(super) commands: Vec<SimpleCommand>,
-    /// Texts in quotes that a shell may still evaluate.
+    /// Quoted texts that a shell may still evaluate.
     pub(super) aside: Vec<String>,
 }
 
@@ -49,11 +49,11 @@ pub(super) struct ShellParser<'a> {
     depth: usize,
     pub(super) found: &'a mut ParsedCommands,
     here: Vec<HereDocument>,
-    /// In how many `((` it is, which only some shells take for arithmetic.
+    /// The nesting depth of `((`, which only some shells treat as arithmetic.
     pub(super) arithmetic: usize,
 }
 
-/// All commands of a text. What was found before an error stays.
+/// Parses all commands of a text. What was found before an error stays.
 pub(super) fn parse(text: &str, depth: usize, found: &mut ParsedCommands) -> ParseResult<()> {
     if text.contains('\0') {
         return Err("it has a zero byte in it".to_owned());
@@ -63,7 +63,7 @@ pub(super) fn parse(text: &str, depth: usize, found: &mut ParsedCommands) -> Par
     parser.documents_read()
 }
 
-/// What the shell would never take for a part of a word.
+/// Characters that are never part of a word.
 pub(super) fn is_meta(c: char) -> bool {
     matches!(c, '|' | '&' | ';' | '(' | ')' | '<' | '>' | ' ' | '\t' | '\n')
 }
@@ -79,7 +79,7 @@ impl<'a> ShellParser<'a> {
         ShellParser { text, at: 0, depth, found, here: Vec::new(), arithmetic: 0 }
     }
 
-    /// The next character. A backslash before a line break is none, and neither is the line break.
+    /// The next character. A backslash before a line break is skipped, together with the line break.
     pub(super) fn peek(&mut self) -> Option<char> {
         while self.text.get(self.at) == Some(&'\\') && self.text.get(self.at + 1) == Some(&'\n') {
             self.at += 2;
@@ -93,7 +93,7 @@ impl<'a> ShellParser<'a> {
         found
     }
 
-    /// The next characters as they are, without those that continue a line.
+    /// The next characters, without line continuations.
     pub(super) fn ahead(&mut self, count: usize) -> String {
         let from = self.at;
         let mut ahead = String::new();
@@ -116,7 +116,7 @@ impl<'a> ShellParser<'a> {
         }
     }
 
-    /// Blanks and line breaks.
+    /// Skips blanks and line breaks.
     fn space(&mut self) -> ParseResult<()> {
         loop {
             self.blanks();
@@ -146,7 +146,7 @@ impl<'a> ShellParser<'a> {
         done
     }
 
-    /// Does something with another text, one level deeper.
+    /// Parses another text, one level deeper.
     pub(super) fn inside(
         &mut self,
         text: &str,
@@ -160,7 +160,7 @@ impl<'a> ShellParser<'a> {
         inner.documents_read()
     }
 
-    /// Commands up to an end, which is taken away too.
+    /// Parses commands up to and including an end.
     pub(super) fn list(&mut self, end: ListEnd) -> ParseResult<ClosedBy> {
         loop {
             self.space()?;
@@ -201,10 +201,10 @@ impl<'a> ShellParser<'a> {
         }
     }
 
-    /// One command, or the words before one.
+    /// Parses one command, or the words before one.
     fn command(&mut self, end: ListEnd) -> ParseResult<ClosedBy> {
         let mut simple = SimpleCommand::default();
-        // Where one shell goes on with a command, and another begins the next.
+        // Where one shell continues a command and another starts the next.
         let mut also = Vec::new();
         loop {
             self.blanks();
@@ -220,7 +220,7 @@ impl<'a> ShellParser<'a> {
                     self.at += 1;
                     self.blanks();
                     return match self.eat(')') {
-                        // What follows is the body of a function.
+                        // A function body follows.
                         true => Ok(ClosedBy::Other),
                         false => Err("it has a '(' where none can be".to_owned()),
                     };
@@ -269,7 +269,7 @@ impl<'a> ShellParser<'a> {
         Ok(())
     }
 
-    /// What a word sets, where it may be an assignment; all of a list.
+    /// The assignments of a word, if it may be one; all of a list.
     fn assignment(&mut self, word: &ShellWord) -> ParseResult<Option<Vec<(String, ShellWord)>>> {
         let Some((name, value)) = split_assignment(word) else { return Ok(None) };
         let mut sets = vec![(name.clone(), value)];
@@ -290,7 +290,7 @@ impl<'a> ShellParser<'a> {
         Ok(Some(sets))
     }
 
-    /// What a word means where a command begins, if it is one of the shell's own.
+    /// Handles a reserved word at the start of a command.
     fn reserved(&mut self, word: &str, end: ListEnd) -> ParseResult<Option<ClosedBy>> {
         match word {
             "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until" | "!" | "{" | "}" => {}
@@ -318,7 +318,7 @@ impl<'a> ShellParser<'a> {
         Ok(Some(ClosedBy::Other))
     }
 
-    /// `for NAME`, and `in WORDS` if that follows.
+    /// Parses `for NAME`, and `in WORDS` if that follows.
     fn loop_words(&mut self) -> ParseResult<()> {
         self.blanks();
         if self.peek() == Some('(') {
@@ -372,7 +372,7 @@ impl<'a> ShellParser<'a> {
         }
     }
 
-    /// The name of a coprocess, which only stands before what is no simple command.
+    /// Parses the name of a coprocess, which only appears before a compound command.
     fn coprocess_name(&mut self) -> ParseResult<()> {
         self.blanks();
         let from = self.at;
@@ -395,7 +395,7 @@ impl<'a> ShellParser<'a> {
         Ok(())
     }
 
-    /// `<`, `>` and what follows them.
+    /// Parses `<`, `>` and what follows them.
     fn redirect(&mut self, simple: &mut SimpleCommand) -> ParseResult<()> {
         let reads = self.peek() == Some('<');
         self.at += 1;
@@ -483,7 +483,7 @@ impl<'a> ShellParser<'a> {
         }
     }
 
-    /// Looks only for what is expanded, up to a place.
+    /// Parses only expansions, up to a position.
     pub(super) fn expansions(&mut self, end: usize) -> ParseResult<()> {
         let mut unused = ShellWord::default();
         while self.at < end
@@ -504,13 +504,13 @@ fn unclear_document() -> String {
     "a here-document in it cannot be read".to_owned()
 }
 
-/// The number of a descriptor before a redirection, or `{name}` of one.
+/// The number of a descriptor before a redirection, or `{name}` for one.
 fn is_descriptor(word: &str) -> bool {
     let named = word.strip_prefix('{').and_then(|word| word.strip_suffix('}'));
     (!word.is_empty() && word.chars().all(|c| c.is_ascii_digit())) || named.is_some_and(is_name)
 }
 
-/// The name and the value of a word that sets a variable, or one of a list.
+/// The name and the value of an assignment, or of one in a list.
 fn split_assignment(word: &ShellWord) -> Option<(String, ShellWord)> {
     let (first, rest) = word.pieces.split_first()?;
     let WordPiece::Text(text) = first else { return None };

@@ -72,7 +72,7 @@ const WRAPPERS: [WrapperProgram; 48] = [
     wrapper("nocorrect", "", 0),
 ];
 
-/// Programs that never take a word of theirs for a command.
+/// Programs that never run one of their arguments as a command.
 const INERT: &str = "echo printf grep egrep fgrep zgrep cat tac ls ll head tail wc uniq cut tr diff cmp comm paste join \
     nl fold fmt column stat file test [ [[ true false : pwd cd pushd popd mkdir rmdir touch cp mv ln \
     chmod chown chgrp du df date id whoami who hostname uname which type hash whereis basename dirname \
@@ -85,20 +85,20 @@ const INERT: &str = "echo printf grep egrep fgrep zgrep cat tac ls ll head tail 
 
 const SHELLS: &str = "sh bash dash zsh ksh mksh ash rbash yash fish csh tcsh pdksh elvish nu";
 
-/// Variables that make programs run what is in them, or in the file that they name.
+/// Variables that make programs run their content, or the file that they name.
 const HOOKS: &str = "BASH_ENV ENV PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH \
     DYLD_INSERT_LIBRARIES PERL5OPT PERL5DB RUBYOPT PYTHONSTARTUP NODE_OPTIONS";
 
-/// The same, with a command in them.
+/// Variables that hold a command.
 const COMMANDS: &str = "PAGER EDITOR VISUAL BROWSER SHELL LESSOPEN LESSCLOSE MANPAGER SUDO_ASKPASS SSH_ASKPASS CC CXX LD \
     RUSTC RUSTC_WRAPPER RUSTDOC TAR_OPTIONS RSYNC_RSH CVS_RSH MAKEFLAGS";
 
-/// Whether a list of names has one.
+/// Whether a list of names contains one.
 fn listed(all: &str, name: &str) -> bool {
     all.split_ascii_whitespace().any(|own| own == name)
 }
 
-/// Takes in a command and all that it runs.
+/// Adds a command and everything that it runs.
 pub(super) fn collect_command(simple: SimpleCommand, found: &mut CommandLine, depth: usize, sure: bool) {
     for (name, value) in &simple.sets {
         let runs = listed(COMMANDS, name) || name.starts_with("GIT_") || name.starts_with("CARGO_");
@@ -116,11 +116,11 @@ pub(super) fn collect_command(simple: SimpleCommand, found: &mut CommandLine, de
     run(&simple.words, found, depth, sure);
 }
 
-/// Takes in what these words run.
+/// Adds what these words run.
 fn run(words: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     let mut words = words;
     loop {
-        // A variable that is nothing is no word.
+        // An empty variable is not a word.
         let Some(first) = words.first() else { return };
         if depth > DEEPEST || found.commands.len() >= MOST {
             return found.unclear("it runs more commands than can be looked at");
@@ -137,7 +137,7 @@ fn run(words: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
         let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) else {
             return program(&name, words, found, depth, sure);
         };
-        // It does not run what it is asked about.
+        // It only reports on the command and does not run it.
         if name == "command"
             && rest
                 .first()
@@ -156,7 +156,7 @@ fn run(words: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     }
 }
 
-/// The command that a wrapper runs, after its options; what they run is taken in.
+/// The command that a wrapper runs, after its options; adds what the options run.
 fn wrapped<'a>(
     wrapper: &WrapperProgram,
     rest: &'a [ShellWord],
@@ -210,7 +210,7 @@ fn wrapped<'a>(
             split_string(attached.filter(|_| word.known().is_some()), rest, at, found, depth, sure);
             return None;
         }
-        // The last letter of some takes what follows; so does one before it, which then has its value.
+        // The last letter of some options takes what follows; an earlier one has its value in the same word.
         let value = letters
             .char_indices()
             .find(|(_, c)| takes.iter().any(|take| take.len() == 1 && take.starts_with(*c)));
@@ -219,7 +219,7 @@ fn wrapped<'a>(
     Some(rest.get(at + wrapper.before..).unwrap_or_default())
 }
 
-/// `env -S`: words in one text, and more of them after it.
+/// `env -S`: several words in one text, and more of them after it.
 fn split_string(
     attached: Option<String>,
     rest: &[ShellWord],
@@ -250,7 +250,7 @@ fn split_string(
     }
 }
 
-/// Takes in what a program runs that is no wrapper.
+/// Adds what a program runs that is not a wrapper.
 fn program(name: &str, words: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     let args = &words[1..];
     let line = |text: &str, found: &mut CommandLine, sure: bool| collect_line(text, found, depth + 1, sure);
@@ -335,12 +335,12 @@ fn program(name: &str, words: &[ShellWord], found: &mut CommandLine, depth: usiz
         "git" => git(args, found, depth),
         _ if scripts::interpreter(name, args, found, sure) => {}
         _ if listed(INERT, name) => {}
-        // It may run what it is given: what a rule names among its words is asked about.
+        // It may run its arguments: if a rule names one of them, ask.
         _ => embedded(args, found, depth),
     }
 }
 
-/// Words that may be a command as they stand, or have one in them.
+/// Adds arguments that may be a command, or contain one.
 fn embedded(args: &[ShellWord], found: &mut CommandLine, depth: usize) {
     for (at, word) in args.iter().enumerate() {
         if found.commands.len() >= MOST {
@@ -368,7 +368,7 @@ fn embedded(args: &[ShellWord], found: &mut CommandLine, depth: usize) {
     }
 }
 
-/// A shell: `-c` and its text, or a file, or what it reads.
+/// A shell: `-c` and its text, or a file, or stdin.
 fn shell(name: &str, args: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     let mut at = 0;
     let mut takes_text = false;
@@ -398,14 +398,14 @@ fn shell(name: &str, args: &[ShellWord], found: &mut CommandLine, depth: usize, 
     }
     match (takes_text, args.get(at).map(ShellWord::known)) {
         (true, Some(Some(text))) => collect_line(text, found, depth + 1, sure),
-        // A file: what is in it is not looked at.
+        // A file: its content is not read.
         (false, Some(Some(file))) if !file.starts_with("/dev/") && !file.starts_with("/proc/") => {}
         _ if sure => found.unclear(format!("`{name}` runs a text that is known only when it runs")),
         _ => {}
     }
 }
 
-/// The command of `xargs`, with what it reads behind it.
+/// The command of `xargs`, followed by what it reads.
 fn xargs(name: &str, args: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     if name == "parallel" {
         if sure {
@@ -476,7 +476,7 @@ fn xargs(name: &str, args: &[ShellWord], found: &mut CommandLine, depth: usize, 
     run(&inner, found, depth + 1, sure);
 }
 
-/// `git` runs what its settings say, and what some of its commands are given.
+/// `git` runs what its settings name, and what some of its commands are given.
 fn git(args: &[ShellWord], found: &mut CommandLine, depth: usize) {
     let mut at = 0;
     let mut runs = false;
@@ -511,13 +511,13 @@ fn git(args: &[ShellWord], found: &mut CommandLine, depth: usize) {
     }
 }
 
-/// Words as one text, if all of them are known.
+/// The words as one text, if all of them are known.
 fn joined(words: &[ShellWord]) -> Option<String> {
     let words: Option<Vec<&str>> = words.iter().map(ShellWord::known).collect();
     Some(words?.join(" "))
 }
 
-/// A word in which `{}` is something else when it runs.
+/// A word in which `{}` is replaced when it runs.
 fn filled(word: &ShellWord) -> ShellWord {
     match word.known() {
         Some(text) if text.contains("{}") || text.contains("{.}") => {

@@ -1,8 +1,8 @@
-//! Languages in which a command line may have a program: whether one could run commands.
+//! Scripts within a command line: whether one could run commands.
 
 use super::{CommandLine, ShellWord};
 
-/// `awk` runs commands by `system` and by pipes.
+/// `awk` runs commands with `system` and with pipes.
 pub(super) fn awk(name: &str, args: &[ShellWord], found: &mut CommandLine, sure: bool) {
     let runs = |word: &ShellWord| match word.known() {
         None => word.splits,
@@ -27,7 +27,7 @@ pub(super) fn awk(name: &str, args: &[ShellWord], found: &mut CommandLine, sure:
     }
 }
 
-/// GNU `sed` runs commands by `e`.
+/// GNU `sed` runs commands with `e`.
 pub(super) fn sed(name: &str, args: &[ShellWord], found: &mut CommandLine, sure: bool) {
     let mut scripts = Vec::new();
     let mut at = 0;
@@ -48,7 +48,7 @@ pub(super) fn sed(name: &str, args: &[ShellWord], found: &mut CommandLine, sure:
             ));
         } else if text.starts_with("--") || text == "-" {
         } else if let Some(letters) = text.strip_prefix('-') {
-            // `-i.bak` has no letters after it that are options.
+            // The letters after `-i` in `-i.bak` are not options.
             let ends = letters.find(['i', 'e', 'l', 'f']);
             match ends.map(|place| (&letters[place..=place], &letters[place + 1..])) {
                 Some(("e", "")) => {
@@ -72,7 +72,7 @@ pub(super) fn sed(name: &str, args: &[ShellWord], found: &mut CommandLine, sure:
     }
 }
 
-/// Whether a script of `sed` can be read, and has no `e` in it.
+/// Whether a `sed` script can be parsed and has no `e` in it.
 fn is_plain_sed(script: &str) -> bool {
     let text: Vec<char> = script.chars().collect();
     let mut at = 0;
@@ -115,12 +115,12 @@ fn is_plain_sed(script: &str) -> bool {
     true
 }
 
-/// Behind the next one that is not escaped.
+/// The position after the next delimiter that is not escaped.
 fn delimited(text: &[char], mut at: usize, by: char) -> Option<usize> {
     loop {
         match *text.get(at)? {
             '\\' => at += 2,
-            // It may be in a class, where it delimits nothing: that is too much to tell.
+            // It may be in a class, where it delimits nothing: that is too much to parse.
             '[' if by != '[' && text[at..].iter().take_while(|c| **c != ']').any(|c| *c == by) => {
                 return None;
             }
@@ -130,7 +130,7 @@ fn delimited(text: &[char], mut at: usize, by: char) -> Option<usize> {
     }
 }
 
-/// Interpreters: the options of each that have a program, or make it read one.
+/// Interpreters, each with the options that contain a program, or make it read one.
 const INTERPRETERS: [(&str, &str); 22] = [
     ("python", "c"),
     ("pypy", "c"),
@@ -156,10 +156,10 @@ const INTERPRETERS: [(&str, &str); 22] = [
     ("raku", "e"),
 ];
 
-/// Programs that run commands on their own, whatever they are given.
+/// Programs that can run commands, whatever their arguments are.
 const CONSOLES: [&str; 8] = ["ed", "ex", "gdb", "lldb", "m4", "irb", "iex", "ghci"];
 
-/// Whether it is an interpreter; what it would run is noted.
+/// Whether it is an interpreter; adds what it would run.
 pub(super) fn interpreter(name: &str, args: &[ShellWord], found: &mut CommandLine, sure: bool) -> bool {
     if CONSOLES.contains(&name) {
         if sure {
@@ -177,7 +177,7 @@ pub(super) fn interpreter(name: &str, args: &[ShellWord], found: &mut CommandLin
             break;
         }
         if !text.starts_with('-') {
-            // A file, or a word of its own; `eval` has a program behind it.
+            // A file or a subcommand; a program follows `eval`.
             inline = matches!(text, "eval" | "repl" | "exec");
             break;
         }

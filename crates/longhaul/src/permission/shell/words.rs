@@ -1,13 +1,13 @@
-//! The words of a command line, without their quotes; what is expanded in them is a gap.
+//! The words of a command line, without their quotes. Expansions are gaps.
 
 use super::parse::{ListEnd, ParseResult, ShellParser, is_meta};
 use super::{ShellWord, WordPiece};
 
-/// How far is looked for the end of a bracket; what is longer may end anywhere.
+/// How far to search for the end of a bracket; a longer one may end anywhere.
 const FAR: usize = 512;
 
 impl ShellParser<'_> {
-    /// A word where there has to be one.
+    /// Parses a required word.
     pub(super) fn word_there(&mut self) -> ParseResult<ShellWord> {
         let from = self.at;
         let word = self.word()?;
@@ -20,7 +20,7 @@ impl ShellParser<'_> {
     pub(super) fn word(&mut self) -> ParseResult<ShellWord> {
         let mut word = ShellWord::default();
         let mut first = true;
-        // From the first brace or class on nobody knows what it becomes.
+        // From the first brace or class on, the result is unknown.
         let mut open = None;
         while let Some(c) = self.peek() {
             let begins = std::mem::take(&mut first);
@@ -83,7 +83,7 @@ impl ShellParser<'_> {
         Ok(word)
     }
 
-    /// A gap that takes in all that follows it in the word.
+    /// A gap that includes everything that follows in the word.
     fn opens(&mut self, word: &mut ShellWord, splits: bool) -> Option<usize> {
         self.at += 1;
         word.splits |= splits;
@@ -91,7 +91,7 @@ impl ShellParser<'_> {
         Some(word.pieces.len() - 1)
     }
 
-    /// Whether a bracket that is open here may be closed in this word, with one of these between them.
+    /// Whether a bracket that is open here may be closed in this word, with one of these in between.
     fn closes(&self, close: &str, between: &[&str]) -> bool {
         let rest = self.text[self.at + 1..].iter().take_while(|c| !matches!(c, ' ' | '\t' | '\n'));
         let rest: String = rest.take(FAR).collect();
@@ -99,7 +99,7 @@ impl ShellParser<'_> {
         rest.len() >= FAR || (rest.contains(close) && between)
     }
 
-    /// The rest of a text in single quotes.
+    /// The rest of a single-quoted text.
     fn single(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         loop {
             let Some(c) = self.text.get(self.at).copied() else {
@@ -182,7 +182,7 @@ impl ShellParser<'_> {
         Ok(())
     }
 
-    /// Where the `))` is that ends the arithmetic which begins here, if it is arithmetic.
+    /// The position of the `))` that ends the arithmetic that starts here, if it is arithmetic.
     fn arithmetic_end(&mut self) -> Option<usize> {
         let mut open = 1;
         for at in self.at..self.text.len() {
@@ -255,7 +255,7 @@ impl ShellParser<'_> {
         Ok(())
     }
 
-    /// `$'…'`: one shell makes characters of its escapes, another takes it for a `$` and a quoted text.
+    /// `$'…'`: one shell expands its escapes, another reads a `$` and a quoted text.
     fn escaped_text(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         self.at += 1;
         word.quoted = true;
@@ -277,7 +277,7 @@ impl ShellParser<'_> {
         }
     }
 
-    /// The character of a number.
+    /// The character with this number.
     fn code(&mut self, radix: u32, most: usize, from: usize) -> Option<char> {
         let digits: String = self.text[from..].iter().take(most).take_while(|c| c.is_digit(radix)).collect();
         self.at = from + digits.len();
@@ -314,7 +314,7 @@ impl ShellParser<'_> {
     }
 }
 
-/// Pieces without empty ones, and no two texts beside each other.
+/// Removes empty pieces, and joins adjacent texts.
 pub(super) fn joined(pieces: Vec<WordPiece>) -> Vec<WordPiece> {
     let mut all: Vec<WordPiece> = Vec::with_capacity(pieces.len());
     for piece in pieces {

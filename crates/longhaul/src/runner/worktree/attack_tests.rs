@@ -1,4 +1,4 @@
-//! A repository that tries everything by which git can be had to run something. Each attempt would leave a marker.
+//! A repository that tries everything that could make git run a program. Each attempt would leave a marker.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -44,10 +44,10 @@ impl Trap {
         self.outer.path().canonicalize().unwrap().join("markers")
     }
 
-    /// A program that leaves a marker of this name.
+    /// A program that leaves a marker with this name.
     fn mark(&self, name: &str) -> String {
         let script = self.outer.path().join(format!("mark-{name}"));
-        // A file system monitor says that everything has changed, so that git looks further.
+        // The file system monitor reports that everything has changed, so that git checks further.
         let then = if name.ends_with("fsmonitor") { "printf 'token\\0/\\0'" } else { "cat" };
         let text = format!("#!/bin/sh\ntouch {}/{name}\n{then}\n", self.markers().display());
         fs::write(&script, text).unwrap();
@@ -154,7 +154,7 @@ const ATTRIBUTES: &str = "*.txt filter=evil diff=evil merge=evil\nb.* filter=evi
 async fn the_trap_works() {
     let trap = Trap::new();
     fs::write(trap.repo().join(".git/config"), trap.config("own")).unwrap();
-    // As long as before, so that git has to read it.
+    // The same length as before, so that git has to read it.
     fs::write(trap.repo().join("sub/a.txt"), "b\n").unwrap();
     let _ = Command::new("git").arg("status").current_dir(trap.repo()).output().unwrap();
     let marks = trap.marks();
@@ -206,7 +206,7 @@ async fn nothing_that_the_repository_configures_runs() {
 async fn nested_repositories_are_not_gone_into_and_count_as_work() {
     let trap = Trap::new();
     let worktree = trap.settle("t-1").await.unwrap();
-    // As a submodule that git knows of: it would look for changes there.
+    // As a submodule that git knows: it would look for changes there.
     let nested = worktree.dir.join("nested");
     trap.nested(&nested, "nested");
     fs::rename(nested.join(".git"), trap.outer.path().join("nested.git")).unwrap();
@@ -218,7 +218,7 @@ async fn nested_repositories_are_not_gone_into_and_count_as_work() {
     let work = worktree.changes().await.unwrap();
     trap.nothing_ran("looking at it");
     assert!(work.changed >= 2, "{work:?}");
-    // Committed, it is no change that git would tell of, but there may be work in it.
+    // Once committed, git reports no change, but there may be work in it.
     git(&worktree.top, &["-c", "core.fsmonitor=false", "commit", "-q", "-m", "with a submodule"]);
     fs::remove_dir_all(worktree.dir.join("bare")).unwrap();
     git(&trap.repo(), &["merge", "-q", "longhaul/t-1"]);
@@ -248,7 +248,7 @@ async fn a_git_directory_that_leads_elsewhere_is_refused() {
             fs::write(trap.repo().join(".git"), "gitdir: evil\n").unwrap();
         }),
         ("does not name it in turn", |trap| {
-            // A repository of somebody else's.
+            // Someone else's repository.
             let other = Trap::new();
             fs::rename(other.repo(), trap.outer.path().join("other")).unwrap();
             fs::rename(trap.repo().join(".git"), trap.repo().join("old")).unwrap();
@@ -293,7 +293,7 @@ async fn links_in_the_git_directory_lead_nothing_out_of_it() {
         assert!(said.is_err() || place == "worktrees/t-1", "{place}: {said:?}");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{place}");
     }
-    // Put there afterwards, they have nothing removed elsewhere.
+    // Added afterwards, they must not cause a removal elsewhere.
     let trap = Trap::new();
     let worktree = trap.settle("t-1").await.unwrap();
     let outside = trap.outer.path().join("outside");

@@ -1,10 +1,10 @@
-//! Longhaul's own git calls, on a repository that an agent may have written to.
+//! Longhaul's own git calls, on a repository that an agent may have modified.
 //!
-//! Git runs what a repository's configuration names: filters, hooks, file system monitors, helpers of every kind, and it
-//! goes into nested repositories to do the same there. So the repository's own git directory is never git's `GIT_DIR`
-//! here. Each use has a private one, with a configuration that is ours and nothing else but links to the data: objects
-//! and refs. Git only reads these. What has to be written into the repository is written by us, relative to an open
-//! handle of it, so that no link leads out.
+//! Git runs what a repository's configuration names: filters, hooks, file system monitors and helpers of
+//! every kind, also in nested repositories. So the repository's own git directory is never used as `GIT_DIR`
+//! here. Each use gets a private one with our own configuration and links to the data: objects and refs. Git
+//! only reads these. What has to be written into the repository we write ourselves, relative to an open
+//! handle of it, so that no symlink leads out.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,9 +28,9 @@ fn linked_git_dirs(_: &Path) -> Option<(PathBuf, PathBuf)> {
 
 /// How long git may take: a large working tree is checked out file by file.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How much is read of a file that has one line.
+/// How much of a one-line file is read, in bytes.
 const ONE_LINE: u64 = 64 * 1024;
-/// Environment variables that would lead git elsewhere, or have it run something.
+/// Environment variables that would make git use another directory or run a program.
 const REMOVED: [&str; 31] = [
     "HOME",
     "XDG_CONFIG_HOME",
@@ -64,7 +64,7 @@ const REMOVED: [&str; 31] = [
     "GIT_SEQUENCE_EDITOR",
     "GIT_PAGER",
 ];
-/// Those that keep it from what others configured, and from the network.
+/// Environment variables that keep git from other configuration and from the network.
 const SET: [(&str, &str); 9] = [
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_SYSTEM", NOTHING),
@@ -77,32 +77,32 @@ const SET: [(&str, &str); 9] = [
     ("LC_ALL", "C"),
 ];
 const NOTHING: &str = "/dev/null";
-/// The private configuration, as long as nothing is known of the repository's.
+/// The private configuration, while nothing is known about the repository's.
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tlogallrefupdates = false\n\
                       \thooksPath = /dev/null\n\tfsmonitor = false\n\tuntrackedCache = false\n\
                       \tattributesFile = /dev/null\n\texcludesFile = /dev/null\n\
                       [protocol]\n\tallow = never\n[submodule]\n\trecurse = false\n";
 
-/// A repository, and where in its working tree somebody stands.
+/// A repository, and a directory in its working tree.
 #[derive(Debug)]
 pub(super) struct Repository {
-    /// Where this working tree's own HEAD is.
+    /// The git directory of this working tree, with its own HEAD.
     git_dir: PathBuf,
-    /// Where all working trees have their objects and refs.
+    /// The git directory that all working trees share for objects and refs.
     pub(super) common: PathBuf,
-    /// The way from the working tree's top.
+    /// The path relative to the working tree's top.
     pub(super) prefix: PathBuf,
-    /// What we write through.
+    /// The handle that all writes go through.
     pub(super) dir: Dir,
     given_up: CancelFlag,
 }
 
-/// Says that nobody waits for git any more: one that runs is ended.
+/// Set when no one waits for git any more: a running git is then killed.
 pub(super) type CancelFlag = Arc<AtomicBool>;
 
 impl Repository {
-    /// The repository whose working tree `origin` is in. It is found without git, and links and `commondir` files that
-    /// the repository does not confirm are not believed.
+    /// Finds the repository whose working tree contains `origin`, without git. Links and `commondir` files
+    /// that the repository does not confirm are not trusted.
     pub(super) fn find(origin: &Path, given_up: &CancelFlag) -> Result<Repository, String> {
         let none = |why: String| {
             format!("isolation: worktree needs a git repository, and {} is in none ({why})", origin.display())
@@ -142,7 +142,7 @@ impl Repository {
             let dir = Dir::open_ambient_dir(&common, ambient_authority());
             let dir = dir.map_err(|error| refused(&error.to_string()))?;
             for name in ["objects", "refs"] {
-                // Git reads them by their path; they are to be the repository's own.
+                // Git reads them by path; they must be the repository's own.
                 if dir.symlink_metadata(name).map_err(|error| refused(&error.to_string()))?.is_symlink() {
                     return Err(refused(&format!("'{name}' in its git directory is a symbolic link")));
                 }
@@ -152,27 +152,27 @@ impl Repository {
         Err(none("no .git there or above".to_owned()))
     }
 
-    /// A private git directory that has this repository's data, with the HEAD of the working tree itself.
+    /// A private git directory with this repository's data and the HEAD of the working tree itself.
     pub(super) fn git(&self) -> Result<PrivateGit, String> {
         let head =
             one_line(&self.git_dir.join("HEAD")).map_err(|error| format!("HEAD cannot be read: {error}"))?;
         PrivateGit::new(self, &head)
     }
 
-    /// A private git directory, with the HEAD of another working tree of the repository.
+    /// A private git directory with the HEAD of another working tree of the repository.
     pub(super) fn git_of(&self, admin: &Path) -> Result<PrivateGit, String> {
         let head = self.read(&admin.join("HEAD")).map_err(|error| format!("HEAD cannot be read: {error}"))?;
         PrivateGit::new(self, &head)
     }
 
-    /// A small file of the repository.
+    /// Reads a small file of the repository.
     pub(super) fn read(&self, path: &Path) -> io::Result<String> {
         let mut text = String::new();
         plain(&self.dir, path)?.take(ONE_LINE).read_to_string(&mut text)?;
         Ok(text)
     }
 
-    /// Writes a file whole, under a name beside it first.
+    /// Writes a file atomically: under a temporary name first.
     pub(super) fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let beside = path.with_extension(format!("longhaul-{}", Uuid::now_v7().simple()));
         let mut options = OpenOptions::new();
@@ -182,7 +182,7 @@ impl Repository {
         written.inspect_err(|_| drop(self.dir.remove_file(&beside)))
     }
 
-    /// The directory in which git keeps what belongs to one working tree, if there is one for this.
+    /// The directory in which git keeps the data of one working tree, if this one has it.
     pub(super) fn admin_of(&self, top: &Path) -> Option<PathBuf> {
         let names = self.dir.read_dir("worktrees").ok()?;
         let mut all: Vec<_> =
@@ -195,7 +195,7 @@ impl Repository {
         })
     }
 
-    /// Makes a branch, unless there is one of this name.
+    /// Creates a branch, unless one with this name exists.
     pub(super) fn make_branch(&self, name: &str, at: &str) -> io::Result<()> {
         let path = Path::new("refs/heads").join(name);
         self.dir.create_dir_all(path.parent().unwrap_or(Path::new("refs/heads")))?;
@@ -206,7 +206,7 @@ impl Repository {
         self.write(&path, format!("{at}\n").as_bytes())
     }
 
-    /// Removes a branch, if it is still where it was. One that git has packed away stays.
+    /// Removes a branch if it still points to the same commit. A packed ref stays.
     pub(super) fn remove_branch(&self, name: &str, at: &str) -> io::Result<()> {
         let path = Path::new("refs/heads").join(name);
         let _lock = RefLock::take(self, &path)?;
@@ -217,7 +217,7 @@ impl Repository {
     }
 }
 
-/// Git's own lock of a ref, held while we change it.
+/// Git's own lock on a ref, held while we change it.
 struct RefLock<'a>(&'a Repository, PathBuf);
 
 impl<'a> RefLock<'a> {
@@ -237,7 +237,8 @@ impl Drop for RefLock<'_> {
     }
 }
 
-/// The git directory of a submodule: it is in another repository, and its configuration names the working tree.
+/// The git directory of a submodule: it is in another repository, and its configuration names the working
+/// tree.
 fn submodule(dot: &Path, given_up: &CancelFlag) -> Option<(PathBuf, PathBuf)> {
     let top = dot.parent()?;
     let named = top.join(one_line(dot).ok()?.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
@@ -247,7 +248,7 @@ fn submodule(dot: &Path, given_up: &CancelFlag) -> Option<(PathBuf, PathBuf)> {
     (back == top.canonicalize().ok()?).then(|| (named.clone(), named))
 }
 
-/// The first line of a file that is one; a pipe would never end.
+/// The first line of a regular file; reading a pipe would never end.
 fn one_line(path: &Path) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a plain file"));
@@ -257,7 +258,7 @@ fn one_line(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Opens a plain file; a pipe is waited for by nobody.
+/// Opens a regular file without blocking on a pipe.
 fn plain(dir: &Dir, path: &Path) -> io::Result<cap_std::fs::File> {
     use cap_fs_ext::OpenOptionsSyncExt as _;
     let mut options = OpenOptions::new();
@@ -281,13 +282,13 @@ fn lexical(path: &Path) -> PathBuf {
     plain
 }
 
-/// A directory of ours, out of reach for sandboxed commands, that goes when it is done with.
+/// A private directory that sandboxed commands cannot reach, removed when dropped.
 #[derive(Debug)]
 struct TempGitDir(PathBuf, CancelFlag);
 
 impl TempGitDir {
     fn new(given_up: &CancelFlag) -> Result<TempGitDir, String> {
-        // Nobody is given `/dev/shm` to write to, as some are `/tmp`.
+        // Sandboxes may grant write access to `/tmp`, but never to `/dev/shm`.
         let bases = [Path::new("/dev/shm"), Path::new("/tmp")];
         let mut why = io::Error::from(io::ErrorKind::NotFound);
         for base in bases {
@@ -297,10 +298,10 @@ impl TempGitDir {
                 Err(error) => why = error,
             }
         }
-        Err(format!("no directory can be made for git's own files: {why}"))
+        Err(format!("no directory can be created for git's own files: {why}"))
     }
 
-    /// What a configuration says. Nothing that it names is looked at.
+    /// Reads a configuration. Files that it includes are not read.
     fn config(&self, file: &Path) -> Result<Vec<(String, String)>, String> {
         match fs::metadata(file) {
             Err(_) => return Ok(Vec::new()),
@@ -363,29 +364,30 @@ impl PrivateGit {
         Ok(git)
     }
 
-    /// Asks git, outside of any working tree.
+    /// Runs git outside of any working tree.
     pub(super) fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String, String> {
         run_git(git_command(&self.dir.0).args(args).current_dir(&self.dir.0), &self.dir.1)
     }
 
-    /// Asks git, in a working tree. The index is the private one.
+    /// Runs git in a working tree, with the private index.
     pub(super) fn run_in_worktree(&self, top: &Dir, path: &Path, args: &[&str]) -> Result<String, String> {
         let mut command = git_command(&self.dir.0);
         command.env("GIT_WORK_TREE", ".").env("GIT_INDEX_FILE", self.index()).args(args);
         run_git(command.current_dir(by_handle(top, path)), &self.dir.1)
     }
 
-    /// Takes an index over, to look at the working tree with.
+    /// Copies an index, to compare the working tree with.
     pub(super) fn take_index(&self, repository: &Repository, path: &Path) -> io::Result<()> {
         let mut from = plain(&repository.dir, path)?;
         let written = from.metadata()?.modified()?.into_std();
         let mut to = fs::File::create(self.index())?;
         io::copy(&mut from, &mut to)?;
-        // By its age git knows which files may have changed without its being seen in their times.
+        // Git uses the index's age to tell which files may have changed without a visible change of their
+        // times.
         to.set_modified(written)
     }
 
-    /// Hands the private index to the repository.
+    /// Copies the private index to the repository.
     pub(super) fn give_index(&self, repository: &Repository, path: &Path) -> io::Result<()> {
         repository.write(path, &fs::read(self.index())?)
     }
@@ -395,7 +397,7 @@ impl PrivateGit {
     }
 }
 
-/// What may be in a HEAD.
+/// Checks the content of a HEAD file.
 fn head_of(text: &str) -> io::Result<String> {
     let line = text.lines().next().unwrap_or_default().trim();
     let id = |id: &str| matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -406,7 +408,7 @@ fn head_of(text: &str) -> io::Result<String> {
     }
 }
 
-/// What of a repository's configuration is needed to read its data, and to write files as it does.
+/// The part of a repository's configuration that is needed to read its data and to write files as it does.
 fn copied_config(known: &[(String, String)]) -> Result<String, String> {
     let last =
         |key: &str| known.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.to_lowercase());
@@ -442,7 +444,7 @@ fn link(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::Error::other("isolation: worktree needs Unix"))
 }
 
-/// The path by which a process that is started finds the very directory that is open here, whatever its name is by then.
+/// A path by which a child process finds exactly the directory that is open here, even if it is renamed.
 #[cfg(target_os = "linux")]
 fn by_handle(dir: &Dir, _: &Path) -> PathBuf {
     use std::os::fd::AsRawFd as _;
@@ -458,13 +460,13 @@ fn git_command(git_dir: &Path) -> Command {
     let mut command = Command::new("git");
     REMOVED.iter().for_each(|name| _ = command.env_remove(name));
     command.envs(SET).env("GIT_DIR", git_dir).arg("--no-pager");
-    // A group of its own, so that it can be ended with what it has started.
+    // Its own process group, so that it can be killed with everything it has started.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command
 }
 
-/// Ends git, and what it has started.
+/// Kills git and everything it has started.
 fn kill_git(mut child: Child) {
     #[cfg(unix)]
     if let Ok(group) = i32::try_from(child.id()) {
@@ -475,7 +477,7 @@ fn kill_git(mut child: Child) {
     let _ = child.wait();
 }
 
-/// Runs git to its end: what it wrote, or what it complained of.
+/// Runs git to its end: returns its stdout, or fails with its stderr.
 fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, String> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| match error.kind() {

@@ -1,7 +1,7 @@
-//! Whether what is stored is what was written, and what becomes of what is not.
+//! Checks whether the stored data is what was written, and repairs what can be repaired.
 //!
-//! The journal is the truth. The row of a task derives from it: one that is damaged is made again. A journal that is
-//! damaged cannot be; its task is named, and left alone.
+//! The journal is authoritative. The row of a task is derived from it: a damaged one is rebuilt. A damaged
+//! journal cannot be rebuilt; its task is reported and left alone.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,22 +17,22 @@ use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::{DamagedTask, StoreError, TaskFilter};
 use crate::task::TaskState;
 
-/// How much that is wrong is named.
+/// How many problems are listed.
 const NAMED: usize = 20;
 
-/// What a look at all tasks found.
+/// The result of checking tasks.
 #[derive(Default)]
 pub(super) struct CheckReport {
     /// Tasks that cannot be loaded.
     pub(super) damage: Vec<DamagedTask>,
-    /// Tasks, by number, whose rows are to be made again.
+    /// Numbers of the tasks whose rows have to be rebuilt.
     pub(super) rows_to_rebuild: Vec<i64>,
 }
 
 impl ReadConnection {
-    /// Looks at the tasks that match; of those that have not ended, at their journals as well if that is wanted.
+    /// Checks the tasks that match; if `journals` is set, also the journals of the unfinished ones.
     pub(super) fn find_damaged(&self, which: &TaskFilter, journals: bool) -> Result<CheckReport, StoreError> {
-        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
+        let transaction = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let mut checked = CheckReport::default();
         let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
         for n in self.to_check(which)? {
@@ -46,11 +46,12 @@ impl ReadConnection {
             }
         }
         drop(statement);
-        drop(moment);
+        drop(transaction);
         Ok(checked)
     }
 
-    /// The numbers of the tasks that match; who asks for open ones gets those as well whose status is damaged.
+    /// The numbers of the tasks that match. A filter for unfinished tasks also selects those with a damaged
+    /// status.
     fn to_check(&self, which: &TaskFilter) -> Result<Vec<i64>, StoreError> {
         let mut numbers = self.numbers(which)?;
         if !which.status.is_empty() && which.status.iter().all(|status| !status.is_final()) {
@@ -68,27 +69,27 @@ impl ReadConnection {
         Ok(numbers)
     }
 
-    /// Whether the row of a task is as it should be; an error if the task cannot be loaded.
+    /// Whether the row of a task is correct. Fails if the task cannot be loaded.
     fn check_one(&self, row: &Row<'_>, journals: bool) -> Result<bool, StoreError> {
-        let rows::LoadedState { n, state: head, whole, .. } =
+        let rows::LoadedState { n, state, whole, .. } =
             rows::load_state(&self.connection, &self.place, row, None)?;
         if !whole {
             return Ok(false);
         }
-        if !differing_columns(row, &head).is_empty() {
+        if !differing_columns(row, &state).is_empty() {
             rows::rebuild_state(&self.connection, &self.place, row)?;
             return Ok(false);
         }
-        if journals && !head.status.is_final() {
-            let told = rows::read_journal(&self.connection, &self.place, head.id, n, Seq(0), usize::MAX)?;
-            let illegal = |why| StoreError::Illegal { task: head.id, why };
-            let folded = TaskState::from_journal(head.id, &told).map_err(illegal)?;
+        if journals && !state.status.is_final() {
+            let records = rows::read_journal(&self.connection, &self.place, state.id, n, Seq(0), usize::MAX)?;
+            let illegal = |why| StoreError::Illegal { task: state.id, why };
+            let folded = TaskState::from_journal(state.id, &records).map_err(illegal)?;
             match folded {
-                Some(folded) if folded.seq == head.seq => return Ok(folded == head),
+                Some(folded) if folded.seq == state.seq => return Ok(folded == state),
                 _ => {
                     return Err(self
                         .place
-                        .damaged_error(format_args!("the end of the journal of task {}", head.id)));
+                        .damaged_error(format_args!("the end of the journal of task {}", state.id)));
                 }
             }
         }
@@ -96,7 +97,7 @@ impl ReadConnection {
     }
 }
 
-/// What is told of a task that cannot be loaded.
+/// The report on a task that cannot be loaded.
 fn damage(row: &Row<'_>, error: &StoreError) -> Option<DamagedTask> {
     let text = |column: usize| row.get_ref(column).ok()?.as_str().ok()?.parse::<TaskId>().ok();
     let task = match error {
@@ -107,8 +108,8 @@ fn damage(row: &Row<'_>, error: &StoreError) -> Option<DamagedTask> {
     Some(DamagedTask { task, root: text(8).unwrap_or(task), why: error.to_string() })
 }
 
-/// In which columns the row of a task is not what its head says.
-fn differing_columns(row: &Row<'_>, head: &TaskState) -> Vec<&'static str> {
+/// The columns in which the row of a task differs from its state.
+fn differing_columns(row: &Row<'_>, state: &TaskState) -> Vec<&'static str> {
     let text =
         |column: usize| row.get_ref(column).ok().and_then(|value| value.as_str_or_null().ok().flatten());
     let number = |column: usize| row.get_ref(column).ok().and_then(|value| value.as_i64().ok());
@@ -118,53 +119,53 @@ fn differing_columns(row: &Row<'_>, head: &TaskState) -> Vec<&'static str> {
             differs.push(name);
         }
     };
-    compare("id", text(1) == Some(&head.id.to_string()));
-    compare("status", number(4) == Some(head.status as i64));
-    compare("team", text(5) == Some(&rows::team_text(&head.team)));
-    compare("agent", text(6) == Some(head.agent.as_str()));
-    compare("parent", text(7) == head.parent.map(|parent| parent.to_string()).as_deref());
-    compare("root", text(8) == Some(&head.root.to_string()));
-    compare("attempt", number(9) == Some(head.attempt.0.into()));
-    compare("worker", text(10) == head.worker.as_ref().map(WorkerId::as_str));
-    compare("created", number(11) == Some(head.created.as_millisecond()));
-    compare("continues", text(12) == head.continues.map(|old| old.to_string()).as_deref());
-    compare("retries", text(13) == head.retries.map(|old| old.to_string()).as_deref());
-    compare("quiet", number(14) == rows::quiet_column(head));
+    compare("id", text(1) == Some(&state.id.to_string()));
+    compare("status", number(4) == Some(state.status as i64));
+    compare("team", text(5) == Some(&rows::team_text(&state.team)));
+    compare("agent", text(6) == Some(state.agent.as_str()));
+    compare("parent", text(7) == state.parent.map(|parent| parent.to_string()).as_deref());
+    compare("root", text(8) == Some(&state.root.to_string()));
+    compare("attempt", number(9) == Some(state.attempt.0.into()));
+    compare("worker", text(10) == state.worker.as_ref().map(WorkerId::as_str));
+    compare("created", number(11) == Some(state.created.as_millisecond()));
+    compare("continues", text(12) == state.continues.map(|old| old.to_string()).as_deref());
+    compare("retries", text(13) == state.retries.map(|old| old.to_string()).as_deref());
+    compare("quiet", number(14) == rows::quiet_column(state));
     differs
 }
 
 impl WriteConnection {
-    /// Makes the rows of tasks again from their journals.
+    /// Rebuilds the rows of tasks from their journals.
     pub(super) fn rebuild_rows(&mut self, tasks: &[i64]) -> Result<(), StoreError> {
         self.save_states()?;
         for n in tasks {
             let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
             let mut found = statement.query([n]).or_store_error(&self.place)?;
             let Some(row) = found.next().or_store_error(&self.place)? else { continue };
-            // Whoever looked has named it, if its journal is damaged as well.
-            let Ok(head) = rows::rebuild_state(&self.connection, &self.place, row) else { continue };
+            // If its journal is damaged too, the check has already reported it.
+            let Ok(state) = rows::rebuild_state(&self.connection, &self.place, row) else { continue };
             let mut bytes = Vec::new();
-            let _ = saved_state::write(&head, &mut bytes);
-            let sum = RowChecksum::for_task(*n, &head, &bytes);
+            let _ = saved_state::write(&state, &mut bytes);
+            let sum = RowChecksum::for_task(*n, &state, &bytes);
             let sql = "UPDATE tasks SET id = ?2, status = ?3, team = ?4, agent = ?5, parent = ?6, root = ?7, \
                        attempt = ?8, worker = ?9, created = ?10, head = ?11, sum = ?12, continues = ?13, \
                        retries = ?14, quiet = ?15 WHERE n = ?1";
             let columns = params![
                 n,
-                head.id.to_string(),
-                head.status as u8,
-                rows::team_text(&head.team),
-                head.agent.as_str(),
-                head.parent.map(|p| p.to_string()),
-                head.root.to_string(),
-                head.attempt.0,
-                head.worker.as_ref().map(WorkerId::as_str),
-                head.created.as_millisecond(),
+                state.id.to_string(),
+                state.status as u8,
+                rows::team_text(&state.team),
+                state.agent.as_str(),
+                state.parent.map(|p| p.to_string()),
+                state.root.to_string(),
+                state.attempt.0,
+                state.worker.as_ref().map(WorkerId::as_str),
+                state.created.as_millisecond(),
                 bytes,
                 sum,
-                head.continues.map(|old| old.to_string()),
-                head.retries.map(|old| old.to_string()),
-                rows::quiet_column(&head),
+                state.continues.map(|old| old.to_string()),
+                state.retries.map(|old| old.to_string()),
+                rows::quiet_column(&state),
             ];
             self.execute(sql, columns)?;
         }
@@ -173,14 +174,14 @@ impl WriteConnection {
     }
 }
 
-/// The numbers of the tasks that are open by one of the two columns that say so.
+/// The numbers of the tasks that are unfinished by one of the two columns that say so.
 fn seem_open(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     let sql = "SELECT n FROM tasks WHERE quiet IS NULL UNION SELECT n FROM tasks WHERE status IN (0,1)";
     let mut statement = connection.prepare_cached(sql)?;
     statement.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Everything in a database that is not as it should be, in words.
+/// Everything in a database that is damaged, as text.
 pub(super) fn find_damage(
     connection: &Connection,
     place: &DatabasePath,
@@ -190,7 +191,7 @@ pub(super) fn find_damage(
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
     let mut wrong: Vec<String> =
         lines.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().filter(|line| line != "ok").collect();
-    // An older file has other columns; it is brought up to date when it is opened.
+    // An older file has other columns; it is migrated when it is opened.
     if current {
         let numbers = connection
             .prepare("SELECT n FROM tasks ORDER BY n")?
@@ -207,8 +208,8 @@ pub(super) fn find_damage(
     Ok(first_of(wrong))
 }
 
-/// The same of the tasks that have not ended and of the newest, with all that is theirs: what it costs does not grow with what
-/// has ended.
+/// Like [`find_damage`], only for the unfinished tasks and the newest ones, with everything that belongs to
+/// them: the cost does not grow with the number of ended tasks.
 pub(super) fn find_damage_in_newest(
     connection: &Connection,
     place: &DatabasePath,
@@ -257,7 +258,7 @@ fn first_of(mut wrong: Vec<String>) -> Vec<String> {
     wrong
 }
 
-/// Journals, and the rows that derive from them.
+/// Journals, and the rows derived from them.
 fn check_tasks(
     connection: &Connection,
     place: &DatabasePath,
@@ -269,8 +270,8 @@ fn check_tasks(
         let mut found = statement.query([n])?;
         let Some(row) = found.next()? else { continue };
         let name = rows::task_id(row).map_or_else(|| format!("task number {n}"), |id| format!("task {id}"));
-        let head = match rows::rebuild_state(connection, place, row) {
-            Ok(head) => head,
+        let state = match rows::rebuild_state(connection, place, row) {
+            Ok(state) => state,
             Err(error) => {
                 wrong.push(match error {
                     StoreError::BadEntry { seq, why, .. } => {
@@ -282,18 +283,18 @@ fn check_tasks(
             }
         };
         let stored = row.get_ref(2)?.as_bytes().ok().and_then(saved_state::read);
-        let mut columns = differing_columns(row, &head);
-        // Earlier versions did not keep the time at work.
+        let mut columns = differing_columns(row, &state);
+        // Earlier versions did not store the working time.
         let timed = |found: TaskState| TaskState {
-            worked: head.worked,
-            counting: head.counting,
-            changed: head.changed,
-            changing: head.changing.clone(),
+            worked: state.worked,
+            counting: state.counting,
+            changed: state.changed,
+            changing: state.changing.clone(),
             ..found
         };
         let stale = rows::load_state(connection, place, row, None).map(|found| timed(found.state));
-        // A head may be some entries behind; with those it is the same.
-        if stored.is_some() && stale.as_ref().ok() != Some(&head) {
+        // A stored state may be some entries behind; with those applied it must be the same.
+        if stored.is_some() && stale.as_ref().ok() != Some(&state) {
             columns.push("head");
         }
         if !rows::is_whole(row) && columns.is_empty() {
@@ -301,7 +302,7 @@ fn check_tasks(
         }
         if !columns.is_empty() {
             wrong.push(format!(
-                "{name}: its row is damaged ({}); `longhaul tasks` makes it again from the journal",
+                "{name}: its row is damaged ({}); `longhaul tasks` rebuilds it from the journal",
                 columns.join(", ")
             ));
         }
@@ -309,25 +310,26 @@ fn check_tasks(
             connection,
             n,
             &name,
-            &rows::read_journal(connection, place, head.id, n, Seq(0), usize::MAX),
+            &rows::read_journal(connection, place, state.id, n, Seq(0), usize::MAX),
             wrong,
         )?;
     }
     Ok(())
 }
 
-/// Journals without a task, unless they are about to be cleared away.
+/// Journals without a task, unless they are about to be deleted.
 fn check_orphans(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
     let orphans = "SELECT DISTINCT task FROM journal WHERE task <> 0 AND task NOT IN (SELECT n FROM tasks) \
                    AND task NOT IN (SELECT task FROM garbage)";
     let mut statement = connection.prepare(orphans)?;
     for n in statement.query_map([], |row| Ok(row.get::<_, i64>(0).unwrap_or_default()))? {
-        wrong.push(format!("the journal of task number {} is there, but not the task", n?));
+        wrong.push(format!("the journal of task number {} exists, but not the task", n?));
     }
     Ok(())
 }
 
-/// What the columns `kind` and `letter` of a journal, and the table of references to what is kept, say beside the entries.
+/// The columns `kind` and `letter` of a journal, and the table of references to blobs, compared with the
+/// entries.
 fn check_references(
     connection: &Connection,
     n: i64,
@@ -348,7 +350,7 @@ fn check_references(
         let kind = row.get_ref(0)?.as_i64().ok();
         let stored = row.get_ref(1)?.as_str_or_null().ok().flatten();
         if kind != Some(record.entry.kind() as i64) || stored != letter {
-            wrong.push(format!("{name}: entry {} of its journal is not filed as what it is", record.seq));
+            wrong.push(format!("{name}: entry {} of its journal has wrong index columns", record.seq));
         }
         if let Entry::Returned(returned) = &record.entry
             && let Some(whole) = &returned.whole
@@ -366,7 +368,7 @@ fn check_references(
     Ok(())
 }
 
-/// What is kept by digest; whether it must be there.
+/// Blobs, and whether they must exist.
 fn check_blobs(
     connection: &Connection,
     digests: &[String],
@@ -388,13 +390,13 @@ fn check_blobs(
             let users = users.query_map([digest], |row| row.get::<_, String>(0))?;
             let users: Vec<String> = users.flatten().take(5).collect();
             let of = if users.is_empty() { String::new() } else { format!(" (of {})", users.join(", ")) };
-            wrong.push(format!("what is kept under the digest {digest}{of} is damaged"));
+            wrong.push(format!("the blob {digest}{of} is damaged"));
         }
     }
     Ok(())
 }
 
-/// Teams that should be kept.
+/// Teams that must be stored.
 fn check_teams(connection: &Connection, teams: &[String], wrong: &mut Vec<String>) -> rusqlite::Result<()> {
     for team in teams {
         let Some(digest) = team.strip_prefix("file:") else { continue };
@@ -420,7 +422,7 @@ fn check_stored_values(
     while let Some(row) = found.next()? {
         if rows::read_stored_value(row).is_none() {
             let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned();
-            wrong.push(format!("the note '{name}' is damaged"));
+            wrong.push(format!("the stored value '{name}' is damaged"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What the writer does for workers: claims and leases.
+//! The writer's operations for workers: claims and leases.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::store::leases::LeaseRenewal;
 use crate::store::validate::StoreLookup as _;
 use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Hint, StoreError, lease_end};
 
-/// After this time, in milliseconds, a worker that has no task is forgotten even if nothing else is known of it.
+/// After this time, in milliseconds, a worker without tasks is removed even if nothing else is known about
+/// it.
 const LONG_PAST: i64 = 24 * 60 * 60 * 1000;
 
 impl WriteConnection {
@@ -28,7 +29,7 @@ impl WriteConnection {
         waiting.truncate(claim.max);
         let mut claimed = Vec::with_capacity(waiting.len());
         for (_, id) in waiting {
-            // Read before anything is written: one that cannot be read must not keep others from being claimed.
+            // Read before anything is written: an unreadable task must not keep others from being claimed.
             match self.claimable(id) {
                 Ok(Some((n, task))) => claimed.extend(self.claim_one(n, task, &claim.worker, at)?),
                 Ok(None) => {}
@@ -40,10 +41,10 @@ impl WriteConnection {
     }
 
     fn claimable(&mut self, id: TaskId) -> Result<Option<(i64, ClaimedTask)>, StoreError> {
-        let Some(head) = self.task_state(id)? else { return Ok(None) };
+        let Some(state) = self.task_state(id)? else { return Ok(None) };
         let Some(n) = self.states.get(id).map(|known| known.n) else { return Ok(None) };
         let first = rows::read_journal(&self.connection, &self.place, id, n, Seq(0), 1)?.pop();
-        Ok(first.map(|first| (n, ClaimedTask { state: head, first })))
+        Ok(first.map(|first| (n, ClaimedTask { state, first })))
     }
 
     fn claim_one(
@@ -102,7 +103,7 @@ impl WriteConnection {
 
     pub(super) fn renew(&mut self, worker: &WorkerId, lease: Duration) -> Result<(), StoreError> {
         if !self.held.contains_key(worker) {
-            // Locked before the row can be seen, so that nobody takes the worker for dead.
+            // Locked before the row is visible, so that no process considers the worker dead.
             if let Some(file) =
                 self.worker_locks.lock(worker).map_err(|why| self.place.lock_file_error(&why))?
             {
@@ -128,14 +129,14 @@ impl WriteConnection {
         for name in names {
             known.insert(self.worker_locks.lock_path(&WorkerId::from(name.or_store_error(&self.place)?)));
         }
-        // Those that are forgotten in this transaction are known until it is on disk.
+        // Workers removed in this transaction count as known until it is on disk.
         known.extend(self.transaction.forgotten.iter().map(|worker| self.worker_locks.lock_path(worker)));
         self.worker_locks.remove_stale(&known);
         Ok(())
     }
 
-    /// Forgets workers that are gone and have nothing left. Their lock files go when that is on disk: a file that is gone
-    /// before its row would leave nothing but the lease to tell that the worker is dead.
+    /// Removes workers that are gone and have no tasks. Their lock files are removed after that is on disk:
+    /// without the file, only the lease could tell that the worker is dead.
     pub(super) fn forget_dead_workers(&mut self) -> Result<(), StoreError> {
         self.save_states()?;
         let before = self.clock.elapsed();
@@ -154,7 +155,7 @@ impl WriteConnection {
             if self.held.contains_key(&worker) {
                 continue;
             }
-            // One that has nothing and wakes up after so long only has to sign again.
+            // A worker without tasks that wakes up after so long only has to register again.
             let is_old = renewal.until.saturating_add(LONG_PAST) < wall;
             if self.worker_locks.is_dead(&worker)
                 || self.leases.has_run_out(&worker, renewal, before, now)

@@ -1,8 +1,9 @@
-//! What the writer does to delete tasks.
+//! The writer's operations to delete tasks.
 //!
-//! Tasks go at once, and with them all that finds them. Their journals go in the same transaction if that is quick, and otherwise
-//! (`garbage`) in as many as it takes for none to be long: others write beside it. What is kept goes when nothing refers to it
-//! any more; only what may be so (`loose`) is looked at. So a deletion costs what it deletes, however much there is beside it.
+//! Tasks and their indexes are deleted at once. Their journals are deleted in the same transaction if that is
+//! quick, and otherwise (`garbage`) in as many short transactions as needed, so that others can write in
+//! between. Blobs are deleted when nothing refers to them any more; only candidates (`loose`) are checked. So
+//! a deletion costs as much as it deletes, however large the store is.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -21,17 +22,18 @@ use crate::task::TaskState;
 
 /// The highest number that a task ever had.
 ///
-/// Neither these nor the rows of the journal are given twice: whoever is reading while tasks are deleted must not find
-/// others in their place. So a deletion leaves a row in the journal that is no task's and remembers both numbers.
+/// Neither task numbers nor journal row numbers are reused: a reader must not find other tasks in the place
+/// of deleted ones. So a deletion leaves a journal row that belongs to no task and records both numbers.
 pub(super) const LAST_TASK: &str = "SELECT max(coalesce((SELECT max(n) FROM tasks), 0), \
                                     coalesce((SELECT max(seq) FROM journal WHERE task = 0), 0))";
 
-/// How long a transaction goes on clearing away: others wait for it.
+/// How long a transaction keeps deleting leftovers: others wait for it.
 const SHORT: Duration = Duration::from_millis(15);
-/// How many rows of a journal are deleted between two looks at the clock.
+/// How many journal rows are deleted between two checks of the clock.
 const ROWS: usize = 100;
 
-/// The slips of a task: `word:ID`, and `word:ID:more`. ';' comes after ':'. An index has the same expression.
+/// The stored values of a task: `word:ID`, and `word:ID:more`. ';' comes after ':'. An index has the same
+/// expression.
 const DELETE_SLIPS: &str = "DELETE FROM slips WHERE instr(name, ':') > 0 AND (substr(name, instr(name, ':') + 1) = ?1 \
                             OR (substr(name, instr(name, ':') + 1) >= ?1 || ':' AND substr(name, instr(name, ':') + 1) < ?1 || ';'))";
 const DELETE_TASK: &str = "DELETE FROM tasks WHERE n = ?1";
@@ -47,10 +49,10 @@ const DELETE_ROWS: &str =
 const DELETE_KEEPS: &str = "DELETE FROM keeps WHERE task = ?1";
 const OF_TREE: &str = "SELECT id, root, continues FROM tasks WHERE root = ?1";
 const CONTINUING: &str = "SELECT id, root, continues FROM tasks WHERE continues = ?1";
-/// Whether a task is of the team that is kept under a digest. The states are there for the index.
+/// Whether a task uses the team that is stored under a digest. The statuses are listed for the index.
 const OF_TEAM: &str = "SELECT 1 FROM tasks WHERE status IN (0,1,2,3,4) AND team = 'file:' || ?1";
 
-/// What a deletion asks and does, for a test that none of it reads a whole table.
+/// The statements of a deletion, for a test that none of them reads a whole table.
 #[cfg(test)]
 pub(super) const STATEMENTS: [&str; 12] = [
     DELETE_TASK,
@@ -68,15 +70,15 @@ pub(super) const STATEMENTS: [&str; 12] = [
 ];
 
 impl WriteConnection {
-    /// Deletes tasks. Whether nothing of them is left.
+    /// Deletes tasks. Returns whether nothing of them is left.
     pub(super) fn delete(&mut self, tasks: &[(TaskId, Seq)]) -> Result<bool, StoreError> {
         self.save_states()?;
         let mut doomed = HashMap::new();
         let mut numbers = Vec::new();
         for (id, _) in tasks {
-            if let Some(head) = self.task_state(*id)? {
+            if let Some(state) = self.task_state(*id)? {
                 numbers.extend(self.states.get(*id).map(|known| known.n));
-                doomed.insert(*id, head);
+                doomed.insert(*id, state);
             }
         }
         check_deletable(tasks, &doomed, self.related_tasks(&doomed)?)?;
@@ -84,10 +86,10 @@ impl WriteConnection {
             self.execute(DELETE_TASK, [n])?;
         }
         let mut teams = HashSet::new();
-        for (id, head) in &doomed {
+        for (id, state) in &doomed {
             self.execute(DELETE_SLIPS, [id.to_string()])?;
             self.states.remove(*id);
-            if let TeamRef::File(digest) = &head.team {
+            if let TeamRef::File(digest) = &state.team {
                 teams.insert(digest);
             }
         }
@@ -107,7 +109,7 @@ impl WriteConnection {
         let at = now.as_millisecond();
         let sum = RowChecksum::for_entry(0, self.last_task, at, 0, FORMAT.into(), None, b"");
         self.execute(sql, params![self.last_row, self.last_task, at, FORMAT, sum])?;
-        // There is no hint of a task that is not there: all have to look.
+        // There are no hints for a deleted task: all receivers have to check.
         self.transaction.hints.push(Hint::Lagged);
         match self.is_over_time() {
             true => Ok(false),
@@ -115,7 +117,8 @@ impl WriteConnection {
         }
     }
 
-    /// Clears away what deleted tasks have left, until it is time to let others through. Whether nothing is left.
+    /// Deletes what deleted tasks have left, until it is time to let others write. Returns whether nothing is
+    /// left.
     pub(super) fn delete_leftovers(&mut self) -> Result<bool, StoreError> {
         while let Some(n) = self.first::<i64>("SELECT task FROM garbage LIMIT 1", [])? {
             if !self.delete_task_rows(n)? {
@@ -137,7 +140,7 @@ impl WriteConnection {
         Ok(true)
     }
 
-    /// Deletes the journal of a task that is gone, or the beginning of it. Whether that was all.
+    /// Deletes the journal of a deleted task, or the start of it. Returns whether that was all.
     fn delete_task_rows(&self, n: i64) -> Result<bool, StoreError> {
         while self.changed(DELETE_ROWS, params![n, rows::number(ROWS as u64)])? == ROWS {
             if self.is_over_time() {
@@ -153,10 +156,11 @@ impl WriteConnection {
         self.transaction.begun.is_some_and(|begun| begun.elapsed() >= SHORT)
     }
 
-    /// Where every task belongs that may need one of these: those of the same trees, and those that continue one.
+    /// The links of every task that may need one of these: those of the same trees, and those that continue
+    /// one.
     fn related_tasks(&self, doomed: &HashMap<TaskId, TaskState>) -> Result<Vec<TaskLinks>, StoreError> {
         let mut bonds = Vec::new();
-        let roots: HashSet<TaskId> = doomed.values().map(|head| head.root).collect();
+        let roots: HashSet<TaskId> = doomed.values().map(|state| state.root).collect();
         for (sql, ids) in
             [(OF_TREE, roots.into_iter().collect::<Vec<_>>()), (CONTINUING, doomed.keys().copied().collect())]
         {

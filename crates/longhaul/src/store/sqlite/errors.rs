@@ -1,4 +1,4 @@
-//! What can be wrong with a database file, said so that its owner knows what to do.
+//! Errors about a database file, worded so that its owner knows what to do.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::store::StoreError;
 pub(super) struct DatabasePath(Arc<Path>);
 
 impl DatabasePath {
-    /// The place of a file; the directory it is to lie in is made.
+    /// The path of a file; creates its directory.
     pub(super) fn prepare(path: &Path) -> Result<DatabasePath, StoreError> {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let place = DatabasePath(whole.into());
@@ -27,7 +27,7 @@ impl DatabasePath {
             }
             super::private_files::create_private_dir(parent).map_err(|e| {
                 let what = format!(
-                    "The directory {} for the database {} cannot be made: {e}. Make it yourself, or give another path.",
+                    "The directory {} for the database {} cannot be created: {e}. Create it yourself, or give another path.",
                     parent.display(),
                     place.name()
                 );
@@ -48,18 +48,18 @@ impl DatabasePath {
         self.0.display()
     }
 
-    /// An error that trying again does not mend.
+    /// An error that a retry does not fix.
     pub(super) fn error(&self, what: std::fmt::Arguments<'_>) -> StoreError {
         StoreError::Database { what: format!("{} {what}.", self.name()), transient: false }
     }
 
-    /// The worker's lock file is held by somebody else, so that others would not see that this process lives.
+    /// Another process holds the worker's lock file, so others would not see that this process is alive.
     pub(super) fn lock_file_error(&self, why: &std::io::Error) -> StoreError {
         let what = format!("{}: the lock file of this process cannot be locked: {why}.", self.name());
         StoreError::Database { what, transient: true }
     }
 
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub(super) fn create_error(&self, error: &std::io::Error) -> StoreError {
         if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem
             || error.kind() == std::io::ErrorKind::PermissionDenied
@@ -74,15 +74,15 @@ impl DatabasePath {
         ))
     }
 
-    /// The file is no longer what was opened.
+    /// The file is no longer the one that was opened.
     pub(super) fn lost_error(&self, how: &str) -> StoreError {
         self.error(format_args!(
-            "{how} while it was in use. What happens from now on goes on, but is stored where nobody will find it: let \
-             it end, or stop it and start again"
+            "{how} while it was in use. Running tasks continue, but what they write from now on is lost: let them end, or \
+             stop them and start again"
         ))
     }
 
-    /// Something in the file is not what was written there.
+    /// Data in the file is not what was written.
     pub(super) fn damaged_error(&self, what: std::fmt::Arguments<'_>) -> StoreError {
         StoreError::Damaged {
             what: format!(
@@ -101,7 +101,7 @@ impl DatabasePath {
         ))
     }
 
-    /// What SQLite said, in words for the owner of the file.
+    /// Converts an error of SQLite to one for the owner of the file.
     pub(super) fn sqlite_error(&self, error: &rusqlite::Error) -> StoreError {
         let name = self.name();
         let passing = |what| StoreError::Database { what, transient: true };
@@ -146,7 +146,7 @@ impl DatabasePath {
         )
     }
 
-    /// Others run tasks, and would have to wait for too long.
+    /// Other processes run tasks and would have to wait too long.
     pub(super) fn too_busy(&self) -> StoreError {
         let what = format!(
             "{} is too large to be vacuumed while other processes run tasks: they could not write meanwhile. Nothing was \
@@ -156,7 +156,7 @@ impl DatabasePath {
         StoreError::Database { what, transient: true }
     }
 
-    /// There is no room for what a vacuum writes.
+    /// There is not enough space for a vacuum.
     pub(super) fn no_room_to_vacuum(&self, size: u64) -> StoreError {
         let what = format!(
             "{} cannot be vacuumed: the disk is full, and what stays in the file is written anew first. Nothing was changed \
@@ -167,7 +167,7 @@ impl DatabasePath {
         StoreError::Database { what, transient: true }
     }
 
-    /// The writer is gone, which only a fault in Longhaul can bring about.
+    /// The writer thread is gone, which is always a bug in Longhaul.
     pub(super) fn writer_lost_error(&self) -> StoreError {
         self.error(format_args!(
             "is no longer written to: the thread that writes to it failed, which is a fault in Longhaul. All that \
@@ -176,7 +176,7 @@ impl DatabasePath {
     }
 }
 
-/// Puts SQLite's errors into words.
+/// Converts SQLite's errors.
 pub(super) trait OrStoreError<T> {
     fn or_store_error(self, place: &DatabasePath) -> Result<T, StoreError>;
 }

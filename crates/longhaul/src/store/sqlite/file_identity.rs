@@ -1,7 +1,7 @@
-//! Whether the file at the path is still the one that was opened.
+//! Checks whether the file at the path is still the one that was opened.
 //!
-//! SQLite goes on writing to a file that was deleted, moved away or replaced, and so do we: what runs is not harmed by it, but
-//! nobody else will ever find what is written. So it has to be said.
+//! SQLite keeps writing to a file that was deleted, moved or replaced, and so do we: running tasks are not
+//! harmed, but no other process will ever find what is written. So it has to be reported.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -12,18 +12,18 @@ use super::errors::{DatabasePath, OrStoreError as _};
 use super::{schema, with_suffix};
 use crate::store::StoreError;
 
-/// What tells a file from another of the same name.
+/// Distinguishes a file from another with the same name.
 type FileId = (u64, u64);
 
-/// What a database was when it was opened.
+/// The identity of a database when it was opened.
 #[derive(Debug, Clone)]
 pub(super) struct DatabaseIdentity {
     place: DatabasePath,
-    /// The random name in it.
+    /// The random name stored in it.
     name: String,
     file: Option<FileId>,
     written: Option<SystemTime>,
-    /// The log and its index, which are there for as long as anybody has the file open.
+    /// The log and its index, which exist for as long as any process has the file open.
     log: [Option<FileId>; 2],
 }
 
@@ -43,7 +43,7 @@ impl DatabaseIdentity {
         })
     }
 
-    /// Why it is not the same any more; the journal has at least the row `last`.
+    /// Why it is no longer the same file; the journal has at least the row `last`.
     pub(super) fn find_change(&mut self, last: i64) -> Option<StoreError> {
         let path = self.place.path().to_owned();
         let now = inode(&path);
@@ -71,8 +71,8 @@ impl DatabaseIdentity {
         None
     }
 
-    /// Whether somebody wrote another database over this one, which leaves the file the same. Only a connection of its own
-    /// sees that: the others believe what they have read before.
+    /// Whether another database was written over this one, which keeps the file the same. Only a new
+    /// connection sees that: the others trust what they have read before.
     fn overwritten(&self, last: i64) -> Option<StoreError> {
         let look = || -> Result<(String, i64), StoreError> {
             let connection = schema::open_reader(&self.place, Duration::from_secs(1))?;

@@ -1,4 +1,4 @@
-//! How a database file is: looked at without changing anything in it.
+//! Checks the health of a database file without changing it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,44 +12,46 @@ use super::{SqliteStore, check, schema};
 use crate::id::WorkerId;
 use crate::store::StoreError;
 
-/// How a database file is.
+/// The health of a database file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseHealth {
-    /// The version of its tables.
+    /// The version of its schema.
     pub version: usize,
-    /// The version that this Longhaul writes. An older file is brought up to it when it is opened.
+    /// The schema version that this Longhaul writes. An older file is migrated when it is opened.
     pub current_version: usize,
     /// How large it is, in bytes.
     pub size: u64,
-    /// How many bytes of that are free, and used again.
+    /// How many bytes of that are free for reuse.
     pub free: u64,
-    /// How many tasks are in it; one more than [`COUNTED`](DatabaseHealth::COUNTED) if there are more than that.
+    /// How many tasks it has; one more than [`COUNTED`](DatabaseHealth::COUNTED) if there are more than that.
     pub tasks: u64,
-    /// What is damaged: pages, indexes, journals, what derives from them, what is kept; the first of it, if it is much.
+    /// What is damaged: pages, indexes, journals, data derived from them, blobs. Only the first problems, if
+    /// there are many.
     pub problems: Vec<String>,
-    /// Whether all of it was looked at for that, or only the tasks that have not ended and the [newest](DatabaseHealth::NEWEST).
+    /// Whether everything was checked, or only the unfinished tasks and the [newest](DatabaseHealth::NEWEST).
     pub checked_all: bool,
-    /// How many processes that are alive run tasks of it.
+    /// How many live processes run its tasks.
     pub workers: usize,
 }
 
 impl DatabaseHealth {
     /// How many tasks are counted, at most.
     pub const COUNTED: u64 = 10_000;
-    /// How many tasks are looked at, besides those that have not ended, where not all are.
+    /// How many tasks are checked, besides the unfinished ones, in a partial check.
     pub const NEWEST: usize = 200;
-    /// Up to how many bytes all is looked at anyway: that takes a moment.
+    /// Up to this size, in bytes, everything is checked anyway: it is quick.
     pub const SMALL: u64 = 4 << 20;
 }
 
 impl SqliteStore {
-    /// Looks at all that is in the file of a store, and changes nothing. `None` if there is none.
+    /// Checks everything in the file of a store, and changes nothing. Returns `None` if there is no file.
+    /// Fails if the file cannot be read or is not a Longhaul database.
     pub fn examine(path: impl AsRef<Path>) -> Result<Option<DatabaseHealth>, StoreError> {
         examine(path.as_ref(), true)
     }
 
-    /// The same, but of a file that is not [small](DatabaseHealth::SMALL) only what matters most: so that it takes a moment, however
-    /// much there is in it.
+    /// Like [`examine`](Self::examine), but for a file that is not [small](DatabaseHealth::SMALL) it checks
+    /// only what matters most, so that it is quick for any size.
     pub fn examine_newest(path: impl AsRef<Path>) -> Result<Option<DatabaseHealth>, StoreError> {
         examine(path.as_ref(), false)
     }
@@ -70,7 +72,7 @@ fn examine(path: &Path, all: bool) -> Result<Option<DatabaseHealth>, StoreError>
     let page = number("PRAGMA page_size")?;
     let size = page * number("PRAGMA page_count")?;
     let current = version == schema::VERSION;
-    // An older file has not the indexes by which a part of it is found.
+    // An older file lacks the indexes for a partial check.
     let all = all || size <= DatabaseHealth::SMALL || !current;
     let wrong = match all {
         true => check::find_damage(&connection, &place, current),

@@ -1,9 +1,10 @@
 //! Journals in one SQLite file: the default store.
 //!
-//! One thread writes. It takes whatever waits in its queue into one transaction, commits it with one fsync, and
-//! only then answers, so that many tasks share the price of being durable. Readers are a few read-only
-//! connections. Several processes may share the file: SQLite keeps their writers apart, [`watch`] notices what
-//! the others wrote, and lock files that the kernel frees ([`workers`]) tell at once when one of them was killed.
+//! One thread writes. It takes everything in its queue into one transaction, commits it with one fsync, and
+//! only then replies, so that many tasks share the cost of durability. Readers are a few read-only
+//! connections. Several processes may share the file: SQLite serializes their writers, [`watch`] notices what
+//! the others wrote, and lock files that the kernel releases ([`worker_locks`]) tell at once when one of them
+//! was killed.
 
 mod transaction;
 mod check;
@@ -51,24 +52,24 @@ use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::TaskState;
 
-/// What an acknowledged append has survived.
+/// What an acknowledged append survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// A power cut loses nothing that was acknowledged.
+    /// A power failure loses nothing that was acknowledged.
     #[default]
     Full,
-    /// A killed process loses nothing; a power cut may lose the last moments.
+    /// A killed process loses nothing; a power failure may lose the last moments.
     Normal,
 }
 
-/// How a [`SqliteStore`] store is opened.
+/// Options for opening a [`SqliteStore`].
 #[derive(Clone)]
 pub struct SqliteOptions {
-    /// What an acknowledged append has survived.
+    /// What an acknowledged append survives.
     pub durability: Durability,
-    /// Where the time comes from.
+    /// The clock.
     pub clock: Clock,
-    /// How long to wait for another program that holds the file.
+    /// How long to wait for another program that locks the file.
     pub busy_timeout: Duration,
 }
 
@@ -84,7 +85,8 @@ impl Default for SqliteOptions {
 
 /// A store in an SQLite file.
 pub struct SqliteStore {
-    // Closed in this order: only a connection that may write, and that is the last, takes the log into the database.
+    // Closed in this order: the log is merged into the database only by the last connection, and only if it
+    // may write.
     watch: Mutex<Option<FileWatcher>>,
     readers: ReaderPool,
     hints: Arc<HintSender>,
@@ -97,31 +99,32 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store in this file, or begins one there; directories above it are made.
+    /// Opens the store in this file. Creates the file and its parent directories if needed. Fails if the file
+    /// cannot be opened or is not a Longhaul database.
     pub fn open(path: impl AsRef<Path>) -> Result<SqliteStore, StoreError> {
         SqliteStore::open_with(path, SqliteOptions::default())
     }
 
-    /// Opens the store in this file, or begins one there, in this way.
+    /// Like [`open`](Self::open), with options.
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         let place = DatabasePath::prepare(path.as_ref())?;
         private_files::create_private_file(place.path()).map_err(|error| place.create_error(&error))?;
         private_files::restrict_existing(place.path());
         let connection = schema::open(&place, options.busy_timeout)?;
         let identity = DatabaseIdentity::capture(&connection, &place)?;
-        let bell = Arc::new(HintSender::new(&connection, &place)?);
-        let roll = WorkerLocks::for_database(place.path());
+        let hints = Arc::new(HintSender::new(&connection, &place)?);
+        let worker_locks = WorkerLocks::for_database(place.path());
         let readers = ReaderPool::start(place.clone(), options.busy_timeout)?;
         let clock = options.clock.clone();
         let leases = Arc::new(LeaseWatch::default());
-        let others = (roll.clone(), leases.clone());
-        let writer = WriterHandle::start(connection, place.clone(), options, others, bell.clone())?;
+        let others = (worker_locks.clone(), leases.clone());
+        let writer = WriterHandle::start(connection, place.clone(), options, others, hints.clone())?;
         Ok(SqliteStore {
             writer,
             readers,
             watch: Mutex::default(),
-            hints: bell,
-            worker_locks: roll,
+            hints,
+            worker_locks,
             leases,
             clock,
             place,
@@ -146,7 +149,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let only_if = batch.only_if.clone();
             let drafts = WriteDraft::from_batch(batch);
-            // Encoded here and not by the writer, which everybody waits for.
+            // Encoded here and not by the writer thread, which everything waits for.
             let encoded = rows::encode(&drafts)?;
             match self.writer.request(WriterRequest::Append { drafts, encoded, only_if }).await? {
                 WriterReply::EndSeqs(ends) => Ok(ends),
@@ -198,8 +201,9 @@ impl Store for SqliteStore {
     }
 
     fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
-        let (roll, leases, clock) = (self.worker_locks.clone(), self.leases.clone(), self.clock.clone());
-        self.readers.run(move |reader| reader.abandoned_tasks(&roll, &leases, &clock))
+        let (worker_locks, leases, clock) =
+            (self.worker_locks.clone(), self.leases.clone(), self.clock.clone());
+        self.readers.run(move |reader| reader.abandoned_tasks(&worker_locks, &leases, &clock))
     }
 
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {
@@ -236,8 +240,8 @@ impl Store for SqliteStore {
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let mut answer = self.writer.request(WriterRequest::Delete(tasks)).await?;
-            // They are gone; what they leave goes in steps that let others through. Who does not wait for that leaves the rest to
-            // the next deletion.
+            // The tasks are deleted; their leftovers are deleted in steps that let others write. If this is
+            // dropped, the next deletion does the rest.
             while matches!(answer, WriterReply::Flag(false)) {
                 answer = self.writer.request(WriterRequest::DeleteLeftovers).await?;
             }
@@ -251,7 +255,7 @@ impl Store for SqliteStore {
             if !found.rows_to_rebuild.is_empty() {
                 tracing::warn!(
                     tasks = found.rows_to_rebuild.len(),
-                    "rows that were damaged are made again from journals"
+                    "damaged rows are rebuilt from their journals"
                 );
                 self.writer.request(WriterRequest::RebuildRows(found.rows_to_rebuild)).await?;
             }
@@ -269,8 +273,8 @@ impl Store for SqliteStore {
         if watch.is_none() {
             match FileWatcher::start(&self.place, self.hints.clone(), self.identity.clone()) {
                 Ok(started) => *watch = Some(started),
-                // The hints of this process still come, and a hint may be lost.
-                Err(error) => tracing::warn!(%error, "what other processes write will not be noticed"),
+                // Hints of this process still arrive, and hints may be lost.
+                Err(error) => tracing::warn!(%error, "changes by other processes will not be noticed"),
             }
         }
         hints
@@ -281,7 +285,7 @@ impl Store for SqliteStore {
     }
 }
 
-/// The path with something put at its end, as SQLite itself does for `-wal`.
+/// The path with a suffix, as SQLite itself does for `-wal`.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

@@ -1,4 +1,4 @@
-//! A look at a database that nobody waits for: nothing is begun, brought up to date or waited for.
+//! A quick look at a database that creates, migrates and waits for nothing.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use super::{SqliteStore, schema};
 use crate::store::{StoreError, TaskFilter};
 use crate::task::TaskState;
 
-/// How long another program that holds the file is waited for.
+/// How long to wait for another program that locks the file.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 impl SqliteStore {
-    /// The tasks of a filter, in a file that is only looked at. None, if there is no file, or one of another version.
+    /// The tasks that match, from a file that is only read. Returns none if there is no file, or if it has
+    /// another version.
     ///
-    /// This blocks, for a moment at most.
+    /// This blocks briefly.
     pub fn peek(path: impl AsRef<Path>, filter: TaskFilter) -> Result<Vec<TaskState>, StoreError> {
         if !path.as_ref().is_file() {
             return Ok(Vec::new());

@@ -1,8 +1,9 @@
-//! Files that only their owner can read: what is said in a conversation is nobody else's.
+//! Files that only their owner can read, because conversations are private.
 //!
-//! What is made here is private from the first moment, whatever the umask says. What an earlier Longhaul made is mended
-//! when it is opened, as far as it is ours: it belongs to us, and a directory holds nothing that is not Longhaul's. So
-//! `--data /tmp` or `--data ~` makes the files there private, and leaves the directory as it is.
+//! Files created here are private from the start, whatever the umask is. Files of earlier versions of
+//! Longhaul are fixed when they are opened, if they belong to this user; a directory is only changed if it
+//! holds nothing but Longhaul's files. So `--data /tmp` or `--data ~` makes the files there private, and
+//! leaves the directory as it is.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +13,7 @@ use super::with_suffix;
 /// What else Longhaul keeps in the directory of its database.
 const OURS: [&str; 4] = ["carriers", "tokens", "memory", "trusted"];
 
-/// Makes a directory that only we can enter, and those above it that are missing.
+/// Creates a directory that only its owner can enter, and missing parents.
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -21,7 +22,8 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Makes an empty file that only we can read, if there is none. SQLite gives the files beside it the same rights.
+/// Creates an empty file that only its owner can read, if there is none. SQLite gives the files beside it the
+/// same permissions.
 pub(crate) fn create_private_file(path: &Path) -> io::Result<()> {
     let mut options = std::fs::File::options();
     options.write(true).create_new(true);
@@ -33,7 +35,7 @@ pub(crate) fn create_private_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes private what an earlier Longhaul has made. What cannot be is left: it is no reason not to work.
+/// Makes files of earlier versions private. Errors are ignored: they are no reason not to work.
 #[cfg(unix)]
 pub(super) fn restrict_existing(database: &Path) {
     for suffix in ["", "-wal", "-shm"] {
@@ -50,7 +52,7 @@ pub(super) fn restrict_existing(database: &Path) {
 #[cfg(not(unix))]
 pub(super) fn mend(_: &Path) {}
 
-/// Takes the rights of others away from something of ours.
+/// Removes the permissions of others from a file of this user.
 #[cfg(unix)]
 fn restrict(path: &Path, mode: u32) {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -61,7 +63,7 @@ fn restrict(path: &Path, mode: u32) {
     }
 }
 
-/// Whether a directory has nothing in it that is not Longhaul's.
+/// Whether a directory holds nothing but Longhaul's files.
 #[cfg(unix)]
 fn holds_only_ours(directory: &Path, database: &Path) -> bool {
     let Some(name) = database.file_name().map(|name| name.to_string_lossy().into_owned()) else {

@@ -25,10 +25,11 @@ use crate::task::TaskState;
 /// How many threads read at once.
 const THREADS: usize = 3;
 
-/// A few threads that read, each with a connection of its own.
+/// A few threads that read, each with its own connection.
 ///
-/// Threads, and no permits to be awaited: what is asked is under way from that moment on. Whoever asked may stop
-/// polling for a while (a tool call does, while its runner writes), and would keep others waiting for its permit.
+/// Threads instead of permits that are awaited: a request makes progress from the moment it is made. A caller
+/// may stop polling for a while (a tool call does, while its runner writes), and would block others while
+/// holding a permit.
 #[derive(Clone)]
 pub(super) struct ReaderPool(Arc<ReaderPoolShared>);
 
@@ -36,7 +37,7 @@ struct ReaderPoolShared {
     place: DatabasePath,
     queue: Option<Sender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
-    /// The connection for what is read on the spot.
+    /// The connection for quick reads on the calling thread.
     glances: Mutex<ReadConnection>,
 }
 
@@ -48,12 +49,12 @@ impl ReaderPool {
         let looks = Arc::new(Mutex::new(looks));
         let mut threads = Vec::with_capacity(THREADS);
         for _ in 0..THREADS {
-            // Opened now: what has the file's name later may be another file.
+            // Opened now: a file with the same name may be another one later.
             let reader = Some(ReadConnection::open(&place, patience)?);
             let (looks, mut desk) = (looks.clone(), ReaderThread { place: place.clone(), patience, reader });
             let work = move || {
                 while let Ok(look) = next(&looks) {
-                    // A fault in one look must not take the thread from the others.
+                    // A panic in one read must not end the thread.
                     let _ = catch_unwind(AssertUnwindSafe(|| look(&mut desk)));
                 }
             };
@@ -67,7 +68,7 @@ impl ReaderPool {
         Ok(ReaderPool(Arc::new(room)))
     }
 
-    /// Where a task stands.
+    /// The state of a task.
     pub(super) fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
         Box::pin(async move {
             match self.0.try_read_now(task) {
@@ -77,15 +78,15 @@ impl ReaderPool {
         })
     }
 
-    /// Has something read on a thread that may block.
+    /// Runs a read on a thread that may block.
     pub(super) fn run<T: Send + 'static>(
         &self,
         look: impl FnOnce(&ReadConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let (answer, answered) = oneshot::channel();
-        let look = move |desk: &mut ReaderThread| {
-            // Whoever asked may no longer want to know.
-            let _ = answer.send(desk.reader().and_then(look));
+        let look = move |thread: &mut ReaderThread| {
+            // The caller may be gone.
+            let _ = answer.send(thread.reader().and_then(look));
         };
         let asked = self.0.queue.as_ref().is_some_and(|queue| queue.send(Box::new(look)).is_ok());
         let place = self.0.place.clone();
@@ -113,15 +114,15 @@ impl Drop for ReaderPoolShared {
 }
 
 impl ReaderPoolShared {
-    /// Reads a head on the spot, which takes less time than handing it to another thread. `None` if the connection
-    /// for that is not free, or if somebody would have to be waited for.
+    /// Reads a state on the calling thread, which is faster than handing it to another one. Returns `None` if
+    /// the connection for that is busy, or if the read would have to wait.
     fn try_read_now(&self, task: TaskId) -> Option<Result<Option<TaskState>, StoreError>> {
         let seen = self.glances.try_lock().ok()?.task_state(task);
         Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { transient: true, .. })))
     }
 }
 
-/// Where a thread reads.
+/// A reader thread.
 struct ReaderThread {
     place: DatabasePath,
     patience: Duration,
@@ -138,7 +139,7 @@ impl ReaderThread {
     }
 }
 
-/// One connection that reads.
+/// A read-only connection.
 pub(super) struct ReadConnection {
     pub(super) connection: Connection,
     pub(super) place: DatabasePath,
@@ -147,7 +148,7 @@ pub(super) struct ReadConnection {
 impl ReadConnection {
     fn open(place: &DatabasePath, patience: Duration) -> Result<ReadConnection, StoreError> {
         let connection = schema::open_reader(place, patience)?;
-        // The log is opened by the first read.
+        // The first read opens the log.
         connection.query_row("SELECT count(*) FROM store", [], |_| Ok(())).or_store_error(place)?;
         Ok(ReadConnection { connection, place: place.clone() })
     }
@@ -170,24 +171,24 @@ impl ReadConnection {
     }
 
     pub(super) fn list(&self, filter: &TaskFilter) -> Result<Vec<TaskState>, StoreError> {
-        // In one moment: between two looks a task may be deleted.
-        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
+        // In one transaction: between two reads a task may be deleted.
+        let transaction = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let numbers = self.numbers(filter)?;
-        let mut heads = Vec::with_capacity(numbers.len());
+        let mut states = Vec::with_capacity(numbers.len());
         let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
         for n in numbers {
             let mut found = statement.query([n]).or_store_error(&self.place)?;
             if let Some(row) = found.next().or_store_error(&self.place)? {
-                heads.extend(self.load_or_skip(row)?);
+                states.extend(self.load_or_skip(row)?);
             }
         }
         drop(statement);
-        drop(moment);
-        Ok(heads)
+        drop(transaction);
+        Ok(states)
     }
 
     pub(super) fn ids(&self, filter: &TaskFilter) -> Result<Vec<TaskId>, StoreError> {
-        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
+        let transaction = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let numbers = self.numbers(filter)?;
         let mut ids = Vec::with_capacity(numbers.len());
         let sql = "SELECT id FROM tasks WHERE n = ?1";
@@ -197,14 +198,14 @@ impl ReadConnection {
             ids.extend(id.optional().or_store_error(&self.place)?.flatten());
         }
         drop(statement);
-        drop(moment);
+        drop(transaction);
         Ok(ids)
     }
 
     pub(super) fn count(&self, filter: &TaskFilter) -> Result<usize, StoreError> {
         let (condition, mut values) = rows::filter_condition(filter);
         values.push(rows::filter_limit(filter));
-        // Never counts further than it must.
+        // Never counts further than needed.
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {condition} LIMIT ?)");
         let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
         let count: i64 =
@@ -212,8 +213,8 @@ impl ReadConnection {
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
-    /// The numbers of the tasks that match, in order. Sorted here: SQLite would sort rows, or read all of them because they
-    /// are in order.
+    /// The numbers of the tasks that match, in order. Sorted here: SQLite would sort rows, or read all of
+    /// them because they are in order.
     pub(super) fn numbers(&self, filter: &TaskFilter) -> Result<Vec<i64>, StoreError> {
         let (condition, mut values) = rows::filter_condition(filter);
         let all = condition == "1";
@@ -235,14 +236,14 @@ impl ReadConnection {
     fn states(&self, sql: &str, values: Vec<Value>) -> Result<Vec<TaskState>, StoreError> {
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         let mut found = statement.query(params_from_iter(values)).or_store_error(&self.place)?;
-        let mut heads = Vec::new();
+        let mut states = Vec::new();
         while let Some(row) = found.next().or_store_error(&self.place)? {
-            heads.extend(self.load_or_skip(row)?);
+            states.extend(self.load_or_skip(row)?);
         }
-        Ok(heads)
+        Ok(states)
     }
 
-    /// The head in a row. One that cannot be loaded must not hide the others; `check` names it.
+    /// The state in a row. A task that cannot be loaded must not hide the others; `check` reports it.
     fn load_or_skip(&self, row: &rusqlite::Row<'_>) -> Result<Option<TaskState>, StoreError> {
         match rows::load_state(&self.connection, &self.place, row, None) {
             Ok(found) => Ok(Some(found.state)),
@@ -263,7 +264,7 @@ impl ReadConnection {
         let Some(begins) = TaskId::parse_prefix(typed) else { return single_match(typed, Vec::new()) };
         let sql = "SELECT id FROM tasks WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3";
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
-        // '~' comes after every letter of an id.
+        // '~' comes after every character of an id.
         let range = params![format!("t-{begins}"), format!("t-{begins}~"), rows::number(MAX_MATCHES as u64)];
         let ids = statement.query_map(range, |row| row.get::<_, String>(0)).or_store_error(&self.place)?;
         let ids: Vec<String> = ids.collect::<Result<_, _>>().or_store_error(&self.place)?;
@@ -283,7 +284,7 @@ impl ReadConnection {
             .or_store_error(&self.place)?
             .collect::<Result<Vec<Option<String>>, _>>()
             .or_store_error(&self.place)?;
-        let mut heads = Vec::new();
+        let mut states = Vec::new();
         let sql = format!("SELECT {} FROM tasks WHERE worker = ?1", rows::TASK);
         for name in owners.into_iter().flatten() {
             let worker = WorkerId::from(name.as_str());
@@ -291,10 +292,10 @@ impl ReadConnection {
             let lease = worker_locks::lease(&self.connection, &worker).or_store_error(&self.place)?;
             let has_run_out = |lease| leases.has_run_out(&worker, lease, before, clock.elapsed());
             if lease.is_none_or(has_run_out) || roll.is_dead(&worker) {
-                heads.extend(self.states(&sql, vec![Value::Text(name)])?);
+                states.extend(self.states(&sql, vec![Value::Text(name)])?);
             }
         }
-        Ok(heads)
+        Ok(states)
     }
 
     pub(super) fn lease(&self, worker: &WorkerId) -> Result<Option<Lease>, StoreError> {
@@ -314,19 +315,19 @@ impl ReadConnection {
         match kept {
             None => Ok(None),
             Some(Some(bytes)) if Digest::of_bytes(&bytes) == *digest => Ok(Some(bytes)),
-            Some(_) => Err(self.place.damaged_error(format_args!("what is kept under the digest {digest}"))),
+            Some(_) => Err(self.place.damaged_error(format_args!("the blob {digest}"))),
         }
     }
 
     pub(super) fn stored_value(&self, name: &str) -> Result<StoredValue, StoreError> {
         let sql = "SELECT name, written, bytes, sum FROM slips WHERE name = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
-        let slip =
+        let stored =
             |row: &rusqlite::Row<'_>| Ok(rows::read_stored_value(row).filter(|(found, _)| found == name));
-        match statement.query_row([name], slip).optional().or_store_error(&self.place)? {
+        match statement.query_row([name], stored).optional().or_store_error(&self.place)? {
             None => Ok(StoredValue::default()),
-            Some(Some((_, slip))) => Ok(slip),
-            Some(None) => Err(self.place.damaged_error(format_args!("the note '{name}'"))),
+            Some(Some((_, stored))) => Ok(stored),
+            Some(None) => Err(self.place.damaged_error(format_args!("the stored value '{name}'"))),
         }
     }
 }

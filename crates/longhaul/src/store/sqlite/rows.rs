@@ -1,4 +1,4 @@
-//! Between Longhaul's words and SQLite's columns.
+//! Converts between Longhaul's types and SQLite's columns.
 
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params};
@@ -12,10 +12,10 @@ use crate::store::validate::WriteDraft;
 use crate::store::{StoreError, StoredValue, TaskFilter};
 use crate::task::TaskState;
 
-/// The entries of each draft as they are stored.
+/// The encoded entries of each write.
 pub(super) type EncodedEntries = Vec<Vec<Vec<u8>>>;
 
-/// Encodes the entries of some drafts.
+/// Encodes the entries of some writes.
 pub(super) fn encode(drafts: &[WriteDraft]) -> Result<EncodedEntries, StoreError> {
     let one = |draft: &WriteDraft| {
         let lines = draft.entries.iter().zip(1..);
@@ -36,27 +36,27 @@ pub(super) fn team_text(team: &TeamRef) -> String {
     }
 }
 
-/// A number of ours as one of SQLite's.
+/// Converts a number to SQLite's type.
 pub(super) fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// The columns of a task: what its head is read from, and what the checksum is made of.
+/// The columns of a task: its state is read from them, and the checksum is computed over them.
 pub(super) const TASK: &str = "n, id, head, sum, status, team, agent, parent, root, attempt, worker, created, \
                                continues, retries, quiet";
 /// The row of a task, by its id.
 pub(super) const ONE_TASK: &str = "SELECT n, id, head, sum, status, team, agent, parent, root, attempt, worker, created, \
                                    continues, retries, quiet FROM tasks WHERE id = ?1";
-/// The same, by its number.
+/// The row of a task, by its number.
 pub(super) const NTH_TASK: &str = "SELECT n, id, head, sum, status, team, agent, parent, root, attempt, worker, created, \
                                    continues, retries, quiet FROM tasks WHERE n = ?1";
 
-/// When anything last happened to a task that has ended.
-pub(super) fn quiet_column(head: &TaskState) -> Option<i64> {
-    head.status.is_final().then(|| head.active.as_millisecond())
+/// When anything last happened in a task that has ended.
+pub(super) fn quiet_column(state: &TaskState) -> Option<i64> {
+    state.status.is_final().then(|| state.active.as_millisecond())
 }
 
-/// A part of a journal: the columns that [`record`] reads.
+/// A part of a journal: the columns that [`read_record`] reads.
 const JOURNAL: &str = "SELECT seq, at, format, entry, task, kind, letter, sum, row > (SELECT since FROM store) \
                        FROM journal WHERE task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 
@@ -76,7 +76,7 @@ pub(super) fn read_record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreEr
     match row.get_ref(7) {
         Ok(ValueRef::Integer(sum))
             if sum == RowChecksum::for_entry(n, place, at, kind, format, letter, bytes) => {}
-        // From before there were checksums.
+        // Written before checksums existed.
         Ok(ValueRef::Null) if number(8) != Some(1) => {}
         _ => return Err(wrong()),
     }
@@ -86,7 +86,7 @@ pub(super) fn read_record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreEr
     Ok(Record { seq, at, entry })
 }
 
-/// Reads a slip from the columns name, written, bytes, sum; `None` if it is damaged.
+/// Reads a stored value from the columns name, written, bytes, sum; `None` if it is damaged.
 pub(super) fn read_stored_value(row: &Row<'_>) -> Option<(String, StoredValue)> {
     let name = row.get_ref(0).ok()?.as_str().ok()?;
     let written = row.get_ref(1).ok()?.as_i64().ok()?;
@@ -99,20 +99,20 @@ pub(super) fn read_stored_value(row: &Row<'_>) -> Option<(String, StoredValue)> 
     Some((name.to_owned(), StoredValue { version: u64::try_from(written).ok()?, bytes: bytes.to_vec() }))
 }
 
-/// A head as it is in the database.
+/// A state loaded from the database.
 pub(super) struct LoadedState {
     /// The number of the task.
     pub(super) n: i64,
     pub(super) state: TaskState,
-    /// Up to where it was stored; the rest was read from the journal.
+    /// The position up to which it was stored; the rest was read from the journal.
     pub(super) saved: Seq,
-    /// Whether the row is as it was written.
+    /// Whether the row's checksum is correct.
     pub(super) whole: bool,
 }
 
-/// Reads a head from the columns [`TASK`], and takes in what its journal has beyond it; makes it again from the
-/// journal if it is damaged, or if an earlier Longhaul wrote it in a form that is no longer read. `asked` is the id it was
-/// found by.
+/// Reads a state from the columns [`TASK`], and applies the journal entries beyond it. Rebuilds it from the
+/// journal if it is damaged, or if an earlier version of Longhaul wrote it in a format that is no longer
+/// read. `asked` is the id it was found by.
 pub(super) fn load_state(
     connection: &Connection,
     place: &DatabasePath,
@@ -121,20 +121,20 @@ pub(super) fn load_state(
 ) -> Result<LoadedState, StoreError> {
     let n = row.get(0).or_store_error(place)?;
     let whole = is_whole(row);
-    let stored = row.get_ref(2).ok().and_then(|head| head.as_bytes().ok());
+    let stored = row.get_ref(2).ok().and_then(|state| state.as_bytes().ok());
     if whole
-        && let Some(mut head) = stored.and_then(saved_state::read)
-        && asked.is_none_or(|asked| asked == head.id)
+        && let Some(mut state) = stored.and_then(saved_state::read)
+        && asked.is_none_or(|asked| asked == state.id)
     {
-        let saved = head.seq;
-        apply_journal_tail(connection, place, n, &mut head)?;
-        return Ok(LoadedState { n, state: head, saved, whole });
+        let saved = state.seq;
+        apply_journal_tail(connection, place, n, &mut state)?;
+        return Ok(LoadedState { n, state, saved, whole });
     }
-    let head = rebuild_state(connection, place, row)?;
-    Ok(LoadedState { n, state: head, saved: Seq(0), whole: false })
+    let state = rebuild_state(connection, place, row)?;
+    Ok(LoadedState { n, state, saved: Seq(0), whole: false })
 }
 
-/// Whether the row of a task is as it was written. One from before there were checksums is taken to be.
+/// Whether the checksum of a task's row is correct. A row from before checksums existed counts as correct.
 pub(super) fn is_whole(row: &Row<'_>) -> bool {
     match row.get_ref(3) {
         Ok(ValueRef::Null) => true,
@@ -143,12 +143,12 @@ pub(super) fn is_whole(row: &Row<'_>) -> bool {
     }
 }
 
-/// The id of a task as far as its row, which may be damaged, tells.
+/// The id of a task, as far as its row tells, which may be damaged.
 pub(super) fn task_id(row: &Row<'_>) -> Option<TaskId> {
     row.get_ref(1).ok()?.as_str().ok()?.parse().ok()
 }
 
-/// Makes a head from the journal of the task in this row, of which nothing but its number is believed.
+/// Rebuilds a state from the journal of the task in this row. Only the task's number in the row is trusted.
 pub(super) fn rebuild_state(
     connection: &Connection,
     place: &DatabasePath,
@@ -172,13 +172,14 @@ pub(super) fn rebuild_state(
     };
     let id = id.ok_or_else(no_name)?;
     match TaskState::from_journal(id, &journal) {
-        Ok(Some(head)) => Ok(head),
+        Ok(Some(state)) => Ok(state),
         Ok(None) => Err(place.damaged_error(format_args!("task {id}, which has no journal,"))),
         Err(why) => Err(StoreError::Illegal { task: id, why }),
     }
 }
 
-/// The id of a task, where the one that is stored may be damaged: a root names itself, and an id derives from the key.
+/// The id of a task whose stored id may be damaged: a root refers to itself, and an id is derived from the
+/// key.
 fn true_id(submitted: &Submission, stored: &str, named: Option<TaskId>) -> Option<TaskId> {
     if submitted.parent.is_none() {
         return Some(submitted.root);
@@ -191,27 +192,27 @@ fn true_id(submitted: &Submission, stored: &str, named: Option<TaskId>) -> Optio
     submitted.key.candidate_ids().find(is_near).or(named)
 }
 
-/// Takes the end of a journal into a head. An entry there that cannot be read counts for its place only: one damaged
-/// journal must not hide its task from lists, nor keep it from being ended.
+/// Applies the end of a journal to a state. Of an unreadable entry only the position counts: one damaged
+/// journal must not hide its task from lists, or keep it from being ended.
 fn apply_journal_tail(
     connection: &Connection,
     place: &DatabasePath,
     n: i64,
-    head: &mut TaskState,
+    state: &mut TaskState,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(JOURNAL).or_store_error(place)?;
-    let mut rows = statement.query(params![n, number(head.seq.0), i64::MAX]).or_store_error(place)?;
+    let mut rows = statement.query(params![n, number(state.seq.0), i64::MAX]).or_store_error(place)?;
     while let Some(row) = rows.next().or_store_error(place)? {
         let seq = row.get::<_, i64>(0).ok().and_then(|seq| u64::try_from(seq).ok());
-        let taken = read_record(head.id, row).ok().map(|record| head.apply(&record));
+        let taken = read_record(state.id, row).ok().map(|record| state.apply(&record));
         if !matches!(taken, Some(Ok(()))) {
-            head.seq = Seq(seq.unwrap_or(head.seq.0 + 1));
+            state.seq = Seq(seq.unwrap_or(state.seq.0 + 1));
         }
     }
     Ok(())
 }
 
-/// Reads a journal by the number of its task. Entries follow on each other without a gap.
+/// Reads a journal by the number of its task. Fails if there is a gap between entries.
 pub(super) fn read_journal(
     connection: &Connection,
     place: &DatabasePath,
@@ -237,10 +238,10 @@ pub(super) fn read_journal(
     Ok(records)
 }
 
-/// The condition of a filter, but for its limit, and what is to be put in for its question marks.
+/// The SQL condition of a filter, without its limit, and the values of its parameters.
 ///
-/// One term is looked up in an index: the one that leaves the fewest tasks, as far as can be known. The `+` before the columns of
-/// the others keeps SQLite, which has no statistics of them, from choosing another.
+/// One term uses an index: the one that leaves the fewest tasks, as far as that is known. The `+` before the
+/// columns of the others keeps SQLite, which has no statistics, from choosing another.
 pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     let TaskFilter {
         status,
@@ -275,7 +276,7 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     let among = format!("IN ({})", among.join(","));
     let is_live = !status.is_empty() && status.iter().all(|status| !status.is_final());
     match by_root {
-        // They have an index together.
+        // They share an index.
         true if !status.is_empty() => terms.terms.push(format!("status {among}")),
         false if is_live => terms.add("status", &among, Vec::new()),
         _ => {}
@@ -318,12 +319,12 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     (all, terms.values)
 }
 
-/// How many a filter asks for, for a `LIMIT`.
+/// The value for `LIMIT`.
 pub(super) fn filter_limit(filter: &TaskFilter) -> Value {
     Value::Integer(filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX))
 }
 
-/// The terms of a condition, of which the first is looked up in an index.
+/// The terms of a condition; the first uses an index.
 #[derive(Default)]
 struct SqlTerms {
     terms: Vec<String>,
@@ -338,8 +339,8 @@ impl SqlTerms {
     }
 }
 
-/// The first whole millisecond that is not before this: a journal keeps whole ones, and what happened in the middle of one
-/// happened before it.
+/// The first whole millisecond that is not before this time: a journal keeps whole milliseconds, rounded
+/// down.
 fn not_before(time: jiff::Timestamp) -> i64 {
     let part = i64::from(time.as_nanosecond().rem_euclid(1_000_000) != 0);
     i64::try_from(time.as_nanosecond().div_euclid(1_000_000)).unwrap_or(i64::MAX).saturating_add(part)

@@ -1,8 +1,8 @@
-//! The form in which a head is stored beside its journal.
+//! The format in which a task's state is stored beside its journal.
 //!
-//! It is written often, so it is kept small: what is at its default is left out, and a time is a number. It may be some
-//! entries behind its journal, which whoever reads it takes in. A head in a form that cannot be read is made again from
-//! its journal.
+//! It is written often, so it is small: default values are left out, and a time is a number. It may be some
+//! entries behind its journal; readers apply those. A state in an unreadable format is rebuilt from the
+//! journal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::message::Usage;
 use crate::permission::Consent;
 use crate::task::{OpenQuestion, Status, TaskState, WaitState, milliseconds};
 
-/// Writes a head.
-pub(super) fn write(head: &TaskState, to: &mut Vec<u8>) -> serde_json::Result<()> {
-    SavedTaskState::serialize(head, &mut serde_json::Serializer::new(to))
+/// Writes a state.
+pub(super) fn write(state: &TaskState, to: &mut Vec<u8>) -> serde_json::Result<()> {
+    SavedTaskState::serialize(state, &mut serde_json::Serializer::new(to))
 }
 
-/// The head that was written; `None` if it is in another form.
+/// Reads a state; `None` if it is in another format.
 pub(super) fn read(bytes: &[u8]) -> Option<TaskState> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let head = SavedTaskState::deserialize(&mut json).ok()?;
-    json.end().is_ok().then_some(head)
+    let state = SavedTaskState::deserialize(&mut json).ok()?;
+    json.end().is_ok().then_some(state)
 }
 
-/// The fields of a [`TaskState`], times in milliseconds since 1970. One that is forgotten here does not compile.
+/// The fields of a [`TaskState`], with times in milliseconds since 1970. A forgotten field does not compile.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "TaskState")]
 struct SavedTaskState {

@@ -1,4 +1,4 @@
-//! The tables, and how a file of an earlier Longhaul is brought up to date.
+//! The tables, and the migration of files of earlier versions.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::errors::{DatabasePath, OrStoreError as _};
 use crate::store::StoreError;
 
-/// Says, in the header of the file, that it is ours: "LHUL".
+/// Marks the file, in its header, as Longhaul's: "LHUL".
 const APPLICATION: i32 = 0x4C48_554C;
 
-/// What makes a file of version `n` one of version `n + 1`. A step that has been released is never changed.
+/// The migration from version `n` to version `n + 1`. A released step is never changed.
 const STEPS: [&str; 6] = [
     "
     CREATE TABLE tasks (
@@ -129,10 +129,10 @@ const STEPS: [&str; 6] = [
 ",
 ];
 
-/// The version of the tables that this Longhaul writes.
+/// The schema version that this Longhaul writes.
 pub(super) const VERSION: usize = STEPS.len();
 
-/// Opens the connection that writes, with the tables as they should be.
+/// Opens the connection that writes, and migrates the tables.
 pub(super) fn open(place: &DatabasePath, patience: Duration) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -144,8 +144,7 @@ pub(super) fn open(place: &DatabasePath, patience: Duration) -> Result<Connectio
     keep_plans(&connection).or_store_error(place)?;
     check(&connection, place)?;
     write_ahead(&connection, patience).or_store_error(place)?;
-    // A cut-off in the middle of the writer's work costs nothing; a checkpoint now and then does. 4000 pages are
-    // 16 MB of log.
+    // Frequent checkpoints would slow the writer down. 4000 pages are 16 MB of log.
     let settings = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000; \
                     PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY;";
     connection.execute_batch(settings).or_store_error(place)?;
@@ -159,14 +158,14 @@ pub(super) fn open_reader(place: &DatabasePath, patience: Duration) -> Result<Co
     let connection = Connection::open_with_flags(place.path(), flags).or_store_error(place)?;
     connection.busy_timeout(patience).or_store_error(place)?;
     keep_plans(&connection).or_store_error(place)?;
-    // Little: what is in it is thrown away whenever anybody has written, and the kernel has the pages anyway.
+    // Small: the cache is dropped whenever anything is written, and the kernel caches the pages anyway.
     connection
         .execute_batch("PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY;")
         .or_store_error(place)?;
     Ok(connection)
 }
 
-/// Statements are prepared once. SQLite would otherwise prepare one again when other values are bound to it.
+/// Prepares statements once. Otherwise SQLite would prepare one again when other values are bound to it.
 fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(64);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
@@ -177,16 +176,17 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
-/// Refuses a file that is not ours to write to, before anything in it is changed.
+/// Rejects a file that is not a Longhaul database, before anything in it is changed.
 pub(super) fn check(connection: &Connection, place: &DatabasePath) -> Result<(), StoreError> {
-    // In one moment: another process may be making the tables just now.
-    let moment = connection.unchecked_transaction().or_store_error(place)?;
-    let version = version(&moment).or_store_error(place)?;
+    // In one transaction: another process may be creating the tables right now.
+    let transaction = connection.unchecked_transaction().or_store_error(place)?;
+    let version = version(&transaction).or_store_error(place)?;
     let application: i32 =
-        moment.query_row("PRAGMA application_id", [], |row| row.get(0)).or_store_error(place)?;
-    let tables: i64 =
-        moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).or_store_error(place)?;
-    drop(moment);
+        transaction.query_row("PRAGMA application_id", [], |row| row.get(0)).or_store_error(place)?;
+    let tables: i64 = transaction
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .or_store_error(place)?;
+    drop(transaction);
     if application != APPLICATION && (tables > 0 || version > 0 || application != 0) {
         return Err(place.error(format_args!(
             "is an SQLite database of another program. Nothing was changed in it; give another path"
@@ -223,7 +223,7 @@ fn migrate(connection: &mut Connection, place: &DatabasePath) -> Result<(), Stor
     }
     let behaviour = rusqlite::TransactionBehavior::Immediate;
     let transaction = connection.transaction_with_behavior(behaviour).or_store_error(place)?;
-    // Asked again: another process may have done it while this one waited.
+    // Read again: another process may have migrated it while this one waited.
     let from = version(&transaction).or_store_error(place)?;
     for step in STEPS.iter().skip(from) {
         transaction.execute_batch(step).or_store_error(place)?;

@@ -10,7 +10,7 @@ use crate::id::{Attempt, CallId, TaskKey};
 use crate::message::Reply;
 use crate::store::Fence;
 
-/// A store in a directory that goes away with the store's clock, and so with the store.
+/// A store in a temporary directory that is removed with the store.
 fn in_a_directory(clock: Clock) -> Arc<dyn Store> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tasks.db");
@@ -57,7 +57,7 @@ fn hasty() -> SqliteOptions {
     SqliteOptions { busy_timeout: Duration::from_millis(20), ..SqliteOptions::default() }
 }
 
-/// The trouble with a database; checked to name the file and to say what can be done.
+/// The error about a database; checks that it names the file and says what to do.
 fn trouble<T: std::fmt::Debug>(answer: Result<T, StoreError>, path: &Path, says: &[&str]) -> bool {
     let Err(StoreError::Database { what, transient: passing }) = answer else { panic!("{answer:?}") };
     assert!(what.contains(&path.display().to_string()), "names the file: {what}");
@@ -80,7 +80,7 @@ async fn what_was_written_is_there_when_the_file_is_opened_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("not/there/yet/tasks.db");
     written(&path, 3).await;
-    let (heads, digest) = {
+    let (states, digest) = {
         let store = SqliteStore::open(&path).unwrap();
         store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
         store.claim(claim("w", 2)).await.unwrap();
@@ -88,19 +88,19 @@ async fn what_was_written_is_there_when_the_file_is_opened_again() {
         (store.list(TaskFilter::default()).await.unwrap(), digest)
     };
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), heads);
+    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), states);
     assert_eq!(store.read(id(0), Seq(0), 9).await.unwrap().len(), 2);
     assert_eq!(store.blob(digest).await.unwrap().unwrap(), b"a team");
     assert_eq!(store.claim(claim("v", 9)).await.unwrap().len(), 1);
 }
 
-/// What journals refer to is found in them when the file is brought up to date: nobody's output is taken for nobody's.
+/// References in journals are found when the file is migrated, so no blob is deleted that is still used.
 #[tokio::test]
 async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_date() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     written(&path, 1).await;
-    let (heads, digest) = {
+    let (states, digest) = {
         let store = SqliteStore::open(&path).unwrap();
         store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
         let mut again = submission(id(1), "once more");
@@ -135,14 +135,14 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
     Connection::open(&path).unwrap().execute_batch(back).unwrap();
 
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), heads);
+    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), states);
     assert_eq!(SqliteStore::examine(&path).unwrap().unwrap().problems, Vec::<String>::new());
     let quiet =
         TaskFilter { quiet_before: Some(store.now() + Duration::from_secs(9)), ..TaskFilter::default() };
     assert_eq!(store.ids(quiet).await.unwrap(), [id(1)]);
     let again = TaskFilter { retries: Some(id(0)), ..TaskFilter::default() };
     assert_eq!(store.ids(again).await.unwrap(), [id(1)]);
-    store.delete(vec![(id(1), heads[1].seq)]).await.unwrap();
+    store.delete(vec![(id(1), states[1].seq)]).await.unwrap();
     assert_eq!(store.blob(digest).await.unwrap().unwrap(), b"a long output");
 }
 
@@ -203,7 +203,7 @@ async fn one_errand_that_breaks_the_transaction_does_not_harm_the_others() {
     let store = SqliteStore::open(&path).unwrap();
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let hold = Box::new(move |_: &Connection| {
-        // The second time, when it is run alone, there is nobody to wait for.
+        // The second time, when it runs alone, nothing sends.
         let _ = wait.recv();
         Ok(())
     });

@@ -1,6 +1,7 @@
-//! What the writer does inside a transaction.
+//! The writer's operations inside a transaction.
 //!
-//! An errand is judged whole before any of it is written, so that a refused one leaves nothing to take back.
+//! A request is validated completely before any of it is written, so that a rejected one leaves nothing to
+//! undo.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,7 +27,7 @@ use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
 use crate::store::{Clock, CountCondition, Fence, Hint, StoreError};
 use crate::task::TaskState;
 
-/// The writer's connection, and what it knows.
+/// The writer's connection and its cached data.
 pub(super) struct WriteConnection {
     pub(super) connection: Connection,
     pub(super) place: DatabasePath,
@@ -35,10 +36,10 @@ pub(super) struct WriteConnection {
     pub(super) worker_locks: WorkerLocks,
     pub(super) leases: Arc<LeaseWatch>,
     hints: Arc<HintSender>,
-    /// The lock files of the workers of this process.
+    /// The lock files of this process's workers.
     pub(super) held: HashMap<WorkerId, File>,
     pub(super) states: StateCache,
-    /// What `PRAGMA data_version` said when the heads were known to be right.
+    /// The value of `PRAGMA data_version` when the cached states were known to be correct.
     version: Option<i64>,
     pub(super) last_row: i64,
     pub(super) last_task: i64,
@@ -46,7 +47,7 @@ pub(super) struct WriteConnection {
     buffer: Vec<u8>,
 }
 
-/// What is to happen when the transaction is committed.
+/// What has to happen when the transaction is committed.
 #[derive(Default)]
 pub(super) struct OpenTransaction {
     first_row: i64,
@@ -54,7 +55,7 @@ pub(super) struct OpenTransaction {
     pub(super) begun: Option<Instant>,
     pub(super) hints: Vec<Hint>,
     retired: Vec<WorkerId>,
-    /// Workers that are forgotten with it.
+    /// Workers that are removed with it.
     pub(super) forgotten: Vec<WorkerId>,
 }
 
@@ -63,8 +64,8 @@ impl WriteConnection {
         connection: Connection,
         place: DatabasePath,
         options: SqliteOptions,
-        (roll, leases): (WorkerLocks, Arc<LeaseWatch>),
-        bell: Arc<HintSender>,
+        (worker_locks, leases): (WorkerLocks, Arc<LeaseWatch>),
+        hints: Arc<HintSender>,
     ) -> Result<WriteConnection, StoreError> {
         connection.busy_timeout(Duration::ZERO).or_store_error(&place)?;
         Ok(WriteConnection {
@@ -72,9 +73,9 @@ impl WriteConnection {
             place,
             clock: options.clock,
             busy_timeout: options.busy_timeout,
-            worker_locks: roll,
+            worker_locks,
             leases,
-            hints: bell,
+            hints,
             held: HashMap::new(),
             states: StateCache::default(),
             version: None,
@@ -87,7 +88,7 @@ impl WriteConnection {
 
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.begin_immediate().or_store_error(&self.place)?;
-        // It changes when another connection has written: then nothing that is remembered is sure.
+        // It changes when another connection has written: then the cached data may be out of date.
         let version = Some(self.number("PRAGMA data_version")?);
         if self.version != version {
             self.states.clear();
@@ -101,8 +102,8 @@ impl WriteConnection {
         Ok(())
     }
 
-    /// Waits for its turn to write. SQLite's own way of waiting sleeps for longer and longer, and never gets its turn
-    /// beside a process that writes all the time.
+    /// Waits for the write lock. SQLite's own busy handler sleeps for longer and longer, and never gets the
+    /// lock beside a process that writes all the time.
     fn begin_immediate(&self) -> rusqlite::Result<()> {
         let deadline = Instant::now() + self.busy_timeout;
         loop {
@@ -139,7 +140,7 @@ impl WriteConnection {
         self.transaction = OpenTransaction::default();
         self.states.clear();
         self.version = None;
-        // After some errors SQLite has already done so itself.
+        // After some errors SQLite has already rolled back.
         if !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
         {
@@ -194,9 +195,9 @@ impl WriteConnection {
         let at = self.clock.now();
         let verdict = validate_batch(drafts, at, self)?;
         let hints: Vec<Hint> = drafts.iter().filter_map(|d| d.hint(verdict.root(d.task))).collect();
-        for (_, head) in verdict.states {
-            if let Some(head) = head {
-                self.put_state(head)?;
+        for (_, state) in verdict.states {
+            if let Some(state) = state {
+                self.put_state(state)?;
             }
         }
         for (draft, encoded) in drafts.iter().zip(encoded) {
@@ -216,7 +217,7 @@ impl WriteConnection {
         self.save_states()?;
         let (condition, mut values) = rows::filter_condition(&limit.filter);
         values.push(i64::from(limit.limit).into());
-        // Never counts further than it must.
+        // Never counts further than needed.
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {condition} LIMIT ?)");
         let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
         let count: i64 =
@@ -227,41 +228,41 @@ impl WriteConnection {
         Err(StoreError::Limit { limit: limit.limit, what: limit.what })
     }
 
-    /// Puts a head in its place, in memory; a new task also into the database, for what follows it there.
-    pub(super) fn put_state(&mut self, head: TaskState) -> Result<(), StoreError> {
-        if self.states.get(head.id).is_some() {
-            self.states.update(head);
+    /// Caches a state; a new task is also inserted into the database, for the rows that refer to it.
+    pub(super) fn put_state(&mut self, state: TaskState) -> Result<(), StoreError> {
+        if self.states.get(state.id).is_some() {
+            self.states.update(state);
             return Ok(());
         }
         self.last_task += 1;
         let n = self.last_task;
         self.buffer.clear();
-        encode_state(&mut self.buffer, &head);
+        encode_state(&mut self.buffer, &state);
         let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head, sum, \
                    continues, retries, quiet) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
         let columns = params![
             n,
-            head.id.to_string(),
-            head.status as u8,
-            rows::team_text(&head.team),
-            head.agent.as_str(),
-            head.parent.map(|p| p.to_string()),
-            head.root.to_string(),
-            head.attempt.0,
-            head.worker.as_ref().map(WorkerId::as_str),
-            head.created.as_millisecond(),
+            state.id.to_string(),
+            state.status as u8,
+            rows::team_text(&state.team),
+            state.agent.as_str(),
+            state.parent.map(|p| p.to_string()),
+            state.root.to_string(),
+            state.attempt.0,
+            state.worker.as_ref().map(WorkerId::as_str),
+            state.created.as_millisecond(),
             self.buffer,
-            RowChecksum::for_task(n, &head, &self.buffer),
-            head.continues.map(|old| old.to_string()),
-            head.retries.map(|old| old.to_string()),
-            rows::quiet_column(&head),
+            RowChecksum::for_task(n, &state, &self.buffer),
+            state.continues.map(|old| old.to_string()),
+            state.retries.map(|old| old.to_string()),
+            rows::quiet_column(&state),
         ];
         self.connection
             .prepare_cached(sql)
             .and_then(|mut s| s.execute(columns))
             .or_store_error(&self.place)?;
-        let saved = head.seq;
-        self.states.insert_saved(n, head, saved);
+        let saved = state.seq;
+        self.states.insert_saved(n, state, saved);
         Ok(())
     }
 
@@ -294,8 +295,8 @@ impl WriteConnection {
         Ok(())
     }
 
-    /// Brings the heads in the database up to date where a column has changed, or where they are too far behind their
-    /// journals: once a transaction, however often they changed in it, and before their columns are asked.
+    /// Saves the cached states where a column has changed, or where they are too far behind their journals:
+    /// once per transaction, however often they changed, and before their columns are queried.
     pub(super) fn save_states(&mut self) -> Result<(), StoreError> {
         let (connection, buffer) = (&self.connection, &mut self.buffer);
         let saved = self.states.save(|known| -> rusqlite::Result<()> {
@@ -309,7 +310,7 @@ impl WriteConnection {
             }
             let worker = known.state.worker.as_ref().map(WorkerId::as_str);
             let (n, status, attempt) = (known.n, known.state.status as u8, known.state.attempt.0);
-            // What is open stays NULL: to set a column costs its index, whether it changes or not.
+            // An unfinished task stays NULL: setting a column updates its index, whether it changes or not.
             if let Some(quiet) = rows::quiet_column(&known.state) {
                 let sql = "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6, quiet = ?7 \
                            WHERE n = ?1";
@@ -329,7 +330,7 @@ impl WriteConnection {
         self.changed(sql, params).map(drop)
     }
 
-    /// The same, and how many rows it changed.
+    /// Runs a statement, and returns how many rows it changed.
     pub(super) fn changed(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         statement.execute(params).or_store_error(&self.place)
@@ -360,9 +361,9 @@ impl WriteConnection {
     }
 }
 
-/// A head has nothing that JSON cannot say; if it had, an empty column would make readers fold the journal.
-fn encode_state(buffer: &mut Vec<u8>, head: &TaskState) {
-    if saved_state::write(head, buffer).is_err() {
+/// JSON can represent every state; if not, the empty column would make readers fold the journal.
+fn encode_state(buffer: &mut Vec<u8>, state: &TaskState) {
+    if saved_state::write(state, buffer).is_err() {
         buffer.clear();
     }
 }
@@ -375,10 +376,10 @@ impl StoreLookup for WriteConnection {
         let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_store_error(&self.place)?;
         let mut found = statement.query([task.to_string()]).or_store_error(&self.place)?;
         let Some(row) = found.next().or_store_error(&self.place)? else { return Ok(None) };
-        let rows::LoadedState { n, state: head, saved, .. } =
+        let rows::LoadedState { n, state, saved, .. } =
             rows::load_state(&self.connection, &self.place, row, Some(task))?;
-        self.states.insert_saved(n, head.clone(), saved);
-        Ok(Some(head))
+        self.states.insert_saved(n, state.clone(), saved);
+        Ok(Some(state))
     }
 
     fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError> {
@@ -389,8 +390,8 @@ impl StoreLookup for WriteConnection {
         statement.exists(params![n, letter.as_str()]).or_store_error(&self.place)
     }
 
-    fn is_abandoned(&mut self, head: &TaskState) -> Result<bool, StoreError> {
-        let Some(worker) = &head.worker else { return Ok(true) };
+    fn is_abandoned(&mut self, state: &TaskState) -> Result<bool, StoreError> {
+        let Some(worker) = &state.worker else { return Ok(true) };
         let before = self.clock.elapsed();
         let lease = worker_locks::lease(&self.connection, worker).or_store_error(&self.place)?;
         let Some(lease) = lease else { return Ok(true) };

@@ -1,4 +1,5 @@
-//! Giving space back to the file system: what was deleted leaves room in the file, which is used again but stays with it.
+//! Gives free space back to the file system: deleted data leaves room in the file, which is reused but not
+//! returned.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,35 +12,37 @@ use super::worker_locks::WorkerLocks;
 use super::{SqliteStore, health, schema, with_suffix};
 use crate::store::StoreError;
 
-/// How long to wait for others to let go of the file.
+/// How long to wait for others to unlock the file.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take while other processes run tasks, which cannot write meanwhile: as long as they wait for their turn, and much
-/// less than their leases last.
+/// How long it may take while other processes run tasks, which cannot write meanwhile: as long as they wait
+/// for the lock, and much shorter than their leases.
 const LONGEST_BESIDE_OTHERS: Duration = Duration::from_secs(4);
 
-/// What a vacuum did to a file.
+/// The result of a vacuum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vacuumed {
-    /// How many bytes the database and its log had.
+    /// The size of the database and its log before, in bytes.
     pub before: u64,
-    /// How many they have now.
+    /// Their size now.
     pub after: u64,
 }
 
 impl Vacuumed {
-    /// How many bytes the file system has back.
+    /// How many bytes were given back to the file system.
     pub fn freed(&self) -> u64 {
         self.before.saturating_sub(self.after)
     }
 }
 
 impl SqliteStore {
-    /// Makes the file of a store as small as what is in it, and gives the rest back to the file system. `None` if there is no file.
+    /// Shrinks the file of a store to its content, and gives the rest back to the file system. Returns `None`
+    /// if there is no file.
     ///
-    /// Others may have the store open and go on reading; who wants to write waits. While other processes run tasks it gives up after
-    /// a few seconds and has changed nothing. It writes all that stays anew, so there must be room for that.
+    /// Others may have the store open and keep reading; writers wait. While other processes run tasks it
+    /// gives up after a few seconds, and then has changed nothing. It rewrites the whole content, so there
+    /// must be enough space for a copy.
     ///
-    /// This blocks: in asynchronous code it belongs on a thread of its own.
+    /// This blocks: in asynchronous code, run it on its own thread.
     pub fn vacuum(path: impl AsRef<Path>) -> Result<Option<Vacuumed>, StoreError> {
         if !path.as_ref().exists() {
             return Ok(None);
@@ -65,15 +68,16 @@ impl SqliteStore {
             Some(ErrorCode::DiskFull) => return Err(place.no_room_to_vacuum(before)),
             _ => made.or_store_error(&place)?,
         }
-        // What was written anew is in the log until it is taken into the file; if somebody is reading, the next checkpoint does that.
+        // The new content is in the log until a checkpoint merges it into the file; if a reader prevents
+        // that, the next checkpoint does it.
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).or_store_error(&place)?;
         Ok(Some(Vacuumed { before, after: size(place.path()) }))
     }
 }
 
-/// Writes all that is in the file anew, within this time if there is one.
+/// Rewrites the file, within this time if there is a limit.
 fn rewrite(connection: &Connection, longest: Option<Duration>) -> rusqlite::Result<()> {
-    // On disk: there is more of it than of memory.
+    // On disk: it may not fit into memory.
     let run = || connection.execute_batch("PRAGMA temp_store = FILE; VACUUM;");
     let Some(longest) = longest else { return run() };
     let handle = connection.get_interrupt_handle();
@@ -90,7 +94,7 @@ fn rewrite(connection: &Connection, longest: Option<Duration>) -> rusqlite::Resu
     })
 }
 
-/// How many bytes a database has on disk, with its log.
+/// The size of a database on disk, with its log, in bytes.
 fn size(path: &Path) -> u64 {
     [path.to_owned(), with_suffix(path, "-wal")]
         .iter()

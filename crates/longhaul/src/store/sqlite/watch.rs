@@ -1,9 +1,9 @@
-//! Hints: of what this process wrote, at once; of what others wrote, when the file is looked at again.
+//! Hints: at once for what this process writes, and after polling the file for what others write.
 //!
-//! The file is looked at twenty times a second, and only while somebody listens: one step down a B-tree, some
-//! ten microseconds. Watching the `-wal` file with inotify was considered and left alone. It wakes up for every
-//! write of this process too, which is the common case, is silent on network file systems, and needs the same
-//! look as a safety net.
+//! The file is polled twenty times a second, and only while there are receivers: one step down a B-tree,
+//! about ten microseconds. We considered watching the `-wal` file with inotify and decided against it. It
+//! also wakes up for every write of this process, which is the common case, does not work on network file
+//! systems, and needs the same polling as a safety net.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -19,17 +19,17 @@ use super::schema;
 use crate::id::TaskId;
 use crate::store::{EntryKinds, HINT_CAPACITY, Hint, HintStream, StoreError};
 
-/// How often the file is looked at.
+/// How often the file is polled.
 const EVERY: Duration = Duration::from_millis(50);
-/// After how many looks at what is in the file it is asked whether it is still the same file.
+/// After this many polls, check whether it is still the same file.
 const SAME_FILE: u32 = 10;
 
-/// What rings when a journal grows.
+/// Sends hints when a journal grows.
 pub(super) struct HintSender {
     hints: broadcast::Sender<Hint>,
-    /// The last row of the journal that was rung for.
+    /// The last journal row that a hint was sent for.
     known: Mutex<i64>,
-    /// Why the file is no longer the one that was opened, once that is so.
+    /// Why the file is no longer the one that was opened.
     lost: OnceLock<StoreError>,
 }
 
@@ -40,12 +40,12 @@ impl HintSender {
         Ok(HintSender { hints, known: Mutex::new(known), lost: OnceLock::new() })
     }
 
-    /// Why the file is no longer the one that was opened, if that is so.
+    /// Why the file is no longer the one that was opened, if so.
     pub(super) fn lost(&self) -> Option<StoreError> {
         self.lost.get().cloned()
     }
 
-    /// The last row of the journal that is known of.
+    /// The last known journal row.
     fn known(&self) -> i64 {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,7 +54,8 @@ impl HintSender {
         HintStream::from_channel(self.hints.subscribe())
     }
 
-    /// Rings for the rows from `first` to `last`, which this process wrote, and for what others wrote before.
+    /// Sends hints for the rows from `first` to `last`, which this process wrote, and for what others wrote
+    /// before.
     pub(super) fn send_written(&self, connection: &Connection, first: i64, last: i64, hints: &[Hint]) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if *known + 1 < first {
@@ -68,7 +69,7 @@ impl HintSender {
         }
     }
 
-    /// Rings for what has been written since the last time, by whomever.
+    /// Sends hints for everything written since the last time.
     fn send_new(&self, connection: &Connection) {
         if self.hints.receiver_count() == 0 {
             return;
@@ -80,8 +81,8 @@ impl HintSender {
                 *known = last;
             }
             Ok(_) => {}
-            // The next look may be luckier, and a hint may be late.
-            Err(error) => tracing::debug!(%error, "the journal could not be looked at"),
+            // The next poll may succeed, and a hint may be late.
+            Err(error) => tracing::debug!(%error, "the journal could not be polled"),
         }
     }
 
@@ -103,7 +104,7 @@ fn last_row(connection: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))
 }
 
-/// Hints of what was written in these rows, one a task.
+/// Hints for what was written in these rows, one per task.
 fn written(connection: &Connection, after: i64, last: i64) -> rusqlite::Result<Vec<Hint>> {
     let sql = "SELECT tasks.id, tasks.root, journal.kind FROM journal LEFT JOIN tasks ON tasks.n = journal.task \
                WHERE row > ?1 AND row <= ?2 ORDER BY row";
@@ -111,7 +112,7 @@ fn written(connection: &Connection, after: i64, last: i64) -> rusqlite::Result<V
     let mut rows = statement.query(params![after, last])?;
     let mut found = indexmap::IndexMap::<TaskId, (TaskId, EntryKinds)>::new();
     while let Some(row) = rows.next()? {
-        // Something was deleted: there is no hint of a task that is not there.
+        // Something was deleted: there are no hints for a deleted task.
         let Some(id) = row.get_ref(0)?.as_str_or_null()? else { return Ok(vec![Hint::Lagged]) };
         let (Ok(task), Ok(root)) = (id.parse(), row.get_ref(1)?.as_str()?.parse()) else { continue };
         let kind = 1u32.checked_shl(row.get(2)?).map_or(EntryKinds::ALL, EntryKinds);
@@ -121,7 +122,7 @@ fn written(connection: &Connection, after: i64, last: i64) -> rusqlite::Result<V
     Ok(found.into_iter().map(|(task, (root, kinds))| Hint::Task { task, root, kinds }).collect())
 }
 
-/// The thread that looks. It ends when this is dropped.
+/// The thread that polls. It ends when this is dropped.
 pub(super) struct FileWatcher {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -130,12 +131,12 @@ pub(super) struct FileWatcher {
 impl FileWatcher {
     pub(super) fn start(
         place: &DatabasePath,
-        bell: Arc<HintSender>,
+        hints: Arc<HintSender>,
         identity: DatabaseIdentity,
     ) -> Result<FileWatcher, StoreError> {
         let connection = schema::open_reader(place, Duration::ZERO)?;
         let (end, ended) = channel();
-        let look = move || watch(&connection, &bell, identity, &ended);
+        let look = move || watch(&connection, &hints, identity, &ended);
         let thread = std::thread::Builder::new()
             .name("longhaul-watch".into())
             .spawn(look)
@@ -144,16 +145,16 @@ impl FileWatcher {
     }
 }
 
-fn watch(connection: &Connection, bell: &HintSender, mut identity: DatabaseIdentity, ended: &Receiver<()>) {
+fn watch(connection: &Connection, hints: &HintSender, mut identity: DatabaseIdentity, ended: &Receiver<()>) {
     let mut looks = 0;
     while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        bell.send_new(connection);
+        hints.send_new(connection);
         looks += 1;
         if looks % SAME_FILE == 0
-            && bell.lost.get().is_none()
-            && let Some(why) = identity.find_change(bell.known())
+            && hints.lost.get().is_none()
+            && let Some(why) = identity.find_change(hints.known())
         {
-            let _ = bell.lost.set(why);
+            let _ = hints.lost.set(why);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! How a process tells at once that a worker of another was killed.
+//! Lock files that show at once that a worker of another process was killed.
 //!
-//! Whoever renews a worker's lease holds an exclusive lock on a file with the worker's name. The kernel frees the
-//! lock when the process dies, however it dies, so that anybody who gets the lock knows the worker to be dead.
-//! Where there is no file nothing is known, and only the lease counts.
+//! The process that renews a worker's lease holds an exclusive lock on a file with the worker's name. The
+//! kernel releases the lock when the process dies, however it dies, so a process that gets the lock knows
+//! that the worker is dead. Without a file nothing is known, and only the lease counts.
 
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
@@ -21,7 +21,7 @@ use crate::store::leases::{ASSUMED_LENGTH, LeaseRenewal};
 pub(super) struct WorkerLocks(Arc<Path>);
 
 impl WorkerLocks {
-    /// The roll of the store in this file.
+    /// The lock files for the store in this file.
     pub(super) fn for_database(database: &Path) -> WorkerLocks {
         WorkerLocks(super::with_suffix(database, "-workers").into())
     }
@@ -37,8 +37,8 @@ impl WorkerLocks {
         }
     }
 
-    /// Says that this process has the worker, for as long as the file is held. To be called before others can
-    /// know of the worker. `None` where the file system has no locks: then there must be no file either.
+    /// Locks the worker's file for as long as the returned file is open. Call it before others can see the
+    /// worker. Returns `None` if the file system has no locks: then there must be no file either.
     pub(super) fn lock(&self, worker: &WorkerId) -> io::Result<Option<File>> {
         let path = self.lock_path(worker);
         if super::private_files::create_private_dir(&self.0).is_err() {
@@ -50,15 +50,16 @@ impl WorkerLocks {
             }
             let file = match File::options().append(true).open(&path) {
                 Ok(file) => file,
-                // Cleared away in this very moment.
+                // Removed at this moment.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(_) => return Ok(None),
             };
             match file.try_lock() {
-                // Whoever cleared an earlier worker of this name away may have taken the file between the two.
+                // A process that removed an earlier worker of this name may have deleted the file between the
+                // two steps.
                 Ok(()) if is_at(&file, &path) => return Ok(Some(file)),
                 Ok(()) => {}
-                // Somebody just looks whether an earlier worker of this name is dead.
+                // Another process is checking whether an earlier worker of this name is dead.
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
                 Err(TryLockError::Error(_)) => {
                     let _ = std::fs::remove_file(&path);
@@ -66,29 +67,29 @@ impl WorkerLocks {
                 }
             }
         }
-        // To go on without it would be to look dead.
+        // Without the lock, this worker would look dead.
         Err(io::Error::new(io::ErrorKind::WouldBlock, format!("{} is in use", path.display())))
     }
 
     /// Whether the worker is known to be dead.
     pub(super) fn is_dead(&self, worker: &WorkerId) -> bool {
-        // Shared, so that two who look at once do not take each other for the worker.
+        // Shared, so that two processes that check at once do not take each other for the worker.
         File::open(self.lock_path(worker)).is_ok_and(|file| file.try_lock_shared().is_ok())
     }
 
-    /// Takes a worker off the roll that this process has signed, when nobody can know of it any more.
+    /// Removes the lock file of a worker of this process, when no process can see the worker any more.
     pub(super) fn unlock(&self, worker: &WorkerId, held: File) {
         let _ = std::fs::remove_file(self.lock_path(worker));
         drop(held);
     }
 
-    /// Takes a worker off the roll that nobody knows of any more, unless its process still lives.
+    /// Removes the lock file of a worker that has no row any more, unless its process is still alive.
     pub(super) fn remove_if_unlocked(&self, worker: &WorkerId) {
         clear(&self.lock_path(worker));
     }
 
-    /// Takes away the files of processes that died between two steps, when nobody knows of them any more. Those who are
-    /// just about to sign have their files locked, or make them again.
+    /// Removes the files of processes that died between two steps, when they have no row any more. Processes
+    /// that are about to register hold their locks, or create the files again.
     pub(super) fn remove_stale(&self, known: &HashSet<PathBuf>) {
         let Ok(files) = std::fs::read_dir(&self.0) else { return };
         for path in files.flatten().map(|file| file.path()) {
@@ -100,7 +101,7 @@ impl WorkerLocks {
     }
 }
 
-/// Removes a lock file that nobody holds.
+/// Removes a lock file that no process holds.
 fn clear(path: &Path) {
     if let Ok(file) = File::open(path)
         && file.try_lock().is_ok()
@@ -110,7 +111,7 @@ fn clear(path: &Path) {
     }
 }
 
-/// Whether the file that was opened is the one that has this name now.
+/// Whether the open file is the one at this path now.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -130,7 +131,7 @@ pub(super) fn lease(connection: &Connection, worker: &WorkerId) -> rusqlite::Res
     statement.query_row([worker.as_str()], |row| renewal(row, 0)).optional()
 }
 
-/// What three columns say of a lease.
+/// Reads a lease from three columns.
 pub(super) fn renewal(row: &Row<'_>, first: usize) -> rusqlite::Result<LeaseRenewal> {
     let length = u64::try_from(row.get::<_, i64>(first + 2)?).unwrap_or_default();
     let length = if length == 0 { ASSUMED_LENGTH } else { Duration::from_millis(length) };

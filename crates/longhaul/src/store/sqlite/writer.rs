@@ -1,4 +1,4 @@
-//! The thread that writes: many errands in one transaction, answered when it is on disk.
+//! The writer thread: takes many requests into one transaction, and replies when it is on disk.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,25 +19,26 @@ use crate::store::leases::LeaseWatch;
 use crate::store::validate::WriteDraft;
 use crate::store::{ClaimRequest, ClaimedTask, CountCondition, StoreError};
 
-/// How many errands are run in one transaction, at most.
+/// How many requests one transaction takes, at most.
 const TOGETHER: usize = 512;
-/// How many make a crowd, for whom it is worth while to wait for more.
+/// From this many requests on, it is worth waiting for more.
 const CROWD: usize = 8;
-/// How long after the last transaction the next one begins at least, while there is a crowd: each costs the disk the
-/// same, whatever is in it, and a model takes a thousand times as long to think.
+/// The minimum time between two transactions while there are many requests: each costs the disk the same,
+/// whatever is in it, and a model takes a thousand times as long.
 const PACE: Duration = Duration::from_millis(3);
-/// How long to wait for more, at most: less than a commit takes.
+/// How long to wait for more requests, at most: less than a commit takes.
 const WAIT: Duration = Duration::from_micros(100);
-/// How long to wait for more as long as there are only live words.
+/// How long to wait for more requests while there is only streamed text.
 const WAIT_WHEN_LIVE: Duration = Duration::from_millis(2);
 
-/// How many tasks are deleted in one transaction, unless somebody wants more to go at once: others are to be let through.
-const DELETED_TOGETHER: usize = 40;
-/// How long nothing is deleted after something was: time for other processes, which look twice a millisecond whether it is their
+/// How many tasks one transaction deletes, unless a single request deletes more: others should get their
 /// turn.
+const DELETED_TOGETHER: usize = 40;
+/// How long to pause between deletions: time for other processes, which try to get the lock twice a
+/// millisecond.
 const LET_THROUGH: Duration = Duration::from_millis(2);
 
-/// What the writer is asked to do. It may have to try twice, so it only borrows this.
+/// A request to the writer. It may have to run twice, so the writer only borrows it.
 pub(super) enum WriterRequest {
     Append {
         drafts: Vec<WriteDraft>,
@@ -60,11 +61,11 @@ pub(super) enum WriterRequest {
         bytes: Vec<u8>,
     },
     Delete(Vec<(TaskId, Seq)>),
-    /// Clear away more of what deleted tasks have left.
+    /// Delete more of what deleted tasks have left.
     DeleteLeftovers,
-    /// Rows of tasks, by their numbers, that are to be made again from their journals.
+    /// Rebuild the rows of these tasks, by number, from their journals.
     RebuildRows(Vec<i64>),
-    /// What a test does in the writer's place.
+    /// What a test runs on the writer thread.
     #[cfg(test)]
     Test {
         durable: bool,
@@ -76,13 +77,13 @@ pub(super) enum WriterRequest {
 pub(super) type WriterTestAction = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
 
 impl WriterRequest {
-    /// Whether it must be on disk before it is answered.
+    /// Whether it must be on disk before the reply.
     pub(super) fn is_durable(&self) -> bool {
         match self {
             WriterRequest::Append { drafts, .. } => {
                 !drafts.iter().flat_map(|d| &d.entries).all(|line| line.record.entry.is_live())
             }
-            // A lease is worth nothing after a power cut, and what is cleared away can be cleared away again.
+            // A lease is worth nothing after a power failure, and a deletion of leftovers can be repeated.
             WriterRequest::Renew { .. } | WriterRequest::Retire(_) | WriterRequest::DeleteLeftovers => false,
             WriterRequest::Claim(_)
             | WriterRequest::PutBlob { .. }
@@ -96,7 +97,7 @@ impl WriterRequest {
 }
 
 impl WriterRequest {
-    /// How many tasks it deletes; `None` if it is about something else.
+    /// How many tasks it deletes; `None` for other requests.
     fn deletes(&self) -> Option<usize> {
         match self {
             WriterRequest::Delete(tasks) => Some(tasks.len()),
@@ -106,7 +107,7 @@ impl WriterRequest {
     }
 }
 
-/// What the writer answers.
+/// The writer's reply.
 pub(super) enum WriterReply {
     EndSeqs(Vec<Seq>),
     Claimed(Vec<ClaimedTask>),
@@ -119,7 +120,7 @@ struct QueuedRequest {
     reply: oneshot::Sender<Result<WriterReply, StoreError>>,
 }
 
-/// The handle of the thread. It ends, after all that was asked before, when this is dropped.
+/// The handle of the writer thread. When it is dropped, the thread finishes all earlier requests and ends.
 pub(super) struct WriterHandle {
     queue: Option<Sender<QueuedRequest>>,
     thread: Option<JoinHandle<()>>,
@@ -132,27 +133,27 @@ impl WriterHandle {
         place: DatabasePath,
         options: SqliteOptions,
         others: (WorkerLocks, Arc<LeaseWatch>),
-        bell: Arc<HintSender>,
+        hints: Arc<HintSender>,
     ) -> Result<WriterHandle, StoreError> {
-        let (queue, errands) = channel();
+        let (queue, requests) = channel();
         let durability = options.durability;
-        let desk = WriteConnection::new(connection, place.clone(), options, others, bell)?;
-        let mut scribe = WriterThread { connection: desk, durability, synchronous: None };
+        let write_connection = WriteConnection::new(connection, place.clone(), options, others, hints)?;
+        let mut writer = WriterThread { connection: write_connection, durability, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())
-            .spawn(move || scribe.run_loop(&errands))
+            .spawn(move || writer.run_loop(&requests))
             .map_err(|e| place.error(format_args!("cannot be written: no thread could be started ({e})")))?;
         Ok(WriterHandle { queue: Some(queue), thread: Some(thread), place })
     }
 
-    /// Has something done, and waits until it is on disk.
+    /// Sends a request, and waits until it is on disk.
     pub(super) async fn request(&self, ask: WriterRequest) -> Result<WriterReply, StoreError> {
         let (answer, answered) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or(StoreError::Closed)?;
         queue
             .send(QueuedRequest { request: ask, reply: answer })
             .map_err(|_| self.place.writer_lost_error())?;
-        // A writer that dies drops its queue, and with it the other end of this.
+        // A writer that dies drops its queue, and with it the sender of this reply.
         answered.await.unwrap_or_else(|_| Err(self.place.writer_lost_error()))
     }
 }
@@ -166,20 +167,20 @@ impl Drop for WriterHandle {
     }
 }
 
-/// Takes what waits in the queue, and a little more.
+/// Takes what is in the queue, and waits briefly for more.
 ///
-/// Those who were answered a moment ago are about to ask again. Without a short wait for them a crowd splits into two
-/// halves that take turns, and pays for twice as many commits. Live words are in no hurry at all, until something
-/// comes that is.
-fn gather(first: QueuedRequest, errands: &Receiver<QueuedRequest>, last: usize) -> Vec<QueuedRequest> {
+/// Callers that just got a reply are about to send the next request. Without a short wait for them, many
+/// callers split into two halves that take turns, and need twice as many commits. Streamed text is never
+/// urgent, until an urgent request arrives.
+fn gather(first: QueuedRequest, requests: &Receiver<QueuedRequest>, last: usize) -> Vec<QueuedRequest> {
     let mut together = vec![first];
-    together.extend(errands.try_iter().take(TOGETHER - 1));
+    together.extend(requests.try_iter().take(TOGETHER - 1));
     let begun = Instant::now();
     let crowd = (last + together.len()).min(TOGETHER);
     let mut seen = 0;
     let mut hurry = false;
     while together.len() < TOGETHER {
-        hurry |= together.iter().skip(seen).any(|errand| errand.request.is_durable());
+        hurry |= together.iter().skip(seen).any(|request| request.request.is_durable());
         seen = together.len();
         let (wait, nap) = match hurry {
             false => (WAIT_WHEN_LIVE, WAIT_WHEN_LIVE / 8),
@@ -189,52 +190,52 @@ fn gather(first: QueuedRequest, errands: &Receiver<QueuedRequest>, last: usize) 
         if begun.elapsed() >= wait {
             break;
         }
-        // Not a wait for the next one: to be woken up for each would cost more than it saves.
+        // A sleep instead of waiting for the next one: waking up for each would cost more than it saves.
         std::thread::sleep(nap);
-        together.extend(errands.try_iter().take(TOGETHER - seen));
+        together.extend(requests.try_iter().take(TOGETHER - seen));
     }
     together
 }
 
-/// Parts a crowd of errands so that no part deletes more than a little. Their order stays.
-fn parts(errands: Vec<QueuedRequest>) -> Vec<Vec<QueuedRequest>> {
+/// Splits requests so that no part deletes more than a few tasks. Their order stays.
+fn parts(requests: Vec<QueuedRequest>) -> Vec<Vec<QueuedRequest>> {
     let mut parts = Vec::new();
     let (mut part, mut deleted) = (Vec::new(), 0);
-    for errand in errands {
-        let more = errand.request.deletes().unwrap_or_default();
+    for request in requests {
+        let more = request.request.deletes().unwrap_or_default();
         if deleted > 0 && deleted + more > DELETED_TOGETHER {
             parts.push(std::mem::take(&mut part));
             deleted = 0;
         }
         deleted += more;
-        part.push(errand);
+        part.push(request);
     }
     parts.push(part);
     parts
 }
 
-/// The one who writes.
+/// The writer thread.
 struct WriterThread {
     connection: WriteConnection,
     durability: Durability,
-    /// Whether a commit waits for the disk, as the connection is set now.
+    /// Whether a commit currently waits for the disk.
     synchronous: Option<bool>,
 }
 
 impl WriterThread {
-    fn run_loop(&mut self, errands: &Receiver<QueuedRequest>) {
+    fn run_loop(&mut self, requests: &Receiver<QueuedRequest>) {
         let mut last = 0;
         let mut begun = Instant::now();
         let mut deleted: Option<Instant> = None;
-        while let Ok(first) = errands.recv() {
+        while let Ok(first) = requests.recv() {
             if last >= CROWD {
                 std::thread::sleep(PACE.saturating_sub(begun.elapsed()));
             }
             begun = Instant::now();
-            let together = gather(first, errands, last);
+            let together = gather(first, requests, last);
             last = together.len();
             for part in parts(together) {
-                let deletes = part.iter().any(|errand| errand.request.deletes().is_some());
+                let deletes = part.iter().any(|request| request.request.deletes().is_some());
                 match deleted.filter(|_| deletes) {
                     Some(before) => std::thread::sleep(LET_THROUGH.saturating_sub(before.elapsed())),
                     None if deletes => self.checkpoint_often(),
@@ -246,43 +247,44 @@ impl WriterThread {
         }
     }
 
-    /// Whoever deletes much fills the log, and takes it into the database itself, before others have to: they check for four times as
-    /// much. If that cannot be set, it is as before.
+    /// A process that deletes much fills the log, so it runs the checkpoints itself before others have to:
+    /// they check at four times the size. If that cannot be set, nothing changes.
     fn checkpoint_often(&self) {
         let _ = self.connection.connection.execute_batch("PRAGMA wal_autocheckpoint = 1000");
     }
 
-    fn run(&mut self, mut errands: Vec<QueuedRequest>) {
-        match self.transact(&mut errands) {
+    fn run(&mut self, mut requests: Vec<QueuedRequest>) {
+        match self.transact(&mut requests) {
             Ok(answers) => {
-                for (errand, answer) in errands.into_iter().zip(answers) {
-                    // Whoever asked may no longer want to know.
-                    let _ = errand.reply.send(answer);
+                for (request, answer) in requests.into_iter().zip(answers) {
+                    // The caller may be gone.
+                    let _ = request.reply.send(answer);
                 }
             }
-            // One of them may be to blame (too large a text, a damaged page): the others must not suffer for it.
-            Err(StoreError::Database { transient: false, .. }) if errands.len() > 1 => {
-                errands.into_iter().for_each(|errand| self.run(vec![errand]));
+            // One of them may be the cause (a text that is too large, a damaged page): the others must not
+            // fail with it.
+            Err(StoreError::Database { transient: false, .. }) if requests.len() > 1 => {
+                requests.into_iter().for_each(|request| self.run(vec![request]));
             }
             Err(error) => {
-                for errand in errands {
-                    let _ = errand.reply.send(Err(error.clone()));
+                for request in requests {
+                    let _ = request.reply.send(Err(error.clone()));
                 }
             }
         }
     }
 
-    /// Runs errands in one transaction. An errand that is refused has written nothing; one that breaks the
-    /// database breaks the whole transaction.
+    /// Runs requests in one transaction. A rejected request has written nothing; one that breaks the database
+    /// breaks the whole transaction.
     fn transact(
         &mut self,
-        errands: &mut [QueuedRequest],
+        requests: &mut [QueuedRequest],
     ) -> Result<Vec<Result<WriterReply, StoreError>>, StoreError> {
-        self.wait_for_disk(errands.iter().any(|e| e.request.is_durable()))?;
+        self.wait_for_disk(requests.iter().any(|e| e.request.is_durable()))?;
         let transacted = self.connection.begin().and_then(|()| {
-            let mut answers = Vec::with_capacity(errands.len());
-            for errand in errands {
-                match self.connection.run(&mut errand.request) {
+            let mut answers = Vec::with_capacity(requests.len());
+            for request in requests {
+                match self.connection.run(&mut request.request) {
                     Err(broken @ StoreError::Database { .. }) => return Err(broken),
                     answer => answers.push(answer),
                 }

@@ -1,4 +1,4 @@
-//! Questions about claims and leases: each task to one worker, and none to a dead one.
+//! Questions about claims and leases: each task goes to one worker, and none to a dead one.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::id::{Attempt, TaskId, WorkerId};
 use crate::store::{ClaimRequest, Fence, StoreError};
 use crate::task::Status;
 
-/// The oldest first, at most as many as were asked for, and each with its entry.
+/// The oldest first, at most as many as requested, each with its entry.
 pub async fn claims_are_oldest_first(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let mut tasks = Vec::new();
@@ -20,20 +20,20 @@ pub async fn claims_are_oldest_first(make: StoreFactory<'_>) {
         tasks.push(s.task().await);
     }
     assert!(s.claim(claim("w", 0)).await.unwrap().is_empty());
-    let heads = s.claim(claim("w", 2)).await.unwrap();
-    assert_eq!(ids(&heads), tasks[..2]);
-    for head in &heads {
-        assert_eq!((head.status, head.attempt), (Status::Running, Attempt(1)));
-        assert_eq!(head.worker, Some(WorkerId::from("w")));
+    let states = s.claim(claim("w", 2)).await.unwrap();
+    assert_eq!(ids(&states), tasks[..2]);
+    for state in &states {
+        assert_eq!((state.status, state.attempt), (Status::Running, Attempt(1)));
+        assert_eq!(state.worker, Some(WorkerId::from("w")));
         let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("w") };
-        assert_eq!(s.journal(head.id).await[1].entry, claimed);
-        assert_eq!(s.state(head.id).await, *head);
+        assert_eq!(s.journal(state.id).await[1].entry, claimed);
+        assert_eq!(s.state(state.id).await, *state);
     }
     assert_eq!(ids(&s.claim(claim("v", 9)).await.unwrap()), tasks[2..]);
     assert!(s.claim(claim("v", 9)).await.unwrap().is_empty());
 }
 
-/// Teams, trees and freshness narrow a claim.
+/// Teams, trees and freshness limit a claim.
 pub async fn claims_take_what_they_ask_for(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let other_team = TeamRef::File(crate::id::Digest::of_bytes(b"a team file"));
@@ -61,7 +61,7 @@ pub async fn claims_take_what_they_ask_for(make: StoreFactory<'_>) {
     assert_eq!(ids(&s.claim(both).await.unwrap()), [released_before]);
 }
 
-/// Many claim at once; each task goes to one of them.
+/// Many workers claim at once; each task goes to one of them.
 pub async fn a_task_is_claimed_by_one(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let mut tasks = HashSet::new();
@@ -73,11 +73,11 @@ pub async fn a_task_is_claimed_by_one(make: StoreFactory<'_>) {
         tokio::spawn(async move {
             let mut mine: Vec<TaskId> = Vec::new();
             loop {
-                let heads = s.claim(claim(&format!("w{n}"), 3)).await.unwrap();
-                if heads.is_empty() {
+                let states = s.claim(claim(&format!("w{n}"), 3)).await.unwrap();
+                if states.is_empty() {
                     return mine;
                 }
-                mine.extend(ids(&heads));
+                mine.extend(ids(&states));
             }
         })
     });
@@ -86,7 +86,7 @@ pub async fn a_task_is_claimed_by_one(make: StoreFactory<'_>) {
     assert_eq!(claimed.into_iter().collect::<HashSet<_>>(), tasks);
 }
 
-/// A stop that meets a claim: either the task never ran, or its owner is told to stop. Never is the stop lost.
+/// A stop meets a claim: either the task never ran, or its owner is asked to stop. The stop is never lost.
 pub async fn a_stop_and_a_claim_do_not_both_win(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     for _ in 0..20 {
@@ -94,12 +94,12 @@ pub async fn a_stop_and_a_claim_do_not_both_win(make: StoreFactory<'_>) {
         let only = ClaimRequest { roots: Some(vec![id]), ..claim("w", 1) };
         let (claimed, stopped) = tokio::join!(s.claim(only), s.write(id, Fence::Anyone, vec![stop()]));
         stopped.unwrap();
-        let head = s.state(id).await;
-        assert!(head.stop.is_some());
+        let state = s.state(id).await;
+        assert!(state.stop.is_some());
         if claimed.unwrap().is_empty() {
-            assert_eq!((head.status, head.attempt), (Status::Cancelled, Attempt(0)));
+            assert_eq!((state.status, state.attempt), (Status::Cancelled, Attempt(0)));
         } else {
-            assert_eq!((head.status, head.attempt), (Status::Running, Attempt(1)));
+            assert_eq!((state.status, state.attempt), (Status::Running, Attempt(1)));
         }
     }
 }
@@ -110,12 +110,12 @@ pub async fn a_released_task_is_claimed_again(make: StoreFactory<'_>) {
     let first = s.running().await;
     let second = s.task().await;
     s.write(first, owner(1), vec![released(1)]).await.unwrap();
-    let heads = s.claim(claim("v", 9)).await.unwrap();
-    assert_eq!(ids(&heads), [first, second]);
-    assert_eq!(heads[0].attempt, Attempt(2));
+    let states = s.claim(claim("v", 9)).await.unwrap();
+    assert_eq!(ids(&states), [first, second]);
+    assert_eq!(states[0].attempt, Attempt(2));
 }
 
-/// A lease covers all tasks of its worker, until it ends; renewing it begins it anew.
+/// A lease covers all tasks of its worker until it ends; a renewal starts it again.
 pub async fn leases_end_and_are_renewed(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let (w, ten) = (WorkerId::from("w"), Duration::from_secs(10));
@@ -138,7 +138,7 @@ pub async fn leases_end_and_are_renewed(make: StoreFactory<'_>) {
     s.store.renew_lease(WorkerId::from("odd/../name \u{1F980}"), Duration::MAX).await.unwrap();
 }
 
-/// Clocks may be set, and differ between processes: no lease ends by that, and none lasts for ever.
+/// Clocks may be set, and differ between processes: that ends no lease, and no lease lasts forever.
 pub async fn a_clock_that_is_set_ends_no_lease(make: StoreFactory<'_>) {
     for seconds in [3600, -3600] {
         let s = ExamSetup::new(make);
@@ -157,7 +157,7 @@ pub async fn a_clock_that_is_set_ends_no_lease(make: StoreFactory<'_>) {
     }
 }
 
-/// A worker that says that it is gone is gone, and nobody else with it.
+/// A worker that retires is gone at once, and no other worker with it.
 pub async fn a_retired_worker_is_gone_at_once(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let (a, b) = (s.task().await, s.task().await);

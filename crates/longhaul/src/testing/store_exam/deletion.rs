@@ -11,7 +11,7 @@ use crate::id::{CallId, Digest, Seq, TaskId};
 use crate::store::{BLOB_GRACE, Batch, EntryKinds, Fence, Hint, StoreError, StoredValue, TaskFilter};
 
 impl ExamSetup {
-    /// Ends a task that nobody has claimed.
+    /// Ends a task that was never claimed.
     async fn ended(&self, task: TaskId) -> TaskId {
         self.write(task, Fence::Anyone, vec![stop(), cancelled()]).await.expect("a pending task is stopped");
         task
@@ -21,13 +21,13 @@ impl ExamSetup {
     async fn delete(&self, tasks: &[TaskId]) -> Result<(), StoreError> {
         let mut named = Vec::new();
         for task in tasks {
-            named.push((*task, self.store.task_state(*task).await?.map_or(Seq(1), |head| head.seq)));
+            named.push((*task, self.store.task_state(*task).await?.map_or(Seq(1), |state| state.seq)));
         }
         self.store.delete(named).await
     }
 }
 
-/// A tool result of which the whole is kept.
+/// A tool result whose whole output is a blob.
 fn returned(whole: &Digest) -> Entry {
     Entry::Returned(Box::new(CallResult {
         call: CallId { turn: 1, index: 0 },
@@ -40,7 +40,8 @@ fn returned(whole: &Digest) -> Entry {
     }))
 }
 
-/// Journal, head, letters and slips; and nothing of others. Its id is free again, and its place is not given to another.
+/// Deletes the journal, state, letters and stored values of a task, and nothing of others. Its id is free
+/// again, and its position is not reused.
 pub async fn what_is_deleted_is_gone(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let before = s.task().await;
@@ -53,8 +54,8 @@ pub async fn what_is_deleted_is_gone(make: StoreFactory<'_>) {
     }
     let slips = [format!("task:{root}:todo"), format!("tree:{root}:todo"), format!("seen:{child}")];
     let stay = [format!("task:{after}:todo"), "notes".to_owned(), format!("{root}")];
-    for slip in slips.iter().chain(&stay) {
-        assert!(s.store.put_stored_value(slip, 0, b"x".to_vec()).await.unwrap());
+    for name in slips.iter().chain(&stay) {
+        assert!(s.store.put_stored_value(name, 0, b"x".to_vec()).await.unwrap());
     }
     let (one, two) = (s.journal(before).await, s.journal(after).await);
     s.delete(&[child, root]).await.unwrap();
@@ -67,11 +68,11 @@ pub async fn what_is_deleted_is_gone(make: StoreFactory<'_>) {
         assert!(matches!(found, Err(StoreError::NotFound { .. })), "{found:?}");
         assert!(matches!(s.delete(&[task]).await, Err(StoreError::NoTask(gone)) if gone == task));
     }
-    for slip in &slips {
-        assert_eq!(s.store.stored_value(slip).await.unwrap(), StoredValue::default(), "{slip}");
+    for name in &slips {
+        assert_eq!(s.store.stored_value(name).await.unwrap(), StoredValue::default(), "{name}");
     }
-    for slip in &stay {
-        assert_eq!(s.store.stored_value(slip).await.unwrap().version, 1, "{slip}");
+    for name in &stay {
+        assert_eq!(s.store.stored_value(name).await.unwrap().version, 1, "{name}");
     }
     assert_eq!((s.journal(before).await, s.journal(after).await), (one, two));
 
@@ -87,7 +88,7 @@ pub async fn what_is_deleted_is_gone(make: StoreFactory<'_>) {
     s.delete(&[]).await.unwrap();
 }
 
-/// What is pending or running is not, nor what has got an entry since somebody looked; then nothing at all is deleted.
+/// Pending and running tasks, and tasks with new entries, are not deleted; then nothing at all is deleted.
 pub async fn only_what_has_ended_is_deleted(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let (running, pending) = (s.running().await, s.task().await);
@@ -110,7 +111,7 @@ pub async fn only_what_has_ended_is_deleted(make: StoreFactory<'_>) {
     assert_eq!(ids(&s.store.list(TaskFilter::default()).await.unwrap()), [pending]);
 }
 
-/// A tree is deleted whole, and with the trees that continue it or that it continues.
+/// A tree is deleted as a whole, together with the trees that continue it or that it continues.
 pub async fn only_what_belongs_together_is_deleted(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let root = s.task().await;
@@ -119,7 +120,8 @@ pub async fn only_what_belongs_together_is_deleted(make: StoreFactory<'_>) {
     for task in [root, child, other] {
         s.ended(task).await;
     }
-    // Two that continue the same: the second tries again what the first did in vain, and the link is to the first.
+    // Two tasks continue the same one: the second retries what the first failed to do, and the link names the
+    // first.
     let (next, again) = (s.fresh_id(), s.fresh_id());
     let goes_on = |id| edit(submission(id), |s| s.continues = Some(other));
     let batch = Batch::one(next, Fence::New, vec![goes_on(next)]);
@@ -147,8 +149,8 @@ pub async fn only_what_belongs_together_is_deleted(make: StoreFactory<'_>) {
     assert!(s.store.list(TaskFilter::default()).await.unwrap().is_empty());
 }
 
-/// A team goes with its last task, an output with the last journal that names it, and both only when nobody has kept
-/// them for a while: whoever does may be about to write down where they are.
+/// A team is deleted with its last task, a blob with the last journal that refers to it, and both only if
+/// they were not stored again for a while: the writer may be about to write the reference.
 pub async fn what_is_kept_goes_with_the_last_that_needs_it(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let keep = async |bytes: &[u8]| s.store.put_blob(bytes.to_vec()).await.unwrap();
@@ -181,7 +183,7 @@ pub async fn what_is_kept_goes_with_the_last_that_needs_it(make: StoreFactory<'_
     assert!(!there(&young).await);
 }
 
-/// Whoever listens has to look again; and hears of what is written later as before.
+/// Receivers of hints have to check again, and get hints of later writes as before.
 pub async fn others_hear_that_something_was_deleted(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let (stays, goes) = (s.task().await, s.task().await);

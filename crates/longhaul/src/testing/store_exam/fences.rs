@@ -1,4 +1,4 @@
-//! Questions about fences and limits: who may write what, and when not.
+//! Questions about fences and limits: who may write what, and when.
 
 use futures::future::join_all;
 
@@ -19,7 +19,7 @@ fn illegal<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     assert!(matches!(answer, Err(StoreError::Illegal { .. })), "{answer:?}");
 }
 
-/// With the fence of its attempt the owner writes; with that of another attempt nobody does.
+/// The owner writes with the fence of its attempt; no one writes with that of another attempt.
 pub async fn only_the_owner_writes_as_owner(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let pending = s.task().await;
@@ -31,7 +31,7 @@ pub async fn only_the_owner_writes_as_owner(make: StoreFactory<'_>) {
     s.write(id, owner(1), vec![replied("r"), letter("to itself"), stop()]).await.unwrap();
 }
 
-/// An owner whose task was released, or given to another, is refused.
+/// An owner whose task was released or claimed again is rejected.
 pub async fn an_attempt_that_is_over_writes_nothing(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -47,7 +47,7 @@ pub async fn an_attempt_that_is_over_writes_nothing(make: StoreFactory<'_>) {
     s.write(id, owner(2), vec![completed()]).await.unwrap();
 }
 
-/// Only when its lease has ended may others write in the place of an owner.
+/// Others may write in place of an owner only when its lease has ended.
 pub async fn only_a_dead_owner_is_abandoned(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -60,7 +60,7 @@ pub async fn only_a_dead_owner_is_abandoned(make: StoreFactory<'_>) {
     assert_eq!(s.state(id).await.status, Status::Pending);
 }
 
-/// What belongs to the owner is refused from anyone, even while the task runs.
+/// Entries of the owner are rejected from anyone else, even while the task runs.
 pub async fn anyone_writes_only_what_anyone_may(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -89,7 +89,7 @@ pub async fn anyone_writes_only_what_anyone_may(make: StoreFactory<'_>) {
     let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("v") };
     illegal(s.write(pending, Fence::Anyone, vec![claimed]).await);
     let answered = || Entry::Answered { question, answer: QuestionAnswer::Given("!".into()) };
-    // Only what is asked can be answered, and only once.
+    // Only an open question can be answered, and only once.
     illegal(s.write(id, Fence::Anyone, vec![answered()]).await);
     s.write(id, Fence::Attempt(Attempt(1)), vec![asked]).await.unwrap();
     let granted = Entry::Granted { pattern: "t".parse().unwrap(), tool: None };
@@ -97,7 +97,7 @@ pub async fn anyone_writes_only_what_anyone_may(make: StoreFactory<'_>) {
     illegal(s.write(id, Fence::Anyone, vec![answered()]).await);
 }
 
-/// A new task begins with its submission and nothing else; a letter may come with it.
+/// A new task starts with its submission; a letter may come with it.
 pub async fn a_new_task_begins_with_its_submission(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.fresh_id();
@@ -113,22 +113,22 @@ pub async fn a_new_task_begins_with_its_submission(make: StoreFactory<'_>) {
     assert!(matches!(again, Err(StoreError::Exists(task)) if task == id), "{again:?}");
 }
 
-/// A pending task that is stopped has ended, and whoever comes by writes its end: once.
+/// A pending task that is stopped has ended, and any process records its end: once.
 pub async fn a_stop_of_a_pending_task_is_settled_by_anyone(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.task().await;
     illegal(s.write(id, Fence::Anyone, vec![cancelled()]).await);
     s.write(id, Fence::Anyone, vec![stop()]).await.unwrap();
     assert!(s.claim(claim("w", 9)).await.unwrap().is_empty());
-    let head = s.state(id).await;
-    assert_eq!((head.status, head.settled), (Status::Cancelled, false));
+    let state = s.state(id).await;
+    assert_eq!((state.status, state.settled), (Status::Cancelled, false));
     illegal(s.write(id, Fence::Anyone, vec![completed()]).await);
     s.write(id, Fence::Anyone, vec![cancelled()]).await.unwrap();
     illegal(s.write(id, Fence::Anyone, vec![cancelled()]).await);
     assert!(s.state(id).await.settled);
 }
 
-/// A write that names where the journal ends is refused when it ends elsewhere.
+/// A write that names the end of the journal is rejected if the journal ends elsewhere.
 pub async fn a_writer_can_insist_that_nothing_came_between(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -145,7 +145,7 @@ pub async fn a_writer_can_insist_that_nothing_came_between(make: StoreFactory<'_
     assert_eq!(s.journal(id).await.len(), 4);
 }
 
-/// A write of nothing is refused where a write of something would be, and changes nothing.
+/// A write without entries is rejected where a write with entries would be, and changes nothing.
 pub async fn a_write_without_entries_only_asks(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -163,7 +163,7 @@ fn limited(s: &ExamSetup, filter: TaskFilter, limit: u32) -> Batch {
     batch
 }
 
-/// Fifty submit at once where twenty are allowed: twenty are taken.
+/// Fifty tasks are submitted at once where twenty are allowed: twenty are accepted.
 pub async fn limits_hold_though_many_submit(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let root = s.task().await;
@@ -183,7 +183,7 @@ pub async fn limits_hold_though_many_submit(make: StoreFactory<'_>) {
     assert_eq!(s.store.list(TaskFilter::tree(root)).await.unwrap().len(), 20);
 }
 
-/// A task that is there already exists, whatever the limits say; so is repeating a submission harmless.
+/// A task that exists is reported as such, whatever the limits are, so repeating a submission is harmless.
 pub async fn limits_do_not_refuse_what_is_there_already(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let batch = limited(&s, TaskFilter::default(), 1);
@@ -194,7 +194,7 @@ pub async fn limits_do_not_refuse_what_is_there_already(make: StoreFactory<'_>) 
     assert!(matches!(other, Err(StoreError::Limit { .. })), "{other:?}");
 }
 
-/// Limits count by each field of their filter, and count what changed a moment ago.
+/// Limits count by each field of their filter, including the latest changes.
 pub async fn limits_count_what_they_say(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let root = s.task().await;

@@ -1,4 +1,4 @@
-//! Questions about journals: order, atomicity, letters, and what is kept beside them.
+//! Questions about journals: order, atomicity, letters, and the data beside them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn seqs(records: &[crate::entry::Record]) -> Vec<u64> {
     records.iter().map(|r| r.seq.0).collect()
 }
 
-/// Entries have the numbers 1, 2, 3, … and the store's time, and come back as they were written.
+/// Entries have the numbers 1, 2, 3, … and the store's time, and are read back as they were written.
 pub async fn a_journal_is_read_in_the_order_in_which_it_was_written(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -33,7 +33,7 @@ pub async fn a_journal_is_read_in_the_order_in_which_it_was_written(make: StoreF
     assert!(journal[1].at < journal[2].at);
 }
 
-/// Pages put together are the journal.
+/// The pages together are the journal.
 pub async fn a_journal_is_read_in_pages(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -54,7 +54,7 @@ pub async fn a_journal_is_read_in_pages(make: StoreFactory<'_>) {
     assert!(s.store.read(id, Seq(0), 0).await.unwrap().is_empty());
 }
 
-/// Reading it gives nothing, and writing to it is refused.
+/// Reading it returns nothing, and writing to it is rejected.
 pub async fn a_task_that_is_not_there_has_no_journal(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.fresh_id();
@@ -66,7 +66,7 @@ pub async fn a_task_that_is_not_there_has_no_journal(make: StoreFactory<'_>) {
     }
 }
 
-/// If one write is refused, none of the batch is done, in whatever order; if none is, all are.
+/// If one write is rejected, none of the batch is applied, in whatever order; otherwise all are.
 pub async fn a_batch_is_all_or_nothing(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let (a, b) = (s.running().await, s.task().await);
@@ -90,8 +90,8 @@ pub async fn a_batch_is_all_or_nothing(make: StoreFactory<'_>) {
     assert_eq!(s.state(b).await.unread, 1);
 }
 
-/// A letter of an id that the task has is skipped: later, in the same write, in the same batch, and in a batch
-/// whose other writes count. Another task may have it.
+/// A letter whose id the task already has is skipped: later, in the same write, in the same batch, and in a
+/// batch whose other writes count. Another task may have it.
 pub async fn a_letter_is_taken_once(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let (a, b) = (s.task().await, s.task().await);
@@ -109,7 +109,7 @@ pub async fn a_letter_is_taken_once(make: StoreFactory<'_>) {
     assert!(matches!(refused, Err(StoreError::Illegal { .. })), "{refused:?}");
 }
 
-/// Fifty who send the same letter at once have sent one.
+/// If fifty senders send the same letter at once, it is stored once.
 pub async fn a_letter_is_taken_once_though_many_send_it(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.task().await;
@@ -133,14 +133,14 @@ pub async fn large_entries_come_back_whole(make: StoreFactory<'_>) {
     assert_eq!(s.journal(id).await[2].entry, replied(&text));
 }
 
-/// After whatever was thrown at the store, each head is the fold of its journal.
+/// Whatever was written to the store, each state is the fold of its journal.
 pub async fn heads_are_the_fold_of_their_journals(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let mut tasks = Vec::new();
     for _ in 0..4 {
         tasks.push(s.task().await);
     }
-    // A generator of the simplest kind: the same sequence in each run.
+    // A simple generator: the same sequence in each run.
     let mut state = 20_261_115_u64;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -180,7 +180,7 @@ pub async fn heads_are_the_fold_of_their_journals(make: StoreFactory<'_>) {
     }
 }
 
-/// The entries that a power cut may take are live words and what is waited for; they too are read back at once.
+/// The entries that a power failure may lose are streamed text and waits; they too are read back at once.
 pub async fn only_live_words_are_live(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -192,7 +192,7 @@ pub async fn only_live_words_are_live(make: StoreFactory<'_>) {
     assert!(s.state(id).await.waiting.is_some());
 }
 
-/// Bytes are kept once, under the digest that they have.
+/// A blob is stored once, under its digest.
 pub async fn what_is_kept_is_found_by_its_digest(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     for bytes in [&b""[..], b"a team file", &[0, 255, 7].repeat(100_000)] {
@@ -204,7 +204,8 @@ pub async fn what_is_kept_is_found_by_its_digest(make: StoreFactory<'_>) {
     assert_eq!(s.store.blob(Digest::of_bytes(b"not kept")).await.unwrap(), None);
 }
 
-/// A slip is written by whoever has read what is on it; of many who would write at once one does.
+/// A stored value is replaced only by a writer that has read its current version; of many concurrent writers
+/// one succeeds.
 pub async fn a_slip_is_written_by_whoever_has_read_it(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     assert_eq!(s.store.stored_value("a").await.unwrap(), StoredValue::default());
@@ -217,9 +218,9 @@ pub async fn a_slip_is_written_by_whoever_has_read_it(make: StoreFactory<'_>) {
     assert_eq!(s.store.stored_value("A").await.unwrap(), StoredValue::default(), "another name");
     let count = |s: ExamSetup| async move {
         loop {
-            let slip = s.store.stored_value("count").await.unwrap();
-            let sum = slip.bytes.first().copied().unwrap_or(0) + 1;
-            if s.store.put_stored_value("count", slip.version, vec![sum]).await.unwrap() {
+            let stored = s.store.stored_value("count").await.unwrap();
+            let sum = stored.bytes.first().copied().unwrap_or(0) + 1;
+            if s.store.put_stored_value("count", stored.version, vec![sum]).await.unwrap() {
                 return;
             }
         }
@@ -229,7 +230,7 @@ pub async fn a_slip_is_written_by_whoever_has_read_it(make: StoreFactory<'_>) {
     assert_eq!(s.store.stored_value("count").await.unwrap(), StoredValue { version: 20, bytes: vec![20] });
 }
 
-/// Of many who submit a task at once one does, and the others hear that it exists.
+/// If many submit the same task at once, one succeeds, and the others get that it exists.
 pub async fn a_task_is_submitted_once(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id: TaskId = s.fresh_id();
@@ -251,7 +252,7 @@ pub async fn a_task_is_submitted_once(make: StoreFactory<'_>) {
     assert_eq!((first, s.journal(id).await.len()), (1, 1));
 }
 
-/// A completed task takes nothing more from its owner, nor a letter from anyone.
+/// A completed task accepts nothing more from its owner, and no letter from anyone.
 pub async fn nothing_comes_after_the_end(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.running().await;
@@ -268,7 +269,7 @@ pub async fn nothing_comes_after_the_end(make: StoreFactory<'_>) {
     s.write(id, Fence::Anyone, vec![ending("before")]).await.unwrap();
     s.write(id, Fence::Anyone, vec![Entry::Continued { by: s.fresh_id() }]).await.unwrap();
     assert_eq!(s.state(id).await.status, Status::Completed);
-    // The end of a child is told to whoever goes on; to write again what was written is no harm.
+    // The end of a child goes to the continuation; writing the same letter again is harmless.
     s.write(id, Fence::Anyone, vec![ending("before")]).await.unwrap();
     let refused = s.write(id, Fence::Anyone, vec![ending("after")]).await;
     assert!(
@@ -288,7 +289,7 @@ fn ending(id: &str) -> Entry {
     }
 }
 
-/// Who listened before an append hears of it, with its kinds and its tree.
+/// A receiver that exists before an append gets a hint, with its kinds and its tree.
 pub async fn an_append_gives_a_hint(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let mut hints = s.store.hints();
@@ -304,7 +305,7 @@ pub async fn an_append_gives_a_hint(make: StoreFactory<'_>) {
     hinted(&mut hints, child, EntryKinds::from_kinds([EntryKind::StopRequested])).await;
 }
 
-/// So does who listened before a claim.
+/// So does a receiver that exists before a claim.
 pub async fn a_claim_gives_a_hint(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let id = s.task().await;
@@ -313,7 +314,7 @@ pub async fn a_claim_gives_a_hint(make: StoreFactory<'_>) {
     hinted(&mut hints, id, EntryKinds::from_kinds([EntryKind::Claimed])).await;
 }
 
-/// The store tells the time of the clock it was given.
+/// The store uses the clock it was given.
 pub async fn the_time_is_the_clocks(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let before = s.store.now();

@@ -1,4 +1,4 @@
-//! The setting of a question: a store, its clock, and tasks to write to it.
+//! The setup of a question: a store, its clock, and tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -16,33 +16,33 @@ use crate::message::Reply;
 use crate::store::{Batch, ClaimRequest, Clock, EntryKinds, Fence, Hint, HintStream, Store, StoreError};
 use crate::task::TaskState;
 
-/// A clock that stands still until it is told to go on.
+/// A clock that stands still until it is advanced.
 #[derive(Debug, Clone)]
 pub struct TestClock {
     wall: Arc<AtomicI64>,
-    /// What has passed, in milliseconds.
+    /// The elapsed time, in milliseconds.
     passed: Arc<AtomicI64>,
 }
 
 impl TestClock {
-    /// A clock that stands at some moment in 2026.
+    /// A clock that starts at some moment in 2026.
     pub fn new() -> Self {
         TestClock { wall: Arc::new(AtomicI64::new(1_790_000_000_000)), passed: Arc::default() }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         self.wall.fetch_add(by, Ordering::SeqCst);
         self.passed.fetch_add(by, Ordering::SeqCst);
     }
 
-    /// Sets the clock on the wall: so many seconds ahead, or back. No time passes.
+    /// Sets the wall clock forward or back by this many seconds. No time elapses.
     pub fn set(&self, seconds: i64) {
         self.wall.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
-    /// The clock, as stores take it.
+    /// The clock for a store.
     pub fn clock(&self) -> Clock {
         let (wall, passed) = (self.wall.clone(), self.passed.clone());
         Clock::with_elapsed(
@@ -58,7 +58,7 @@ impl Default for TestClock {
     }
 }
 
-/// A store to ask, and short ways of asking it.
+/// A store under test, with helpers.
 #[derive(Clone)]
 pub struct ExamSetup {
     /// The store.
@@ -69,13 +69,13 @@ pub struct ExamSetup {
 }
 
 impl ExamSetup {
-    /// A setting with an empty store.
+    /// A setup with an empty store.
     pub fn new(make: StoreFactory<'_>) -> Self {
         let clock = TestClock::new();
         ExamSetup { store: make(clock.clock()), clock, tasks: Arc::default() }
     }
 
-    /// Claims; what comes back brings its first entry along.
+    /// Claims tasks, and checks that each comes with its first entry.
     pub async fn claim(&self, claim: ClaimRequest) -> Result<Vec<TaskState>, StoreError> {
         let claimed = self.store.claim(claim).await?;
         for task in &claimed {
@@ -89,7 +89,8 @@ impl ExamSetup {
         Ok(claimed.into_iter().map(|task| task.state).collect())
     }
 
-    /// Lets this much time pass while somebody looks for abandoned tasks, second by second; those that are abandoned then.
+    /// Advances the clock while checking for abandoned tasks every second; returns the tasks that are
+    /// abandoned then.
     pub async fn advance_watching(&self, seconds: u64) -> Vec<TaskId> {
         let mut found = self.store.abandoned_tasks().await.expect("abandoned tasks are listed");
         for _ in 0..seconds {
@@ -99,7 +100,7 @@ impl ExamSetup {
         ids(&found)
     }
 
-    /// The id of a task that is not there yet.
+    /// The id of a task that does not exist yet.
     pub fn fresh_id(&self) -> TaskId {
         id(&format!("task {}", self.tasks.fetch_add(1, Ordering::SeqCst)))
     }
@@ -147,7 +148,7 @@ impl ExamSetup {
         self.store.read(id, Seq(0), usize::MAX).await.expect("a journal is read")
     }
 
-    /// Where a task stands.
+    /// The state of a task.
     pub async fn state(&self, id: TaskId) -> TaskState {
         self.store.task_state(id).await.expect("a head is read").expect("there is such a task")
     }
@@ -165,7 +166,7 @@ pub(super) fn submission(id: TaskId) -> Entry {
     Entry::Submitted(Box::new(Submission::root(id, key, Order::new("worker", "do it"), team)))
 }
 
-/// The same submission, but for this.
+/// The same submission with a change.
 pub(super) fn edit(mut entry: Entry, change: impl FnOnce(&mut Submission)) -> Entry {
     if let Entry::Submitted(submitted) = &mut entry {
         change(submitted);
@@ -220,11 +221,11 @@ pub(super) fn owner(attempt: u32) -> Fence {
     Fence::Attempt(Attempt(attempt))
 }
 
-pub(super) fn ids(heads: &[TaskState]) -> Vec<TaskId> {
-    heads.iter().map(|h| h.id).collect()
+pub(super) fn ids(states: &[TaskState]) -> Vec<TaskId> {
+    states.iter().map(|h| h.id).collect()
 }
 
-/// Waits for a hint of these kinds about a task; hints of other things are let pass.
+/// Waits for a hint of these kinds about a task; other hints are ignored.
 pub(super) async fn hinted(hints: &mut HintStream, wanted: TaskId, wanted_kinds: EntryKinds) -> Hint {
     let search = async {
         loop {

@@ -1,4 +1,4 @@
-//! Questions about lists, and about finding a task.
+//! Questions about lists and about finding a task.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::id::{AgentName, TaskId, TaskKey};
 use crate::store::{Fence, StoreError, TaskFilter};
 use crate::task::Status;
 
-/// In the order of submission, whatever happened to the tasks since; a limit leaves the newest.
+/// In submission order, whatever happened to the tasks since; a limit keeps the newest.
 pub async fn lists_are_in_order_of_submission(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     assert!(s.store.list(TaskFilter::default()).await.unwrap().is_empty());
@@ -27,12 +27,12 @@ pub async fn lists_are_in_order_of_submission(make: StoreFactory<'_>) {
     }
     let live = TaskFilter { limit: Some(2), ..TaskFilter::default().live() };
     assert_eq!(ids(&s.store.list(live).await.unwrap()), tasks[10..]);
-    for head in s.store.list(TaskFilter::default()).await.unwrap() {
-        assert_eq!(s.state(head.id).await, head);
+    for state in s.store.list(TaskFilter::default()).await.unwrap() {
+        assert_eq!(s.state(state.id).await, state);
     }
 }
 
-/// Each field of a filter, alone and together with others.
+/// Each field of a filter, alone and combined with others.
 pub async fn every_filter_filters(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let a = s.task().await;
@@ -84,8 +84,8 @@ pub async fn every_filter_filters(make: StoreFactory<'_>) {
     }
 }
 
-/// What is asked of old tasks: who goes on with one, who tries it again, what has been quiet for long. Ids and numbers are those of
-/// the same lists.
+/// Queries for old tasks: which task continues or retries one, and which are quiet. Ids and counts match the
+/// lists.
 pub async fn old_tasks_are_found_by_what_became_of_them(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let (old, open) = (s.task().await, s.task().await);
@@ -129,14 +129,14 @@ pub async fn old_tasks_are_found_by_what_became_of_them(make: StoreFactory<'_>) 
         assert_eq!(s.store.ids(filter.clone()).await.unwrap(), expected, "{asked}");
         assert_eq!(s.store.count(filter).await.unwrap(), expected.len(), "{asked}");
     }
-    // Something happens to one that has ended: it is not quiet any more.
+    // Something happens to an ended task: it is no longer quiet.
     s.write(old, Fence::Anyone, vec![Entry::Continued { by: next }]).await.unwrap();
     let quiet = TaskFilter { quiet_before: Some(last), ..all() };
     assert_eq!(s.store.ids(quiet).await.unwrap(), [next]);
     assert_eq!(s.store.ids(TaskFilter { active_since: Some(last), ..all() }).await.unwrap().len(), 4);
 }
 
-/// By its id, by the beginning of it that only it has, and however that is typed; all else says what is wrong.
+/// By its id, or by a unique prefix, in any spelling; everything else returns the right error.
 pub async fn a_task_is_found_by_its_id_or_its_beginning(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     // Two ids of one key: the longer begins with the whole of the shorter.

@@ -1,4 +1,4 @@
-//! What is wrong with a file is said, and nothing is lost.
+//! Problems with a file are reported, and nothing is lost.
 
 use std::process::Command;
 
@@ -15,7 +15,11 @@ fn a_file_that_is_not_a_database_is_left_alone() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     assert!(!trouble(SqliteStore::open(directory.path()), directory.path(), &["is a directory"]));
     assert!(!trouble(SqliteStore::open(path.join("below.db")), &path, &["is a file", "a directory"]));
-    assert!(!trouble(SqliteStore::open(path.join("a/below.db")), &path, &["cannot be made", "another path"]));
+    assert!(!trouble(
+        SqliteStore::open(path.join("a/below.db")),
+        &path,
+        &["cannot be created", "another path"]
+    ));
 }
 
 #[test]
@@ -58,13 +62,14 @@ async fn a_damaged_page_is_an_error_and_not_a_panic() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[8192..].fill(0xA5);
     std::fs::write(&path, &bytes).unwrap();
-    // Where the damage is noticed depends on what is looked at first.
+    // Where the damage is noticed depends on what is read first.
     let Ok(store) = SqliteStore::open(&path) else { return };
     trouble(store.list(TaskFilter::default()).await, &path, &["damaged", "backup"]);
     trouble(store.append(submission(id(99), "")).await, &path, &["damaged"]);
 }
 
-/// Makes the second task's journal one of a later Longhaul, whose checksums this one does not know.
+/// Makes the second task's journal one of a later version of Longhaul, whose checksums this one does not
+/// know.
 fn from_the_future(path: &Path) {
     let database = Connection::open(path).unwrap();
     database.execute("UPDATE store SET since = 99", []).unwrap();
@@ -112,8 +117,8 @@ async fn a_head_that_cannot_be_read_is_made_again_from_its_journal() {
     Connection::open(&path).unwrap().execute("UPDATE tasks SET head = '{}'", []).unwrap();
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(store.list(TaskFilter::default()).await.unwrap(), before);
-    let head = &store.claim(claim("w", 1)).await.unwrap()[0].state;
-    assert_eq!(store.task_state(id(0)).await.unwrap().as_ref(), Some(head));
+    let state = &store.claim(claim("w", 1)).await.unwrap()[0].state;
+    assert_eq!(store.task_state(id(0)).await.unwrap().as_ref(), Some(state));
 }
 
 #[tokio::test]

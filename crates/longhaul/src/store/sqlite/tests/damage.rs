@@ -1,4 +1,4 @@
-//! A byte that changed is noticed, wherever it is: nothing panics, and nothing wrong is taken for right.
+//! A changed byte is detected, wherever it is: nothing panics, and no wrong data is accepted.
 
 use rusqlite::types::Value;
 
@@ -24,7 +24,7 @@ fn said(text: &str) -> Entry {
     Entry::Said { voice: LiveTextKind::Text, text: text.to_owned() }
 }
 
-/// A database with a task in each of several states, of a team that is kept; closed again.
+/// A database with a task in each of several states, of a stored team; closed again.
 async fn rich(path: &Path) -> TeamRef {
     let store = SqliteStore::open(path).unwrap();
     let team = TeamRef::File(store.put_blob(b"a team with a deny rule".to_vec()).await.unwrap());
@@ -90,7 +90,7 @@ async fn rich(path: &Path) -> TeamRef {
     team
 }
 
-/// What anybody can read.
+/// Everything that can be read.
 #[derive(Debug, PartialEq)]
 struct Content {
     heads: Vec<TaskState>,
@@ -99,29 +99,29 @@ struct Content {
     slip: StoredValue,
 }
 
-/// All that is in a store; an error as soon as something cannot be read.
+/// All content of a store; fails as soon as something cannot be read.
 async fn content(store: &SqliteStore, like: Option<&Content>, team: &TeamRef) -> Result<Content, StoreError> {
     let heads = store.list(TaskFilter::default()).await?;
     let known = like.map_or(&heads, |like| &like.heads);
     let mut journals = Vec::new();
-    for head in known {
-        journals.push(store.read(head.id, Seq(0), 1000).await?);
-        store.task_state(head.id).await?;
+    for state in known {
+        journals.push(store.read(state.id, Seq(0), 1000).await?);
+        store.task_state(state.id).await?;
     }
     let TeamRef::File(team) = team else { unreachable!() };
     let kept = vec![store.blob(team.clone()).await?, store.blob(Digest::of_bytes(&[b'x'; 5000])).await?];
     Ok(Content { kept, journals, slip: store.stored_value("task:todo").await?, heads })
 }
 
-/// Copies a database that is closed.
+/// Copies a closed database.
 fn copied(from: &Path, directory: &TempDir, name: &str) -> PathBuf {
     let to = directory.path().join(name);
     std::fs::copy(from, &to).unwrap();
     to
 }
 
-/// The tables, and the columns whose change has to be noticed. Not here: leases (`workers`), which count for seconds, and when something
-/// was last kept, which only decides when it may be deleted.
+/// The tables, and the columns in which a change must be detected. Not included: leases (`workers`), which
+/// matter for seconds, and the time when a blob was last stored, which only decides when it may be deleted.
 const COLUMNS: [(&str, &[&str]); 5] = [
     (
         "tasks",
@@ -222,16 +222,16 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                     continue;
                 }
                 let Ok(after) = after else { continue };
-                // What is not an error is what was written, or nothing, where it cannot be found any more.
+                // Whatever is not an error is what was written, or nothing if it cannot be found any more.
                 assert_eq!(after.heads, before.heads, "{what}");
                 for (found, was) in after.kept.iter().zip(&before.kept) {
                     assert!(found.is_none() || found == was, "{what}");
                 }
                 assert!(after.slip == before.slip || after.slip == StoredValue::default(), "{what}");
-                for ((found, was), head) in after.journals.iter().zip(&before.journals).zip(&before.heads) {
+                for ((found, was), state) in after.journals.iter().zip(&before.journals).zip(&before.heads) {
                     assert!(was.starts_with(found), "{what}");
-                    let told = damaged.iter().any(|damage| damage.task == head.id);
-                    assert!(found == was || told || head.status.is_final(), "{what}");
+                    let told = damaged.iter().any(|damage| damage.task == state.id);
+                    assert!(found == was || told || state.status.is_final(), "{what}");
                 }
             }
         }

@@ -1,11 +1,11 @@
-//! A store that has grown: what is asked often is found by an index, and a deletion looks at nothing but what it deletes.
+//! A store that has grown: frequent queries use an index, and a deletion reads only what it deletes.
 
 use super::*;
 use crate::id::AgentName;
 use crate::store::sqlite::deletion;
 use crate::task::Status;
 
-/// How SQLite goes about a query.
+/// SQLite's plan for a query.
 fn plan(connection: &Connection, sql: &str) -> String {
     let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let lines =
@@ -26,7 +26,7 @@ async fn whatever_is_asked_for_is_found_by_an_index() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     drop(SqliteStore::open(&path).unwrap());
-    // As the readers open it: the planner's settings are theirs.
+    // Opened like the readers: the planner's settings are theirs.
     let connection = schema::open_reader(&DatabasePath::prepare(&path).unwrap(), Duration::ZERO).unwrap();
     let (some, now) = (Some(id(0)), Some(jiff::Timestamp::now()));
     let all = TaskFilter::default;
@@ -95,14 +95,15 @@ async fn long(store: &SqliteStore, n: usize, entries: usize) -> (TaskId, Seq) {
     (id(n), ends[0])
 }
 
-/// Its task is gone in the first transaction; the journal goes in as many as it takes, between which others write.
+/// Its task is deleted in the first transaction; the journal in as many as needed, between which others
+/// write.
 #[tokio::test]
 async fn a_long_journal_is_deleted_in_steps_that_let_others_through() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     let store = SqliteStore::open(&path).unwrap();
     let task = long(&store, 0, 30_000).await;
-    // The first transaction is late from the beginning.
+    // The first transaction is over its time from the start.
     let held = Box::new(|_: &Connection| {
         std::thread::sleep(Duration::from_millis(20));
         Ok(())
@@ -125,7 +126,7 @@ async fn a_long_journal_is_deleted_in_steps_that_let_others_through() {
         Vec::<String>::new(),
         "that is no damage"
     );
-    // Whoever deletes next clears it away: this process may have died here.
+    // The next deletion does the rest: this process may have died here.
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
     let other = long(&store, 1, 1).await;
@@ -135,7 +136,8 @@ async fn a_long_journal_is_deleted_in_steps_that_let_others_through() {
     assert_eq!(left, 0);
 }
 
-/// An open task is found by either of the two columns that say so, however old it is, and what is wrong with it is named.
+/// An unfinished task is found by either of the two columns that say so, however old it is, and its damage is
+/// reported.
 #[tokio::test]
 async fn the_quick_look_finds_harm_to_open_tasks_and_the_full_one_all_of_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -178,7 +180,7 @@ async fn the_quick_look_finds_harm_to_open_tasks_and_the_full_one_all_of_it() {
     for damage in ["status = 2", "quiet = 7"] {
         database.execute(&format!("UPDATE tasks SET {damage} WHERE n = 1"), []).unwrap();
         assert!(quick().iter().any(|wrong| wrong.contains(&id(0).to_string())), "{damage}: {:?}", quick());
-        // And it is made again by whoever carries on what is open.
+        // A process that continues unfinished tasks rebuilds it.
         let store = SqliteStore::open(&path).unwrap();
         assert_eq!(store.find_damaged(TaskFilter::default().live(), true).await.unwrap(), []);
         drop(store);

@@ -1,11 +1,11 @@
-//! A database that is taken away while it is used: said, and nothing breaks.
+//! A database that is removed while in use: this is reported, and nothing breaks.
 
 use std::fs;
 use std::time::Instant;
 
 use super::*;
 
-/// Waits until the store says that it is lost.
+/// Waits until the store reports that it is lost.
 async fn lost(store: &SqliteStore) -> String {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -17,7 +17,7 @@ async fn lost(store: &SqliteStore) -> String {
     }
 }
 
-/// Takes the log into the database.
+/// Merges the log into the database.
 async fn checkpoint(store: &SqliteStore) {
     let act = Box::new(|connection: &Connection| {
         connection.execute_batch("COMMIT").unwrap();
@@ -71,7 +71,7 @@ async fn a_file_that_is_written_over_in_place_is_noticed() {
         for n in 10..20 {
             let _ = store.append(submission(id(n), "")).await;
         }
-        // What is in the log would hide it.
+        // The content of the log would hide it.
         checkpoint(&store).await;
         fs::copy(directory.path().join(over), &path).unwrap();
         let told = lost(&store).await;

@@ -1,4 +1,4 @@
-//! Only the owner reads what is stored, and nothing is changed that is not ours.
+//! Only the owner can read the data, and files that are not Longhaul's are not changed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o7777
 }
 
-/// Everything below a directory that others have rights to.
+/// Everything below a directory that others have permissions for.
 fn open_to_others(directory: &Path) -> Vec<(PathBuf, u32)> {
     let mut open = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {

@@ -39,7 +39,7 @@ async fn two_handles_on_one_file_see_and_hear_each_other() {
         assert_eq!(other.read(id(n), Seq(0), 9).await.unwrap().len(), 1);
         hint_of(&mut of_a, id(n), EntryKind::Submitted).await;
         hint_of(&mut of_b, id(n), EntryKind::Submitted).await;
-        // The other's remembered heads are out of date now.
+        // The other's cached states are out of date now.
         let exists = other.append(submission(id(n), "")).await;
         assert!(matches!(exists, Err(StoreError::Exists(_))), "{exists:?}");
     }
@@ -50,7 +50,7 @@ async fn two_handles_on_one_file_see_and_hear_each_other() {
         let store = if n % 2 == 0 { &a } else { &b };
         assert_eq!(store.append(reply(0)).await.unwrap(), [Seq(n + 3)]);
     }
-    // What one writes in between, the other's own hints do not hide.
+    // The other's own hints do not hide what this one writes in between.
     a.append(reply(1)).await.unwrap();
     b.append(reply(2)).await.unwrap();
     hint_of(&mut of_b, id(1), EntryKind::Replied).await;
@@ -69,11 +69,11 @@ async fn two_handles_race_for_a_thousand_tasks_and_share_them() {
             tokio::spawn(async move {
                 let mut mine = Vec::new();
                 loop {
-                    let heads = store.claim(claim(&format!("w{n}"), 7)).await.unwrap();
-                    if heads.is_empty() {
+                    let states = store.claim(claim(&format!("w{n}"), 7)).await.unwrap();
+                    if states.is_empty() {
                         return mine;
                     }
-                    mine.extend(heads.into_iter().map(|task| task.state.id));
+                    mine.extend(states.into_iter().map(|task| task.state.id));
                 }
             })
         })
@@ -109,7 +109,7 @@ async fn a_worker_whose_process_ends_is_known_to_be_dead_before_its_lease_has_en
         let refused = store.append(release()).await;
         assert!(matches!(refused, Err(StoreError::Superseded { .. })), "{refused:?}");
     }
-    // What the kernel does for a process that is killed: its files are closed.
+    // What the kernel does for a killed process: its files are closed.
     drop(mine);
     assert_eq!(other.abandoned_tasks().await.unwrap().len(), 1);
     other.append(release()).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_process_that_writes_all_the_time_lets_others_have_their_turn() {
 
 const FILE_OF_THE_KILLED: &str = "LONGHAUL_TEST_FILE_OF_THE_KILLED";
 
-/// Not a test: what the process does that the next test kills. It says which of its appends were acknowledged.
+/// Not a test: the process that the next test kills. It prints which of its appends were acknowledged.
 #[tokio::test]
 #[ignore = "run by the test below, as a process of its own"]
 async fn a_process_that_is_killed() {
@@ -219,7 +219,7 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged_and_is_known_to_be
     store.append(Batch::one(id(0), Fence::Abandoned(Attempt(1)), vec![released])).await.unwrap();
 }
 
-/// The tables are made by one of them while others look whether the file is theirs to write to.
+/// One of them creates the tables while others check whether they may write to the file.
 #[test]
 fn many_may_be_the_first_to_open_a_file() {
     for _ in 0..20 {
@@ -236,7 +236,7 @@ fn many_may_be_the_first_to_open_a_file() {
     }
 }
 
-/// A crash between the two must not leave a row of a worker without the file that proves it dead.
+/// A crash between the two must not leave the row of a worker without the file that proves it dead.
 #[tokio::test]
 async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
@@ -249,10 +249,11 @@ async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten()
 
     let place = DatabasePath::prepare(&path).unwrap();
     let connection = schema::open(&place, Duration::from_secs(5)).unwrap();
-    let bell = Arc::new(HintSender::new(&connection, &place).unwrap());
+    let hints = Arc::new(HintSender::new(&connection, &place).unwrap());
     let others = (WorkerLocks::for_database(&path), Arc::default());
     let mut desk =
-        transaction::WriteConnection::new(connection, place, SqliteOptions::default(), others, bell).unwrap();
+        transaction::WriteConnection::new(connection, place, SqliteOptions::default(), others, hints)
+            .unwrap();
     desk.begin().unwrap();
     desk.forget_dead_workers().unwrap();
     assert!(lock.exists(), "nothing is on disk yet");
@@ -282,7 +283,7 @@ async fn lock_files_without_a_worker_are_cleared_away_unless_somebody_holds_them
     assert_eq!(left, ["held.lock", "w.lock"]);
 }
 
-/// Who opened the file before another removed it must not hold a file that nobody sees.
+/// A process that opened the file before another removed it must not hold a file that no one else sees.
 #[test]
 fn whoever_signs_holds_the_file_that_others_see() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A store with some large tasks that have ended.
+/// A store with some large ended tasks.
 async fn filled(path: &Path) -> (SqliteStore, Vec<(TaskId, Seq)>) {
     let store = SqliteStore::open(path).unwrap();
     let mut tasks = Vec::new();
@@ -24,7 +24,7 @@ async fn a_vacuum_gives_back_what_was_deleted_while_others_have_the_file_open() 
     assert!(!path.exists(), "nothing was begun");
     let (store, tasks) = filled(&path).await;
     let other = SqliteStore::open(&path).unwrap();
-    // Somebody runs tasks beside it.
+    // Another process runs tasks.
     other.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
     let _hints = other.hints();
     store.delete(tasks[..50].to_vec()).await.unwrap();
@@ -38,7 +38,7 @@ async fn a_vacuum_gives_back_what_was_deleted_while_others_have_the_file_open() 
     let health = SqliteStore::examine(&path).unwrap().unwrap();
     assert_eq!((health.free, health.problems, health.workers), (0, Vec::new(), 1));
 
-    // Both go on, with all that there was.
+    // Both continue, with all their data.
     for store in [&store, &other] {
         assert_eq!(store.list(TaskFilter::default()).await.unwrap().len(), 10);
         assert_eq!(store.read(tasks[55].0, Seq(0), 100).await.unwrap().len(), 3);
