@@ -1,15 +1,15 @@
-//! When a provider wants to be asked again, as it says in the headers of its answer.
+//! Reads from the headers of a response how long to wait before a retry.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::HeaderMap;
 
-/// No provider is believed that wants to be left alone for longer.
+/// The longest delay that is accepted from a provider.
 const MAX_DELAY: Duration = Duration::from_secs(48 * 3600);
 
-/// How long the provider wants to be left alone, from whichever header says so. Its limits only count where they were
-/// the reason: they are told with every answer.
+/// How long to wait before a retry, from whichever header says so. The rate limit headers count only if
+/// `limited`, because providers send them with every response.
 pub(super) fn delay_from_headers(headers: &HeaderMap, limited: bool, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let in_words = text("retry-after-ms")
@@ -20,8 +20,8 @@ pub(super) fn delay_from_headers(headers: &HeaderMap, limited: bool, now: Timest
         .map(|wish| wish.min(MAX_DELAY))
 }
 
-/// The longest time until one of the limits that are used up is fresh again. Where the provider does not say how much
-/// is left of any of them, all count.
+/// The longest time until one of the exhausted limits resets. If the provider does not say how much is left
+/// of any limit, all of them count.
 fn exhausted_limit_delay(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let (mut spent, mut untold) = (None, None);
     for (name, value) in headers {
@@ -40,7 +40,7 @@ fn exhausted_limit_delay(headers: &HeaderMap, now: Timestamp) -> Option<Duration
     spent.or(untold)
 }
 
-/// A time from now: seconds, `6m0.5s`, a date, or the seconds or milliseconds of an epoch.
+/// Parses a delay: seconds, `6m0.5s`, a date, or Unix time in seconds or milliseconds.
 fn parse_delay(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(number) = text.parse::<f64>() {
         return match number {

@@ -1,4 +1,4 @@
-//! The shape of an answer, where a provider holds the model to it and where it does not.
+//! Structured output: enforced by the provider, or described in the prompt.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::schema::{self, SchemaDialect};
 use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, StructuredOutput};
 
-/// The shape that is asked for: the agent's, else the model's own.
+/// The schema that applies: the agent's, or else the model's own.
 pub(crate) fn requested_output<'a>(
     request: &ModelRequest<'a>,
     settings: &'a ModelSettings,
@@ -14,19 +14,19 @@ pub(crate) fn requested_output<'a>(
     request.output.or(settings.structured_output.as_ref())
 }
 
-/// How a provider is told of the shape of an answer.
+/// How a provider learns the schema of the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SchemaDelivery<'a> {
-    /// There is none.
+    /// There is no schema.
     NotRequested,
-    /// By this schema; strictly or not.
+    /// As this schema; strict or not.
     Schema(&'a StructuredOutput, Value, bool),
-    /// In the system instruction.
+    /// As words in the system instruction.
     Prompt(String),
 }
 
 impl<'a> SchemaDelivery<'a> {
-    /// By the first of these dialects in which it can be said, else in words.
+    /// Uses the first of these dialects that can express the schema, or else the prompt.
     pub(crate) fn choose(
         shape: Option<&'a StructuredOutput>,
         dialects: &[&SchemaDialect],
@@ -41,7 +41,7 @@ impl<'a> SchemaDelivery<'a> {
         }
     }
 
-    /// The system instruction, with the shape in it where it is told in words.
+    /// The system instruction, with the schema in it if it goes into the prompt.
     pub(crate) fn system_prompt(&self, system: &str) -> String {
         match self {
             SchemaDelivery::Prompt(words) if system.trim().is_empty() => words.clone(),
@@ -51,7 +51,7 @@ impl<'a> SchemaDelivery<'a> {
     }
 }
 
-/// What a model is told of the shape of its answer that nobody holds it to.
+/// Describes the schema to a model that the provider does not hold to it.
 fn in_words(shape: &StructuredOutput) -> String {
     let about = shape.description.as_deref().map(|said| format!(" ({said})")).unwrap_or_default();
     format!(

@@ -218,11 +218,11 @@ fn thinking_settings() {
     }
     for (model, thinking, word) in [
         (MODEL, Thinking::Tokens(5), "at least 1024"),
-        (MODEL, Thinking::Adaptive, "as it sees fit"),
+        (MODEL, Thinking::Adaptive, "does not support adaptive thinking"),
         (MODEL, effort("very"), "'very'"),
         ("claude-opus-4-7", Thinking::Tokens(2048), "takes no budget"),
-        ("claude-opus-5-5", Thinking::Off, "cannot do without"),
-        ("claude-mythos-preview", Thinking::Off, "cannot do without"),
+        ("claude-opus-5-5", Thinking::Off, "always thinks"),
+        ("claude-mythos-preview", Thinking::Off, "always thinks"),
         ("claude-3-5-haiku-latest", effort("low"), "does not think"),
     ] {
         let error = with(model, thinking).unwrap_err();
@@ -249,7 +249,7 @@ fn settings_that_cannot_be_are_refused() {
     for (asked, word) in [
         (ModelSettings { frequency_penalty: Some(1.0), ..base() }, "frequency_penalty"),
         (ModelSettings { presence_penalty: Some(1.0), ..base() }, "presence_penalty"),
-        (ModelSettings { temperature: Some(1.5), ..base() }, "temperature: between 0 and 1"),
+        (ModelSettings { temperature: Some(1.5), ..base() }, "temperature: must be between 0 and 1"),
         (ModelSettings { temperature: Some(0.5), top_p: Some(0.5), ..base() }, "top_p: "),
         (ModelSettings { temperature: Some(0.5), thinking: thinks.clone(), ..base() }, "temperature: "),
         (ModelSettings { top_p: Some(0.5), thinking: thinks.clone(), ..base() }, "top_p: "),

@@ -171,8 +171,8 @@ fn thinking_settings() {
         assert_eq!(with(model, thinking.clone()).unwrap(), expected, "{model} {thinking:?}");
     }
     for (model, thinking, word) in [
-        ("gemini-2.5-pro", Thinking::Off, "cannot do without"),
-        ("gemini-3-pro-preview", Thinking::Off, "cannot do without"),
+        ("gemini-2.5-pro", Thinking::Off, "always thinks"),
+        ("gemini-3-pro-preview", Thinking::Off, "always thinks"),
         ("gemini-2.0-flash", Thinking::Tokens(9), "does not think"),
         (MODEL, effort("very"), "'very'"),
     ] {

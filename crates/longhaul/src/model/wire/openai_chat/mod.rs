@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, and everything else that speaks them.
+//! OpenAI's chat completions, and every other provider with the same protocol.
 
 mod tool_calls;
 mod messages;
@@ -24,22 +24,22 @@ use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::{ModelErrorKind, ModelRequest};
 use messages::ChatMessageWriter;
 
-/// The keys of a body that only we write.
+/// The keys of the body that only Longhaul sets.
 const RESERVED_KEYS: [&str; 3] = ["messages", "tools", "stream"];
 
-/// Chat completions, with what is particular about the provider.
+/// The chat completions protocol, with the quirks of a provider.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiChat {
     quirks: Quirks,
 }
 
 impl OpenAiChat {
-    /// Chat completions as a provider with these quirks speaks them.
+    /// The protocol for a provider with these quirks.
     pub fn new(quirks: Quirks) -> Self {
         OpenAiChat { quirks }
     }
 
-    /// Everything in a body but the conversation and the tools.
+    /// All fields of the body except the conversation and the tools.
     fn request_fields(
         &self,
         request: &ModelRequest<'_>,
@@ -70,7 +70,7 @@ impl OpenAiChat {
             }
             put("response_format", Some(json!({"type": "json_schema", "json_schema": schema})));
         }
-        // OpenAI's models that do not think refuse to be told not to.
+        // OpenAI's models without thinking refuse a request to turn it off.
         let is_off = settings.thinking == Some(Thinking::Off) && !is_reasoning_model(&settings.model);
         if let Some(thinking) = settings.thinking.as_ref().filter(|_| !is_off) {
             self.quirks.write_thinking(thinking, &mut body);
@@ -79,7 +79,7 @@ impl OpenAiChat {
         body
     }
 
-    /// The schemas that the server understands.
+    /// The schema dialect of the server.
     fn dialect(&self) -> &'static SchemaDialect {
         match self.quirks.thinking == ThinkingKey::Template || self.quirks == Quirks::OLLAMA {
             true => &LOCAL,
@@ -87,7 +87,7 @@ impl OpenAiChat {
         }
     }
 
-    /// How it is told of the shape of an answer.
+    /// How the provider learns the schema of the answer.
     fn schema_delivery<'a>(
         &self,
         request: &ModelRequest<'a>,
@@ -108,7 +108,7 @@ impl OpenAiChat {
     }
 }
 
-/// What is remembered of a conversation: nothing, until there was one.
+/// The cached conversation; `None` until there is one.
 #[derive(Default)]
 struct ChatCache(Option<MessageList<ChatMessageWriter>>);
 

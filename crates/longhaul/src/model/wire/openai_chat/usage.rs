@@ -1,12 +1,12 @@
-//! What was used, as chat completions tell it.
+//! Parses the usage of chat completions.
 
 use serde_json::Value;
 
 use crate::message::Usage;
 use crate::model::wire::parsing::token_count;
 
-/// Usage in our sense: what was cached is part of the input, what was thinking is part of the output, whatever the
-/// provider thinks of that.
+/// Normalizes the usage: cached tokens are part of the input, and thinking is part of the output, however the
+/// provider counts.
 pub(super) fn parse_usage(told: &Value) -> Usage {
     let cached = token_count(
         told,
@@ -22,7 +22,7 @@ pub(super) fn parse_usage(told: &Value) -> Usage {
     let reasoning = token_count(told, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
     let (input, output) =
         (token_count(told, &["/prompt_tokens"]), token_count(told, &["/completion_tokens"]));
-    // xAI counts thinking beside the output: the total tells.
+    // xAI does not count thinking as output: the total shows that.
     let beside =
         token_count(told, &["/total_tokens"]).saturating_sub(input.saturating_add(output)).min(reasoning);
     let output = output.saturating_add(beside);

@@ -1,8 +1,8 @@
-//! Schemas put together: all of them at once, or one of them.
+//! Merges schemas: all of them at once, or one of them.
 
 use serde_json::{Map, Value, json};
 
-/// Puts what another schema demands into this one, which was there first.
+/// Adds the constraints of another schema to this one. This one takes precedence.
 pub(super) fn merge(into: &mut Map<String, Value>, other: Map<String, Value>) {
     for (keyword, value) in other {
         let Some(here) = into.get_mut(&keyword) else {
@@ -40,7 +40,7 @@ pub(super) fn merge(into: &mut Map<String, Value>, other: Map<String, Value>) {
             }
             ("allOf", Value::Array(here), Value::Array(there)) => here.extend(there),
             ("anyOf" | "oneOf", here, there) if *here != there => {
-                // Both hold, which no provider can be told but in words.
+                // Both apply, which can only be described in words.
                 let more = json!({ keyword.as_str(): there });
                 let words = format!("(and also {more})");
                 match into.get_mut("description") {
@@ -58,8 +58,8 @@ pub(super) fn merge(into: &mut Map<String, Value>, other: Map<String, Value>) {
     }
 }
 
-/// Makes one object of alternatives: it has the properties of all of them, requires what each of them requires, and what
-/// they differ in is given back in words.
+/// Merges alternatives into one object: it has the properties of all, and requires what all of them require.
+/// Returns how they differ, in words.
 pub(super) fn either(into: &mut Map<String, Value>, alternatives: Vec<Map<String, Value>>) -> Option<String> {
     let names = |one: &Map<String, Value>, keyword: &str| -> Vec<String> {
         match one.get(keyword) {
@@ -106,7 +106,7 @@ pub(super) fn either(into: &mut Map<String, Value>, alternatives: Vec<Map<String
     (words.len() > 1).then(|| format!("(give one of: {})", words.join("; or ")))
 }
 
-/// What an alternative wants of a property: its name, and its value where there is only one.
+/// What an alternative says of a property: its name, and its value if there is only one.
 fn wanted(one: &Map<String, Value>, name: &str) -> String {
     let schema = one.get("properties").and_then(|all| all.get(name));
     let only = schema.and_then(|schema| {
