@@ -145,13 +145,13 @@ impl Cassette {
         Recording { cassette: self.clone(), exchange: Some(exchange), chunks: Vec::new() }
     }
 
-    fn write(&self, mut exchange: RecordedExchange, heard: &[Bytes]) {
+    fn write(&self, mut exchange: RecordedExchange, received: &[Bytes]) {
         let mut inner = self.lock();
-        let whole = String::from_utf8_lossy(&heard.concat()).into_owned();
+        let whole = String::from_utf8_lossy(&received.concat()).into_owned();
         let clean = inner.redact(whole.clone());
         // A key may be split across two chunks.
         exchange.chunks = match clean == whole {
-            true => heard.iter().map(|bytes| RecordedChunk::from_bytes(bytes)).collect(),
+            true => received.iter().map(|bytes| RecordedChunk::from_bytes(bytes)).collect(),
             false => vec![RecordedChunk::Text(clean)],
         };
         let line = serde_json::to_string(&exchange).map(|line| inner.redact(line));
@@ -267,11 +267,11 @@ impl Recording {
     pub(super) fn record_response(mut self, status: u16, headers: &HeaderMap) -> Recording {
         if let Some(exchange) = &mut self.exchange {
             exchange.status = Some(status);
-            let told = |name: &str| {
+            let is_recorded = |name: &str| {
                 matches!(name, "content-type" | "retry-after" | "retry-after-ms")
                     || name.contains("ratelimit")
             };
-            let kept = headers.iter().filter(|(name, _)| told(name.as_str()));
+            let kept = headers.iter().filter(|(name, _)| is_recorded(name.as_str()));
             let text = |(name, value): (&HeaderName, &HeaderValue)| {
                 Some((name.to_string(), value.to_str().ok()?.to_owned()))
             };

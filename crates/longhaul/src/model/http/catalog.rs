@@ -262,12 +262,12 @@ impl HttpClient {
         let base_url = if entry.auth == Auth::Azure { azure(base_url) } else { base_url.to_owned() };
         let wrong = |why: String| HttpError::Settings { model: name.clone(), why };
         let mut settings = spec.settings.clone();
-        let told = provider_opts::take_api_type(&mut settings).map_err(wrong)?;
+        let from_opts = provider_opts::take_api_type(&mut settings).map_err(wrong)?;
         let by_model = || match matches!(entry.name, "openai" | "azure") && spec.custom.is_none() {
             true if provider_opts::needs_responses(&settings.model) => ApiType::Responses,
             _ => entry.api,
         };
-        let api = spec.api_type.or(told).or(custom.api_type).unwrap_or_else(by_model);
+        let api = spec.api_type.or(from_opts).or(custom.api_type).unwrap_or_else(by_model);
         let beside = provider_opts::translate_opts(provider, api, &mut settings).map_err(wrong)?;
         let base_url = with_version(api, base_url);
         let base_url = match beside.api_version {

@@ -156,15 +156,15 @@ impl HttpModel {
             }
         }
         let kind = self.wire.error_from_response(answer.status, &said);
-        let wish = match kind.is_transient() {
+        let delay = match kind.is_transient() {
             true => retry_after::delay_from_headers(&answer.headers, answer.status == 429, Timestamp::now())
                 .or_else(|| self.wire.retry_after(&said)),
             false => None,
         };
-        if let Some(wish) = wish {
-            self.gate.pause_for(wish);
+        if let Some(delay) = delay {
+            self.gate.pause_for(delay);
         }
-        self.error(kind, wish)
+        self.error(kind, delay)
     }
 
     fn finish_reply(&self, mut reply: Reply, request: &ModelRequest<'_>) -> Reply {
@@ -212,16 +212,19 @@ impl Model for HttpModel {
         // way.
         let jitter = (hasher.finish() % 2) as f64 / 2.0;
         let ticket = self.gate.enqueue(request.retry > 0, jitter);
-        let talk = HttpReplyStream {
+        let reply_stream = HttpReplyStream {
             model: self,
             request,
             ready: VecDeque::new(),
             fresh: Vec::new(),
             failed: None,
-            stage: RequestStage::AtGate { ticket, held: false },
+            stage: RequestStage::AtGate { ticket, delayed: false },
         };
         // Boxed, because `unfold` moves its state for every item.
-        stream::unfold(Box::new(talk), async |mut talk| talk.next().await.map(|item| (item, talk))).boxed()
+        stream::unfold(Box::new(reply_stream), async |mut reply_stream| {
+            reply_stream.next().await.map(|item| (item, reply_stream))
+        })
+        .boxed()
     }
 
     fn context_window(&self) -> Option<u64> {
@@ -254,7 +257,7 @@ struct HttpReplyStream<'a> {
 }
 
 enum RequestStage {
-    AtGate { ticket: GateTicket, held: bool },
+    AtGate { ticket: GateTicket, delayed: bool },
     Sending(RequestPermit),
     Reading(ResponseReader),
     Done,
@@ -267,7 +270,7 @@ struct ResponseReader {
     begun: bool,
     timeout: ReadTimeout,
     /// Released when the response has ended.
-    _seat: RequestPermit,
+    _permit: RequestPermit,
 }
 
 impl HttpReplyStream<'_> {
@@ -292,8 +295,8 @@ impl HttpReplyStream<'_> {
     async fn step(&mut self) -> Result<bool, ModelError> {
         let model = self.model;
         // Handle reading in place: this stage runs hundreds of times for each of the others.
-        if let RequestStage::Reading(ear) = &mut self.stage {
-            match ear.read_more(model, &mut self.ready, &mut self.fresh).await {
+        if let RequestStage::Reading(reader) = &mut self.stage {
+            match reader.read_more(model, &mut self.ready, &mut self.fresh).await {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 Err(error) => {
@@ -303,17 +306,17 @@ impl HttpReplyStream<'_> {
             }
         }
         match std::mem::replace(&mut self.stage, RequestStage::Done) {
-            RequestStage::AtGate { mut ticket, held } => match ticket.next_step().await {
-                GateStep::Wait(told) => {
-                    self.ready.push_back(ReplyChunk::Delayed(told));
-                    self.stage = RequestStage::AtGate { ticket, held: true };
+            RequestStage::AtGate { mut ticket, delayed } => match ticket.next_step().await {
+                GateStep::Wait(delay) => {
+                    self.ready.push_back(ReplyChunk::Delayed(delay));
+                    self.stage = RequestStage::AtGate { ticket, delayed: true };
                 }
-                GateStep::Proceed(seat) => {
-                    self.ready.extend(held.then_some(ReplyChunk::Resumed));
-                    self.stage = RequestStage::Sending(seat);
+                GateStep::Proceed(permit) => {
+                    self.ready.extend(delayed.then_some(ReplyChunk::Resumed));
+                    self.stage = RequestStage::Sending(permit);
                 }
             },
-            RequestStage::Sending(seat) => {
+            RequestStage::Sending(permit) => {
                 // Boxed, to keep the future small while it waits at the gate.
                 let body = Box::pin(model.send(&self.request)).await?.body;
                 let (parser, alarm) = (model.wire.parser(), ReadTimeout::new());
@@ -322,11 +325,11 @@ impl HttpReplyStream<'_> {
                     parser,
                     begun: false,
                     timeout: alarm,
-                    _seat: seat,
+                    _permit: permit,
                 });
             }
-            RequestStage::Reading(mut ear) => {
-                let reply = ear.parser.finish().map_err(|kind| model.error(kind, None))?;
+            RequestStage::Reading(mut reader) => {
+                let reply = reader.parser.finish().map_err(|kind| model.error(kind, None))?;
                 self.ready.push_back(ReplyChunk::Done(Box::new(model.finish_reply(reply, &self.request))));
             }
             RequestStage::Done => return Ok(false),
@@ -340,7 +343,7 @@ impl ResponseReader {
     async fn read_more(
         &mut self,
         model: &HttpModel,
-        heard: &mut VecDeque<ReplyChunk>,
+        ready: &mut VecDeque<ReplyChunk>,
         fresh: &mut Vec<ReplyChunk>,
     ) -> Result<bool, ModelError> {
         let over = self.parser.is_complete();
@@ -364,7 +367,7 @@ impl ResponseReader {
         }
         self.begun = true;
         let fed = self.parser.feed(&bytes, fresh);
-        fresh.drain(..).for_each(|chunk| push_chunk(heard, chunk));
+        fresh.drain(..).for_each(|chunk| push_chunk(ready, chunk));
         fed.map_err(|kind| model.error(kind, None))?;
         Ok(true)
     }
@@ -413,10 +416,10 @@ impl ReadTimeout {
 }
 
 /// Adds a chunk to the queue, and merges it with the last one if both are text or both are reasoning.
-fn push_chunk(heard: &mut VecDeque<ReplyChunk>, chunk: ReplyChunk) {
-    match (heard.back_mut(), chunk) {
+fn push_chunk(ready: &mut VecDeque<ReplyChunk>, chunk: ReplyChunk) {
+    match (ready.back_mut(), chunk) {
         (Some(ReplyChunk::Text(said)), ReplyChunk::Text(more))
         | (Some(ReplyChunk::Reasoning(said)), ReplyChunk::Reasoning(more)) => said.push_str(&more),
-        (_, chunk) => heard.push_back(chunk),
+        (_, chunk) => ready.push_back(chunk),
     }
 }

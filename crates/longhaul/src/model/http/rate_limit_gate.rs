@@ -65,10 +65,10 @@ impl RateLimitGate {
     pub(super) fn new(places: usize) -> Arc<RateLimitGate> {
         let places = places.clamp(1, Semaphore::MAX_PERMITS);
         let state = GateState { pause: None, budget: RETRY_BUDGET, counted: Instant::now(), queue: 0 };
-        let seats = Arc::new(Semaphore::new(places));
+        let permits = Arc::new(Semaphore::new(places));
         Arc::new(RateLimitGate {
             capacity: places,
-            permits: seats,
+            permits,
             state: Mutex::new(state),
             retry_earned: Notify::new(),
         })
@@ -94,12 +94,12 @@ impl RateLimitGate {
 
     /// Pauses for as long as the provider asks. The provider invites a retry after that, so it costs no
     /// budget.
-    pub(super) fn pause_for(&self, wish: Duration) {
-        let heard = Instant::now();
-        let closed = RateLimitPause { until: heard + wish, spread: (wish / 2).min(MAX_SPREAD), since: heard };
+    pub(super) fn pause_for(&self, delay: Duration) {
+        let now = Instant::now();
+        let pause = RateLimitPause { until: now + delay, spread: (delay / 2).min(MAX_SPREAD), since: now };
         self.with_state(|state| {
-            if state.pause.is_none_or(|old| old.until < closed.until) {
-                state.pause = Some(closed);
+            if state.pause.is_none_or(|old| old.until < pause.until) {
+                state.pause = Some(pause);
             }
         });
         self.add_retries(1.0);
@@ -107,12 +107,12 @@ impl RateLimitGate {
 
     /// How long the gate stays closed.
     pub(super) fn pause_remaining(&self) -> Option<Duration> {
-        self.current_pause().map(|closed| closed.until.saturating_duration_since(Instant::now()))
+        self.current_pause().map(|pause| pause.until.saturating_duration_since(Instant::now()))
     }
 
     fn current_pause(&self) -> Option<RateLimitPause> {
         let now = Instant::now();
-        self.with_state(|state| state.pause).filter(|closed| closed.until > now)
+        self.with_state(|state| state.pause).filter(|pause| pause.until > now)
     }
 
     fn add_retries(&self, tries: f64) {
@@ -185,25 +185,25 @@ impl GateTicket {
     /// wait changes.
     pub(super) async fn next_step(&mut self) -> GateStep {
         loop {
-            if let Some(closed) = self.binding_pause() {
-                let until = closed.until + closed.spread.mul_f64(self.jitter);
-                if let Some(held) = self.report_delay(DelayReason::Closed, Some(until), until) {
-                    return GateStep::Wait(held);
+            if let Some(pause) = self.binding_pause() {
+                let until = pause.until + pause.spread.mul_f64(self.jitter);
+                if let Some(delay) = self.report_delay(DelayReason::Closed, Some(until), until) {
+                    return GateStep::Wait(delay);
                 }
                 sleep_until(until).await;
                 self.due = Some(until);
                 continue;
             }
             if !self.retry_granted {
-                if let Some(held) = self.acquire_retry().await {
-                    return GateStep::Wait(held);
+                if let Some(delay) = self.acquire_retry().await {
+                    return GateStep::Wait(delay);
                 }
                 continue;
             }
             match self.acquire_permit().await {
                 Ok(_) if self.binding_pause().is_some() => {}
-                Ok(seat) => return GateStep::Proceed(seat),
-                Err(held) => return GateStep::Wait(held),
+                Ok(permit) => return GateStep::Proceed(permit),
+                Err(delay) => return GateStep::Wait(delay),
             }
         }
     }
@@ -212,9 +212,9 @@ impl GateTicket {
     /// ahead with its wave, which is already running: holding each one back would only repeat the same
     /// answer.
     fn binding_pause(&self) -> Option<RateLimitPause> {
-        let closed = self.gate.current_pause()?;
-        let goes = |due: Instant| due <= closed.since && due.elapsed() < SAME_WAVE;
-        (!self.due.is_some_and(goes)).then_some(closed)
+        let pause = self.gate.current_pause()?;
+        let in_wave = |due: Instant| due <= pause.since && due.elapsed() < SAME_WAVE;
+        (!self.due.is_some_and(in_wave)).then_some(pause)
     }
 
     async fn acquire_retry(&mut self) -> Option<RequestDelay> {
@@ -225,9 +225,10 @@ impl GateTicket {
         if !std::mem::replace(&mut self.queued, true) {
             self.gate.with_state(|state| state.queue += 1);
         }
-        if let Some(held) = self.report_delay(DelayReason::Budget, Some(at), Instant::now() + REPORT_INTERVAL)
+        if let Some(delay) =
+            self.report_delay(DelayReason::Budget, Some(at), Instant::now() + REPORT_INTERVAL)
         {
-            return Some(held);
+            return Some(delay);
         }
         tokio::select! {
             () = self.gate.retry_earned.notified() => {}
@@ -248,23 +249,23 @@ impl GateTicket {
             if let Ok(permit) = self.gate.permits.clone().try_acquire_owned() {
                 return Ok(RequestPermit { _permit: Some(permit) });
             }
-            let seats = self.gate.permits.clone();
-            self.permit = Some(Box::pin(async move { seats.acquire_owned().await.ok() }));
+            let permits = self.gate.permits.clone();
+            self.permit = Some(Box::pin(async move { permits.acquire_owned().await.ok() }));
         }
-        let heard_at = match self.reported {
+        let report_at = match self.reported {
             Some((DelayReason::Full, at)) => at,
             _ => Instant::now() + UNREPORTED_WAIT,
         };
         let Some(waiting) = &mut self.permit else { return Ok(RequestPermit { _permit: None }) };
-        match timeout_at(heard_at, Pin::new(waiting)).await {
+        match timeout_at(report_at, Pin::new(waiting)).await {
             Ok(permit) => {
                 self.permit = None;
                 Ok(RequestPermit { _permit: permit })
             }
             Err(_) => {
                 self.reported = None;
-                let held = self.report_delay(DelayReason::Full, None, Instant::now() + REPORT_INTERVAL);
-                Err(held.unwrap_or_else(|| self.delay(DelayReason::Full, None)))
+                let delay = self.report_delay(DelayReason::Full, None, Instant::now() + REPORT_INTERVAL);
+                Err(delay.unwrap_or_else(|| self.delay(DelayReason::Full, None)))
             }
         }
     }

@@ -17,7 +17,7 @@ pub(super) fn delay_from_headers(headers: &HeaderMap, limited: bool, now: Timest
         .or_else(|| text("retry-after").and_then(|when| parse_delay(when, now)));
     in_words
         .or_else(|| exhausted_limit_delay(headers, now).filter(|_| limited))
-        .map(|wish| wish.min(MAX_DELAY))
+        .map(|delay| delay.min(MAX_DELAY))
 }
 
 /// The longest time until one of the exhausted limits resets. If the provider does not say how much is left
@@ -95,26 +95,29 @@ mod tests {
 
     use super::*;
 
-    fn told(pairs: &[(&'static str, &'static str)]) -> Option<u128> {
+    fn delay_millis(pairs: &[(&'static str, &'static str)]) -> Option<u128> {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
-        delay_from_headers(&pairs.iter().map(pair).collect(), true, now).map(|wish| wish.as_millis())
+        delay_from_headers(&pairs.iter().map(pair).collect(), true, now).map(|delay| delay.as_millis())
     }
 
     #[test]
     fn every_way_of_saying_when_is_understood() {
-        assert_eq!(told(&[("retry-after", "2")]), Some(2_000));
-        assert_eq!(told(&[("retry-after", "0.5")]), Some(500));
-        assert_eq!(told(&[("retry-after", "Sun, 15 Nov 2026 12:00:07 GMT")]), Some(7_000));
-        assert_eq!(told(&[("retry-after", "Sun, 15 Nov 2026 11:00:00 GMT")]), Some(0));
-        assert_eq!(told(&[("retry-after", "2"), ("retry-after-ms", "1250")]), Some(1_250));
-        assert_eq!(told(&[("x-ratelimit-reset-requests", "6m0.5s")]), Some(360_500));
-        assert_eq!(told(&[("x-ratelimit-reset-requests", "20ms")]), Some(20));
-        assert_eq!(told(&[("x-ratelimit-reset", "1794744003000")]), Some(3_000));
-        assert_eq!(told(&[("x-ratelimit-reset", "1794744003")]), Some(3_000));
-        assert_eq!(told(&[("anthropic-ratelimit-tokens-reset", "2026-11-15T12:00:09Z")]), Some(9_000));
+        assert_eq!(delay_millis(&[("retry-after", "2")]), Some(2_000));
+        assert_eq!(delay_millis(&[("retry-after", "0.5")]), Some(500));
+        assert_eq!(delay_millis(&[("retry-after", "Sun, 15 Nov 2026 12:00:07 GMT")]), Some(7_000));
+        assert_eq!(delay_millis(&[("retry-after", "Sun, 15 Nov 2026 11:00:00 GMT")]), Some(0));
+        assert_eq!(delay_millis(&[("retry-after", "2"), ("retry-after-ms", "1250")]), Some(1_250));
+        assert_eq!(delay_millis(&[("x-ratelimit-reset-requests", "6m0.5s")]), Some(360_500));
+        assert_eq!(delay_millis(&[("x-ratelimit-reset-requests", "20ms")]), Some(20));
+        assert_eq!(delay_millis(&[("x-ratelimit-reset", "1794744003000")]), Some(3_000));
+        assert_eq!(delay_millis(&[("x-ratelimit-reset", "1794744003")]), Some(3_000));
+        assert_eq!(
+            delay_millis(&[("anthropic-ratelimit-tokens-reset", "2026-11-15T12:00:09Z")]),
+            Some(9_000)
+        );
     }
 
     #[test]
@@ -125,17 +128,20 @@ mod tests {
             ("x-ratelimit-remaining-tokens", "0"),
             ("x-ratelimit-reset-tokens", "3s"),
         ];
-        assert_eq!(told(&both), Some(3_000));
-        assert_eq!(told(&both[..2]), None);
+        assert_eq!(delay_millis(&both), Some(3_000));
+        assert_eq!(delay_millis(&both[..2]), None);
     }
 
     #[test]
     fn nonsense_is_no_wish_and_a_year_is_not_believed() {
         for nonsense in ["", "soon", "-5", "NaN", "inf", "5 parsecs", "1.2.3s", "s"] {
-            assert_eq!(told(&[("retry-after", nonsense)]), None, "{nonsense}");
+            assert_eq!(delay_millis(&[("retry-after", nonsense)]), None, "{nonsense}");
         }
-        assert_eq!(told(&[("retry-after", "31536000")]), Some(MAX_DELAY.as_millis()));
-        assert_eq!(told(&[("retry-after", "Sat, 15 Nov 2036 12:00:07 GMT")]), Some(MAX_DELAY.as_millis()));
-        assert_eq!(told(&[]), None);
+        assert_eq!(delay_millis(&[("retry-after", "31536000")]), Some(MAX_DELAY.as_millis()));
+        assert_eq!(
+            delay_millis(&[("retry-after", "Sat, 15 Nov 2036 12:00:07 GMT")]),
+            Some(MAX_DELAY.as_millis())
+        );
+        assert_eq!(delay_millis(&[]), None);
     }
 }

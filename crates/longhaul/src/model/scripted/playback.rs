@@ -176,17 +176,17 @@ fn blocks(
     turn: &ScriptTurn,
 ) -> Result<Vec<Block>, minijinja::Error> {
     let mut seen = None;
-    let mut talk = || seen.get_or_insert_with(|| TemplateContext::new(request).into_value()).clone();
+    let mut context = || seen.get_or_insert_with(|| TemplateContext::new(request).into_value()).clone();
     let texts = usize::from(turn.text.is_some()) + usize::from(turn.reasoning.is_some());
     let mut blocks = Vec::with_capacity(texts + turn.calls.len());
     if let Some(reasoning) = &turn.reasoning {
-        let text = script.templates.render_text(reasoning, &mut talk)?;
+        let text = script.templates.render_text(reasoning, &mut context)?;
         if !text.is_empty() {
             blocks.push(Block::Reasoning { text, opaque: None });
         }
     }
     if let Some(text) = &turn.text {
-        let text = script.templates.render_text(text, &mut talk)?;
+        let text = script.templates.render_text(text, &mut context)?;
         if !text.is_empty() {
             blocks.push(Block::Text(text));
         }
@@ -195,7 +195,7 @@ fn blocks(
         blocks.push(Block::Call(Call {
             id: format!("call_{}_{index}", u64::from(request.turn) + 1),
             tool: tool.clone(),
-            arguments: script.templates.render_arguments(arguments, &mut talk)?,
+            arguments: script.templates.render_arguments(arguments, &mut context)?,
         }));
     }
     Ok(blocks)

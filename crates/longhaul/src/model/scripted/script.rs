@@ -166,8 +166,8 @@ impl ScriptCase {
     /// The number of repetitions is not stored but found in the conversation: a condition that holds keeps
     /// holding, so a search finds the first reply before which it held.
     fn repeated(&self, request: &ModelRequest<'_>, templates: &Templates) -> Result<&ScriptTurn, Error> {
-        let talk = TemplateContext::new(request);
-        let replies = talk.reply_positions();
+        let context = TemplateContext::new(request);
+        let replies = context.reply_positions();
         let lost = request.turn.saturating_sub(u32::try_from(replies.len()).unwrap_or(u32::MAX));
         let now = request.turn;
         let mut given = 0;
@@ -182,8 +182,8 @@ impl ScriptCase {
             let holds = |reply: u32| -> Result<bool, Error> {
                 let index = usize::try_from(reply.saturating_sub(lost)).unwrap_or(usize::MAX);
                 let then = match replies.get(index) {
-                    Some(position) if reply < now => talk.truncated_before(*position, reply),
-                    _ => talk.clone(),
+                    Some(position) if reply < now => context.truncated_before(*position, reply),
+                    _ => context.clone(),
                 };
                 Ok(templates.evaluate(until, then.into_value())?.is_true())
             };

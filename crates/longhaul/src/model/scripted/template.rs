@@ -59,11 +59,11 @@ impl Templates {
     pub(super) fn render_text(
         &self,
         text: &ScriptText,
-        talk: impl FnOnce() -> Value,
+        context: impl FnOnce() -> Value,
     ) -> Result<String, Error> {
         match text {
             ScriptText::Fixed(text) => Ok(text.clone()),
-            ScriptText::Template(template) => self.render(template, talk()),
+            ScriptText::Template(template) => self.render(template, context()),
         }
     }
 
@@ -71,35 +71,35 @@ impl Templates {
     pub(super) fn render_arguments(
         &self,
         arguments: &ScriptArguments,
-        talk: &mut dyn FnMut() -> Value,
+        context: &mut dyn FnMut() -> Value,
     ) -> Result<String, Error> {
         match arguments {
-            ScriptArguments::Raw(text) => self.render_text(text, talk),
+            ScriptArguments::Raw(text) => self.render_text(text, context),
             ScriptArguments::Json(JsonTemplate::Fixed(json)) => Ok(json.clone()),
             ScriptArguments::Json(tree) => {
                 let mut json = String::new();
-                self.write(tree, &talk(), &mut json)?;
+                self.write(tree, &context(), &mut json)?;
                 Ok(json)
             }
         }
     }
 
     /// Evaluates an expression.
-    pub(super) fn evaluate(&self, expression: &Expression, talk: Value) -> Result<Value, Error> {
-        let captured = self.environment.get_template(&expression.0)?.render_captured(talk)?;
+    pub(super) fn evaluate(&self, expression: &Expression, context: Value) -> Result<Value, Error> {
+        let captured = self.environment.get_template(&expression.0)?.render_captured(context)?;
         Ok(captured.state().lookup(VALUE).unwrap_or_default())
     }
 
-    fn render(&self, template: &ScriptTemplate, talk: Value) -> Result<String, Error> {
-        self.environment.get_template(&template.0)?.render(talk)
+    fn render(&self, template: &ScriptTemplate, context: Value) -> Result<String, Error> {
+        self.environment.get_template(&template.0)?.render(context)
     }
 
-    fn write(&self, tree: &JsonTemplate, talk: &Value, json: &mut String) -> Result<(), Error> {
+    fn write(&self, tree: &JsonTemplate, context: &Value, json: &mut String) -> Result<(), Error> {
         match tree {
             JsonTemplate::Fixed(fixed) => json.push_str(fixed),
-            JsonTemplate::Text(template) => json.push_str(&quoted(&self.render(template, talk.clone())?)),
+            JsonTemplate::Text(template) => json.push_str(&quoted(&self.render(template, context.clone())?)),
             JsonTemplate::Value(expression) => {
-                let value = self.evaluate(expression, talk.clone())?;
+                let value = self.evaluate(expression, context.clone())?;
                 let written = serde_json::to_string(&value);
                 json.push_str(&written.map_err(|e| {
                     Error::new(minijinja::ErrorKind::BadSerialization, format!("not JSON: {e}"))
@@ -109,7 +109,7 @@ impl Templates {
                 json.push('[');
                 for (index, item) in items.iter().enumerate() {
                     json.push_str(if index == 0 { "" } else { "," });
-                    self.write(item, talk, json)?;
+                    self.write(item, context, json)?;
                 }
                 json.push(']');
             }
@@ -119,7 +119,7 @@ impl Templates {
                     json.push_str(if index == 0 { "" } else { "," });
                     json.push_str(key);
                     json.push(':');
-                    self.write(value, talk, json)?;
+                    self.write(value, context, json)?;
                 }
                 json.push('}');
             }

@@ -122,14 +122,14 @@ impl Object for TemplateContext {
                 outputs.next().map(Value::from)
             }
             "results_of" => {
-                let talk = Arc::clone(self);
-                Some(Value::from_function(move |tool: &str| talk.results(Some(tool))))
+                let context = Arc::clone(self);
+                Some(Value::from_function(move |tool: &str| context.results(Some(tool))))
             }
             "find_all" => {
-                let talk = Arc::clone(self);
+                let context = Arc::clone(self);
                 Some(Value::from_function(move |pattern: &str| {
                     find_all(
-                        talk.visible_messages().iter().filter_map(incoming_text).map(|text| &**text),
+                        context.visible_messages().iter().filter_map(incoming_text).map(|text| &**text),
                         pattern,
                     )
                 }))

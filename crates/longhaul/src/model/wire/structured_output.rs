@@ -28,16 +28,16 @@ pub(crate) enum SchemaDelivery<'a> {
 impl<'a> SchemaDelivery<'a> {
     /// Uses the first of these dialects that can express the schema, or else the prompt.
     pub(crate) fn choose(
-        shape: Option<&'a StructuredOutput>,
+        requested: Option<&'a StructuredOutput>,
         dialects: &[&SchemaDialect],
     ) -> SchemaDelivery<'a> {
-        let Some(shape) = shape else { return SchemaDelivery::NotRequested };
+        let Some(requested) = requested else { return SchemaDelivery::NotRequested };
         let said = dialects.iter().find_map(|dialect| {
-            Some((schema::adapt_output(&shape.schema, dialect)?, dialect.closed_objects))
+            Some((schema::adapt_output(&requested.schema, dialect)?, dialect.closed_objects))
         });
         match said {
-            Some((schema, strict)) => SchemaDelivery::Schema(shape, schema, strict),
-            None => SchemaDelivery::Prompt(in_words(shape)),
+            Some((schema, strict)) => SchemaDelivery::Schema(requested, schema, strict),
+            None => SchemaDelivery::Prompt(in_words(requested)),
         }
     }
 
@@ -52,11 +52,11 @@ impl<'a> SchemaDelivery<'a> {
 }
 
 /// Describes the schema to a model that the provider does not hold to it.
-fn in_words(shape: &StructuredOutput) -> String {
-    let about = shape.description.as_deref().map(|said| format!(" ({said})")).unwrap_or_default();
+fn in_words(requested: &StructuredOutput) -> String {
+    let about = requested.description.as_deref().map(|said| format!(" ({said})")).unwrap_or_default();
     format!(
         "Your final answer is one JSON value and nothing around it: no words, no code fence. It fits the JSON schema \
          `{}`{about}:\n{}",
-        shape.name, shape.schema
+        requested.name, requested.schema
     )
 }

@@ -90,11 +90,11 @@ fn body(
     let mut tools = Vec::new();
     let choice = write_tools(&mut tools, request, settings, kept);
 
-    let shape = structured_output::requested_output(request, settings);
-    let held = ClaudeVersion::from_name(&settings.model).enforces_schema();
-    let told = SchemaDelivery::choose(shape, if held { &[&ANTHROPIC_OUTPUT] } else { &[] });
-    let instruction = told.system_prompt(request.system);
-    let mut head = request_fields(settings, plan, &told);
+    let requested = structured_output::requested_output(request, settings);
+    let enforced = ClaudeVersion::from_name(&settings.model).enforces_schema();
+    let delivery = SchemaDelivery::choose(requested, if enforced { &[&ANTHROPIC_OUTPUT] } else { &[] });
+    let instruction = delivery.system_prompt(request.system);
+    let mut head = request_fields(settings, plan, &delivery);
     if plan.needs_thinking_first && !begins_with_thinking(request.messages, &settings.model) {
         head.remove("thinking");
     }
@@ -141,7 +141,7 @@ fn body(
 fn request_fields(
     settings: &ModelSettings,
     plan: &AnthropicParams,
-    told: &SchemaDelivery<'_>,
+    delivery: &SchemaDelivery<'_>,
 ) -> Map<String, Value> {
     let mut head = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
@@ -159,7 +159,7 @@ fn request_fields(
     if let Some(effort) = &plan.effort {
         output.insert("effort".to_owned(), json!(effort));
     }
-    if let SchemaDelivery::Schema(_, schema, _) = told {
+    if let SchemaDelivery::Schema(_, schema, _) = delivery {
         output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
     }
     put("output_config", (!output.is_empty()).then_some(Value::Object(output)));

@@ -79,8 +79,8 @@ impl WireProtocol for Gemini {
 }
 
 fn body(request: &ModelRequest<'_>, settings: &ModelSettings, kept: &GeminiCache) -> Vec<u8> {
-    let told = params::schema_delivery(request, settings);
-    let mut head = json!({"generationConfig": params::generation_config(settings, &told)});
+    let delivery = params::schema_delivery(request, settings);
+    let mut head = json!({"generationConfig": params::generation_config(settings, &delivery)});
     if shows_own_tools(settings, kept) {
         head["toolConfig"] = json!({"includeServerSideToolInvocations": true});
     }
@@ -90,7 +90,7 @@ fn body(request: &ModelRequest<'_>, settings: &ModelSettings, kept: &GeminiCache
     let mut out = Vec::with_capacity(kept.turns.estimated_len() + request.system.len() + 4096);
     write(&mut out, &head);
     out.pop();
-    let system = told.system_prompt(request.system);
+    let system = delivery.system_prompt(request.system);
     if !system.trim().is_empty() {
         out.extend_from_slice(br#","systemInstruction":{"parts":[{"text":"#);
         write(&mut out, &system);

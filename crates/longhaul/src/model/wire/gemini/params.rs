@@ -57,7 +57,7 @@ pub(super) fn check_settings(settings: &ModelSettings) -> Result<(), String> {
 }
 
 /// The generation config. The settings are already checked.
-pub(super) fn generation_config(settings: &ModelSettings, told: &SchemaDelivery<'_>) -> Value {
+pub(super) fn generation_config(settings: &ModelSettings, delivery: &SchemaDelivery<'_>) -> Value {
     let mut config = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -70,7 +70,7 @@ pub(super) fn generation_config(settings: &ModelSettings, told: &SchemaDelivery<
     put("frequencyPenalty", settings.frequency_penalty.map(|p| json!(p)));
     put("presencePenalty", settings.presence_penalty.map(|p| json!(p)));
     put("thinkingConfig", thinking(settings).ok().flatten());
-    if let SchemaDelivery::Schema(_, schema, _) = told {
+    if let SchemaDelivery::Schema(_, schema, _) = delivery {
         put("responseMimeType", Some(json!("application/json")));
         put("responseJsonSchema", Some(schema.clone()));
     }

@@ -44,7 +44,7 @@ impl OpenAiChat {
         &self,
         request: &ModelRequest<'_>,
         settings: &ModelSettings,
-        told: &SchemaDelivery<'_>,
+        delivery: &SchemaDelivery<'_>,
     ) -> Map<String, Value> {
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -63,9 +63,9 @@ impl OpenAiChat {
         if !request.tools.is_empty() {
             put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
         }
-        if let SchemaDelivery::Schema(shape, schema, strict) = told {
-            let mut schema = json!({"name": wire_name(&shape.name), "schema": schema, "strict": strict});
-            if let Some(description) = &shape.description {
+        if let SchemaDelivery::Schema(requested, schema, strict) = delivery {
+            let mut schema = json!({"name": wire_name(&requested.name), "schema": schema, "strict": strict});
+            if let Some(description) = &requested.description {
                 schema["description"] = json!(description);
             }
             put("response_format", Some(json!({"type": "json_schema", "json_schema": schema})));
@@ -93,18 +93,18 @@ impl OpenAiChat {
         request: &ModelRequest<'a>,
         settings: &'a ModelSettings,
     ) -> SchemaDelivery<'a> {
-        let shape = structured_output::requested_output(request, settings);
+        let requested = structured_output::requested_output(request, settings);
         let holds = match self.quirks.schema_support {
             SchemaSupport::Always => true,
             SchemaSupport::WithoutTools => request.tools.is_empty(),
             SchemaSupport::Never => false,
         };
-        let dialects: &[&SchemaDialect] = match (holds, shape.is_some_and(|shape| shape.strict)) {
+        let dialects: &[&SchemaDialect] = match (holds, requested.is_some_and(|requested| requested.strict)) {
             (false, _) => &[],
             (true, true) => &[openai_strict(&settings.model), self.dialect()],
             (true, false) => &[self.dialect()],
         };
-        SchemaDelivery::choose(shape, dialects)
+        SchemaDelivery::choose(requested, dialects)
     }
 }
 
@@ -146,8 +146,8 @@ impl WireProtocol for OpenAiChat {
         memo: &WireCache,
     ) -> Result<Vec<u8>, String> {
         self.check_settings(settings)?;
-        let told = self.schema_delivery(request, settings);
-        let frame = self.request_fields(request, settings, &told);
+        let delivery = self.schema_delivery(request, settings);
+        let frame = self.request_fields(request, settings, &delivery);
         memo.with(|ChatCache(remembered)| {
             let fresh = || ChatMessageWriter::new(self.quirks);
             let transcript = match remembered {
@@ -155,9 +155,9 @@ impl WireProtocol for OpenAiChat {
                 _ => remembered.insert(MessageList::new(fresh())),
             };
             let mut system = Vec::new();
-            let told = told.system_prompt(request.system);
-            if !told.is_empty() {
-                message_list::push_json(&mut system, &json!({"role": "system", "content": told}));
+            let prompt = delivery.system_prompt(request.system);
+            if !prompt.is_empty() {
+                message_list::push_json(&mut system, &json!({"role": "system", "content": prompt}));
             }
             transcript.update(request.messages, fresh);
             Ok(transcript.build_body(

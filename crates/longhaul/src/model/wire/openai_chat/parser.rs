@@ -258,9 +258,11 @@ impl ChatReplyBuilder {
 
     /// The usage so far: the last report counts, unless it is empty.
     fn used(&mut self, raw: Option<&RawValue>) {
-        let Some(told) = raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
-        self.cost = reported_cost(&told).or(self.cost);
-        let used = parse_usage(&told);
+        let Some(reported) = raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else {
+            return;
+        };
+        self.cost = reported_cost(&reported).or(self.cost);
+        let used = parse_usage(&reported);
         if used.total() > 0 {
             self.usage = used;
         }

@@ -34,12 +34,12 @@ impl OpenAiResponses {
 
     /// All fields of the body except the conversation and the tools.
     fn request_fields(request: &ModelRequest<'_>, settings: &ModelSettings) -> Map<String, Value> {
-        let shape = structured_output::requested_output(request, settings);
-        let told = match shape.is_some_and(|shape| shape.strict) {
-            true => SchemaDelivery::choose(shape, &[openai_strict(&settings.model), &OPENAI]),
-            false => SchemaDelivery::choose(shape, &[&OPENAI]),
+        let requested = structured_output::requested_output(request, settings);
+        let delivery = match requested.is_some_and(|requested| requested.strict) {
+            true => SchemaDelivery::choose(requested, &[openai_strict(&settings.model), &OPENAI]),
+            false => SchemaDelivery::choose(requested, &[&OPENAI]),
         };
-        let system = told.system_prompt(request.system);
+        let system = delivery.system_prompt(request.system);
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -57,10 +57,10 @@ impl OpenAiResponses {
         if !request.tools.is_empty() {
             put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
         }
-        if let SchemaDelivery::Schema(shape, schema, strict) = &told {
-            let name = wire_name(&shape.name);
+        if let SchemaDelivery::Schema(requested, schema, strict) = &delivery {
+            let name = wire_name(&requested.name);
             let mut format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict});
-            if let Some(description) = &shape.description {
+            if let Some(description) = &requested.description {
                 format["description"] = json!(description);
             }
             put("text", Some(json!({ "format": format })));

@@ -280,9 +280,9 @@ impl ResponsesReplyBuilder {
         if response.error.is_some() || matches!(status.as_str(), "failed" | "cancelled") {
             return Err(failed(response));
         }
-        if let Some(told) = response.usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
-            self.cost = reported_cost(&told);
-            self.usage = usage(&told);
+        if let Some(reported) = response.usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
+            self.cost = reported_cost(&reported);
+            self.usage = usage(&reported);
         }
         if self.collector.is_empty() {
             self.output(response.output, chunks);
@@ -352,15 +352,15 @@ fn failed(response: &ResponsesObject<'_>) -> ModelErrorKind {
 }
 
 /// Normalizes the usage.
-fn usage(told: &Value) -> Usage {
-    let cached = token_count(told, &["/input_tokens_details/cached_tokens"]);
-    let cache_written = token_count(told, &["/input_tokens_details/cache_write_tokens"]);
-    let output = token_count(told, &["/output_tokens"]);
+fn usage(reported: &Value) -> Usage {
+    let cached = token_count(reported, &["/input_tokens_details/cached_tokens"]);
+    let cache_written = token_count(reported, &["/input_tokens_details/cache_write_tokens"]);
+    let output = token_count(reported, &["/output_tokens"]);
     Usage {
-        input: token_count(told, &["/input_tokens"]).max(cached.saturating_add(cache_written)),
+        input: token_count(reported, &["/input_tokens"]).max(cached.saturating_add(cache_written)),
         cached,
         cache_written,
         output,
-        reasoning: token_count(told, &["/output_tokens_details/reasoning_tokens"]).min(output),
+        reasoning: token_count(reported, &["/output_tokens_details/reasoning_tokens"]).min(output),
     }
 }
