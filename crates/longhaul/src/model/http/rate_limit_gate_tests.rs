@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 
 use super::*;
 
-/// Waits at the gate like a runner does: whatever it is told, it goes on waiting.
+/// Waits at the gate like a runner: keeps waiting, whatever is reported.
 async fn pass(ticket: &mut GateTicket) -> RequestPermit {
     loop {
         if let GateStep::Proceed(permit) = ticket.next_step().await {
@@ -84,7 +84,7 @@ async fn a_wish_that_is_heard_while_waiting_for_a_place_counts_too() {
     assert!(began.elapsed() >= seconds(30));
 }
 
-/// However many wait: an outage meets the budget and then one try every few seconds.
+/// During an outage, the budget and then one retry every few seconds go through, however many tasks wait.
 #[tokio::test(start_paused = true)]
 async fn an_outage_meets_a_trickle() {
     let gate = RateLimitGate::new(64);
@@ -105,7 +105,7 @@ async fn an_outage_meets_a_trickle() {
     assert!((20..=22).contains(&tries), "{tries} tries in a minute");
 }
 
-/// Each answer lets two more through: after an outage all are back within a few rounds.
+/// Each answer lets two more requests through: after an outage, all are back within a few rounds.
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_all_come_back_soon() {
     let gate = RateLimitGate::new(64);

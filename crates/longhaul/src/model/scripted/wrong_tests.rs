@@ -1,4 +1,4 @@
-//! Scripts that are wrong say where, what stands there, and what is expected.
+//! Errors in a script name the position, the line, and what is expected.
 
 use proptest::prelude::*;
 
