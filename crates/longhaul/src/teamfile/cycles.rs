@@ -8,8 +8,7 @@ use super::reader::join_path;
 use super::references::{AgentReference, resolve_reference};
 use super::{Problem, TeamFile, parse};
 
-/// Reports each team file named in the bundle's own that leads to a cycle. [`assemble`](super::assemble)
-/// refuses such a team, too.
+/// Reports each team file named in the bundle's own that leads to a cycle. `assemble` refuses such a team, too.
 pub fn find_cycles(bundle: &TeamBundle) -> Vec<Problem> {
     let Some(team) = parse(&bundle.text).file else { return Vec::new() };
     let own = Path::new(&bundle.name).file_name().map(|name| name.to_string_lossy().into_owned());

@@ -80,7 +80,7 @@ async fn a_wish_that_is_heard_while_waiting_for_a_place_counts_too() {
     let began = Instant::now();
     gate.pause_for(seconds(30));
     drop(only);
-    let _seat = pass(&mut ticket).await;
+    let _permit = pass(&mut ticket).await;
     assert!(began.elapsed() >= seconds(30));
 }
 

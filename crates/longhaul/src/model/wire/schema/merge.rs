@@ -74,10 +74,10 @@ pub(super) fn either(into: &mut Map<String, Value>, alternatives: Vec<Map<String
     let mut words = Vec::new();
     for one in &alternatives {
         let needed: Vec<String> = names(one, "required").iter().map(|name| wanted(one, name)).collect();
-        let told = one.get("description").or_else(|| one.get("title")).and_then(Value::as_str);
+        let about = one.get("description").or_else(|| one.get("title")).and_then(Value::as_str);
         let of = if needed.is_empty() { names(one, "properties") } else { needed };
         let of = if of.is_empty() { "nothing more".to_owned() } else { of.join(", ") };
-        words.push(told.map_or_else(|| of.clone(), |told| format!("{of} ({told})")));
+        words.push(about.map_or_else(|| of.clone(), |about| format!("{of} ({about})")));
     }
     let here = into.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(here) = here {
