@@ -228,7 +228,7 @@ fn check_model_name(chosen: &str, bundle: &TeamBundle) -> Result<(), CliError> {
 
 fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
     let name = file.display();
-    let circle = |problem: &teamfile::Problem| problem.message.ends_with("is on the way to itself");
+    let circle = |problem: &teamfile::Problem| problem.message.ends_with("refers to itself");
     match error {
         AssembleError::InvalidFile { text, problems, .. }
             if teamfile::parse(text).error_count() == 0 && !problems.iter().any(circle) =>

@@ -186,12 +186,12 @@ fn two_files_that_name_each_other_are_refused_by_the_check_as_by_the_run() {
     kit.write("one.yaml", "agents:\n  root:\n    model: auto\n    sub_agents: [\"two:./two.yaml\"]\n");
     kit.write("two.yaml", "agents:\n  root:\n    model: auto\n    sub_agents: [\"one:./one.yaml\"]\n");
     let told = kit.run(&["check", "one.yaml"]).ended(6).out;
-    assert!(told.contains("is on the way to itself: one.yaml → two.yaml → one.yaml"), "{told}");
+    assert!(told.contains("refers to itself: one.yaml → two.yaml → one.yaml"), "{told}");
     assert!(told.contains("one.yaml:4:"), "{told}");
     let both = kit.run(&["check", "."]).ended(6).out;
     assert!(both.contains("two.yaml → one.yaml → two.yaml") && both.contains("2 errors"), "{both}");
     let ran = kit.run(&["run", "one.yaml", "Go."]).ended(6).err;
-    assert!(ran.contains("two.yaml' is on the way to itself") && ran.contains("one.yaml:4:"), "{ran}");
+    assert!(ran.contains("two.yaml' refers to itself") && ran.contains("one.yaml:4:"), "{ran}");
     assert!(
         ran.starts_with("error: the team file is wrong") && ran.contains("`longhaul check one.yaml`"),
         "{ran}"

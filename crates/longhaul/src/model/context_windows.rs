@@ -1,6 +1,7 @@
-//! How much models can read, as far as that is known: by the beginnings of their names.
+//! Known context windows, by the prefix of a model's name.
 
-/// In tokens, the longest beginning that fits counts. Rounded down: it only says when to make a summary.
+/// In tokens; the longest matching prefix wins. Rounded down, because the number only decides when to
+/// summarize.
 const CONTEXT_WINDOWS: &[(&str, u64)] = &[
     ("claude", 200_000),
     ("gpt-3.5", 16_000),
@@ -31,7 +32,8 @@ const CONTEXT_WINDOWS: &[(&str, u64)] = &[
     ("minimax", 190_000),
 ];
 
-/// How many tokens a model can read. Makers before its name (`anthropic/claude…`, `us.anthropic.claude…`) do not count.
+/// The context window of a model in tokens. Maker prefixes (`anthropic/claude…`, `us.anthropic.claude…`) are
+/// ignored.
 pub(crate) fn context_window(model: &str) -> Option<u64> {
     let model = model.to_ascii_lowercase();
     let last = model.rsplit('/').next().unwrap_or(&model);

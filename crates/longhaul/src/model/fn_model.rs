@@ -24,14 +24,14 @@ pub struct FnModel {
 }
 
 impl FnModel {
-    /// A model that always answers. Its texts are streamed in one piece each.
+    /// A model that always answers. Each text is streamed in one piece.
     pub fn new<R: Into<Reply>>(answer: impl Fn(&ModelRequest<'_>) -> R + Send + Sync + 'static) -> Self {
         Self::from_reply_fn(move |request| Box::pin(future::ready(pieces(answer(request).into()))))
     }
 
-    /// A model that takes its time, or fails.
+    /// A model that may wait, or fail.
     ///
-    /// The future owns what it needs: take that from the request before the `async` block.
+    /// The future owns what it needs: copy that from the request before the `async` block.
     pub fn try_new<R, F>(answer: impl Fn(&ModelRequest<'_>) -> F + Send + Sync + 'static) -> Self
     where
         R: Into<Reply>,
@@ -48,14 +48,15 @@ impl FnModel {
         })
     }
 
-    /// A model that streams exactly these pieces; without [`ReplyChunk::Done`] or an error at the end the stream is cut.
+    /// A model that streams exactly these chunks. Without [`ReplyChunk::Done`] or an error at the end, the
+    /// reply counts as cut off.
     pub fn streaming(
         answer: impl Fn(&ModelRequest<'_>) -> Vec<Result<ReplyChunk, ModelError>> + Send + Sync + 'static,
     ) -> Self {
         Self::from_reply_fn(move |request| Box::pin(future::ready(answer(request))))
     }
 
-    /// The same model under another name than `function`.
+    /// The same model under another name. The default is `function`.
     pub fn named(self, name: impl Into<String>) -> Self {
         FnModel { name: name.into(), ..self }
     }

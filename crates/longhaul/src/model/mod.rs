@@ -1,6 +1,7 @@
 //! Language models: a trait that streams a reply, one wire format per provider family, and [`scripted`].
 //!
-//! [`wire`] is what providers are sent and stream back, as pure code; [`http`] takes it there.
+//! [`wire`] builds the requests and parses the replies of each provider, without I/O; [`http`] sends and
+//! receives them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,54 +28,56 @@ pub use fn_model::FnModel;
 
 /// A language model. Always used as `Arc<dyn Model>`.
 pub trait Model: Send + Sync + 'static {
-    /// What people call it, e.g. `openai/gpt-5`.
+    /// The name people use for it, e.g. `openai/gpt-5`.
     fn name(&self) -> &str;
 
     /// Streams the reply to a conversation.
     ///
-    /// The stream ends with [`ReplyChunk::Done`] or with an error; one that ends otherwise was cut. Nothing is asked
-    /// of the provider before the stream is polled, and dropping it closes whatever it had open.
+    /// The stream ends with [`ReplyChunk::Done`] or with an error; if it ends any other way, the reply was
+    /// cut off. Nothing is sent to the provider until the stream is polled, and dropping the stream closes
+    /// its connection.
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a>;
 
-    /// How many tokens it can read, where that is known.
+    /// The context window in tokens, if it is known.
     fn context_window(&self) -> Option<u64> {
         None
     }
 
-    /// The name of a model, this one or one behind it, of whose replies nobody will know the cost: it has no price, and
-    /// its provider does not tell. A limit of cost cannot hold for it.
+    /// The name of a model, this one or one behind it, whose replies have no known cost: it has no price, and
+    /// its provider does not report the cost. A cost limit cannot be enforced for such a model.
     fn unpriced_model(&self) -> Option<String> {
         None
     }
 }
 
-/// A reply on its way.
+/// The stream of one reply.
 pub type ReplyStream<'a> = BoxStream<'a, Result<ReplyChunk, ModelError>>;
 
-/// What a model is asked. Everything is borrowed: a turn costs what is new in it, not the whole conversation.
+/// A request to a model. Everything is borrowed, so that a turn costs what is new in it and not the whole
+/// conversation.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelRequest<'a> {
-    /// The task that asks.
+    /// The task that sends the request.
     pub task: TaskId,
-    /// The agent that asks.
+    /// The agent that sends the request.
     pub agent: &'a AgentName,
     /// The system instruction.
     pub system: &'a str,
     /// The conversation so far.
     pub messages: &'a [Message],
-    /// The tools that may be called. Empty when tools are off.
+    /// The tools that the model may call. Empty when tools are off.
     pub tools: &'a [Arc<ToolSpec>],
-    /// The shape of the final answer, where the agent must give it one.
+    /// The schema of the final answer, if the agent requires one.
     pub output: Option<&'a StructuredOutput>,
-    /// How many replies the task has got before this one.
+    /// How many replies the task has received before this one.
     pub turn: u32,
-    /// How often this very reply has been asked for before, because it failed.
+    /// How many times this reply has already been requested and failed.
     pub retry: u32,
-    /// Where the model keeps what of the conversation is already in the form of its wire.
+    /// Caches the part of the conversation that is already in the model's wire format.
     pub wire_cache: &'a WireCache,
 }
 
-/// What a model is told of a tool.
+/// A tool as it is described to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
     /// Its name.
@@ -92,64 +95,64 @@ pub enum ReplyChunk {
     Text(String),
     /// Some thinking.
     Reasoning(String),
-    /// Nothing is being asked right now: the provider wants to be left alone, or too many are asking it. What was said
-    /// before is void.
+    /// The request is waiting: the provider is rate limiting, or too many requests are already running.
+    /// Chunks streamed before this one are void.
     Delayed(RequestDelay),
-    /// What was held is being sent now.
+    /// The delayed request is being sent now.
     Resumed,
-    /// The end: the whole reply, the streamed pieces included.
+    /// The end: the whole reply, including the pieces already streamed.
     Done(Box<Reply>),
 }
 
-/// A request that is not sent yet.
+/// Why a request is waiting, and for how long.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestDelay {
-    /// Why not, in words.
+    /// The reason, as a sentence to display.
     pub reason: String,
-    /// For how long, where that is known.
+    /// How long it still waits, if that is known.
     pub remaining: Option<Duration>,
 }
 
-/// Why a model did not answer.
+/// The error of a model that did not answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{model}: {kind}")]
 pub struct ModelError {
-    /// The model that was asked.
+    /// The model that failed.
     pub model: String,
     /// What went wrong.
     pub kind: ModelErrorKind,
-    /// How long the provider wants to be left alone.
+    /// How long to wait before a retry, if the provider says so.
     pub retry_after: Option<Duration>,
 }
 
-/// The ways in which a model does not answer.
+/// The kinds of errors of a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelErrorKind {
-    /// Too many requests.
+    /// Too many requests (429).
     #[error("the provider is rate limiting (429){}", suffix(.0))]
     RateLimited(String),
-    /// The provider failed.
+    /// The provider returned an error.
     #[error("the provider failed ({status}){}", suffix(.message))]
     Server {
         /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The provider's error message.
         message: String,
     },
-    /// The provider cannot be reached: no connection, or one that broke before anything was answered.
+    /// The provider cannot be reached: no connection, or the connection broke before the response began.
     #[error("the provider cannot be reached{}", suffix(.0))]
     Unreachable(String),
-    /// The stream ended before the reply did.
+    /// The stream ended before the reply was complete.
     #[error("the stream was cut before the reply was complete{}", suffix(.0))]
     Truncated(String),
-    /// Nothing came for too long.
+    /// The model sent nothing within the timeout.
     #[error("the model sent nothing for {0:?}")]
     TimedOut(Duration),
-    /// The reply is larger than any that can be meant: a model that does not stop, or a provider gone wrong. Asked again, it
-    /// would be as large.
-    #[error("the reply does not end{}", suffix(.0))]
+    /// The reply is larger than any useful one: the model does not stop, or the provider is broken. A retry
+    /// would get the same.
+    #[error("the reply is too large{}", suffix(.0))]
     TooLarge(String),
-    /// The provider will never answer this request: bad key, unknown model, conversation too long.
+    /// The provider will never accept this request: bad key, unknown model, conversation too long.
     #[error("the provider refused the request{}", suffix(.0))]
     Rejected(String),
 }
@@ -159,7 +162,7 @@ fn suffix(text: &str) -> String {
 }
 
 impl ModelErrorKind {
-    /// Whether asking again may help.
+    /// Whether a retry may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             ModelErrorKind::RateLimited(_)
@@ -171,7 +174,8 @@ impl ModelErrorKind {
         }
     }
 
-    /// Whether the provider refused because the conversation is too long for the model. Each says it in other words.
+    /// Whether the provider refused because the conversation is too long for the model. Each provider words
+    /// this differently.
     pub fn is_context_overflow(&self) -> bool {
         let ModelErrorKind::Rejected(text) = self else { return false };
         let text = text.to_lowercase();
@@ -190,7 +194,8 @@ impl ModelErrorKind {
             || said(&["reduce the length"])
     }
 
-    /// Whether it tells of the provider's state, and nothing of this request: it passes when the provider is well.
+    /// Whether the error is about the provider's state and not about this request: it goes away when the
+    /// provider recovers.
     pub fn is_outage(&self) -> bool {
         match self {
             ModelErrorKind::RateLimited(_) | ModelErrorKind::Unreachable(_) => true,

@@ -1,4 +1,4 @@
-//! What tokens cost. A small table ships with the program; a file of the same form can be laid over it.
+//! Token prices. The program ships a small table; a file of the same format can override it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use serde::Deserialize;
 
 use crate::message::Usage;
 
-/// What the tokens of one model cost, in millionths of a dollar for a million tokens.
+/// The token prices of one model, in millionths of a dollar per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Read.
+    /// Input tokens.
     pub input: u64,
-    /// Read from the provider's cache; as `input` where it is not given.
+    /// Input tokens read from the provider's cache. Default: `input`.
     #[serde(default)]
     pub cached: Option<u64>,
-    /// Written to the provider's cache; as `input` where it is not given.
+    /// Input tokens written to the provider's cache. Default: `input`.
     #[serde(default)]
     pub cache_write: Option<u64>,
-    /// Written.
+    /// Output tokens.
     pub output: u64,
-    /// What they cost instead in a request that reads very much.
+    /// The prices of a request with a very long input, if they differ.
     #[serde(default)]
     pub above: Option<Above>,
 }
 
-/// What tokens cost in a request that reads more than so many.
+/// The prices of a request whose input is longer than a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Above {
-    /// More than this many are read in all, from the cache too.
+    /// The limit in input tokens, including those read from the cache.
     pub tokens: u64,
     /// As in [`Price`].
     pub input: u64,
@@ -45,7 +45,7 @@ pub struct Above {
 }
 
 impl Price {
-    /// Whether nothing is paid, whatever is used.
+    /// Whether all prices are zero.
     pub fn is_free(&self) -> bool {
         self.input == 0
             && self.output == 0
@@ -53,7 +53,7 @@ impl Price {
             && self.cache_write.unwrap_or(0) == 0
     }
 
-    /// What this usage costs, in millionths of a dollar.
+    /// The cost of this usage, in millionths of a dollar.
     pub fn cost_of(&self, usage: &Usage) -> u64 {
         let fresh = usage.input.saturating_sub(usage.cached).saturating_sub(usage.cache_written);
         let (input, cached, cache_write, output) = match self.above.filter(|above| usage.input > above.tokens)
@@ -80,19 +80,19 @@ impl PriceTable {
     /// The table that ships with the program.
     pub fn built_in() -> PriceTable {
         let table = serde_json::from_str(include_str!("prices.json")).unwrap_or_else(|error| {
-            tracing::error!(%error, "the table of prices is broken: no price is known");
+            tracing::error!(%error, "cannot read the built-in price table: no price is known");
             BTreeMap::new()
         });
         PriceTable(Arc::new(table))
     }
 
-    /// No price is known.
+    /// A table without prices.
     pub fn empty() -> PriceTable {
         PriceTable(Arc::default())
     }
 
-    /// The same table with another laid over it: `{"openai/gpt-5": {"input": 1250000, "output": 10000000}}`. `null`
-    /// makes a price unknown.
+    /// A copy of this table with overrides: `{"openai/gpt-5": {"input": 1250000, "output": 10000000}}`.
+    /// `null` makes a price unknown. Fails if the JSON is not such a table.
     pub fn with_overrides(&self, json: &str) -> Result<PriceTable, serde_json::Error> {
         let over: BTreeMap<String, Option<Price>> = serde_json::from_str(json)?;
         let mut table = (*self.0).clone();
@@ -100,8 +100,8 @@ impl PriceTable {
         Ok(PriceTable(Arc::new(table)))
     }
 
-    /// The model of a maker that may be meant by a name that is not in the table, if one is near. A name that may be a new
-    /// model's is not taken for a mistake.
+    /// The maker's model that is closest to a name that is not in the table, if one is close. A name that may
+    /// be a new model is not treated as a typo.
     pub fn meant(&self, maker: &str, model: &str) -> Option<&str> {
         let named = format!("{maker}/{}", model.to_ascii_lowercase());
         if self.0.contains_key(&named) {
@@ -113,7 +113,7 @@ impl PriceTable {
         super::spelling::nearest_model(model, known)
     }
 
-    /// The price of a model, or of the one that it is a dated edition of.
+    /// The price of a model, or of the model that it is a dated version of.
     pub fn price_of(&self, name: &str) -> Option<Price> {
         let name = name.to_ascii_lowercase();
         if let Some(price) = self.0.get(&name) {
@@ -123,7 +123,8 @@ impl PriceTable {
     }
 }
 
-/// `openai/gpt-5-2025-08-07` is an edition of `openai/gpt-5`; so are `…-20250929`, `…-latest` and `…@20250929`.
+/// `openai/gpt-5-2025-08-07` is a dated version of `openai/gpt-5`; so are `…-20250929`, `…-latest` and
+/// `…@20250929`.
 fn undated_name(name: &str) -> &str {
     let name = name.strip_suffix("-latest").unwrap_or(name);
     let dated = |tail: &str| tail.len() >= 4 && tail.chars().all(|c| c.is_ascii_digit() || c == '-');
@@ -173,13 +174,14 @@ mod tests {
         assert_eq!(prices.price_of("anthropic/claude-sonnet-4-5-20250929"), Some(sonnet));
         assert_eq!(prices.price_of("OpenAI/gpt-5-2025-08-07"), prices.price_of("openai/gpt-5"));
         assert!(prices.price_of("openai/gpt-5").is_some());
-        // The names that examples of docker-agent use.
+        // The names that docker-agent's examples use.
         for name in
             ["claude-sonnet-4-0", "claude-opus-4-0", "claude-3-7-sonnet-latest", "claude-3-5-haiku-latest"]
         {
             assert!(prices.price_of(&format!("anthropic/{name}")).is_some(), "{name}");
         }
-        // Those of Anthropic's page "Pricing" that are newer than the rest, and a name that means another model every few weeks.
+        // The newer models on Anthropic's "Pricing" page, and an alias that points to another model every few
+        // weeks.
         let dollars =
             |name: &str| prices.price_of(name).map(|price| (price.input, price.cached, price.output));
         assert_eq!(dollars("anthropic/claude-opus-5-5"), Some((4_000_000, Some(200_000), 20_000_000)));
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(prices.price_of("acme/gpt-5"), None);
     }
 
-    /// Of some models a long request costs more, all of it.
+    /// Some models charge more for a long request, and for all of its tokens.
     #[test]
     fn a_long_request_has_its_own_price() {
         let cost = |name: &str, usage| PriceTable::built_in().price_of(name).unwrap().cost_of(&usage);

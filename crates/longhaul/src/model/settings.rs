@@ -1,39 +1,39 @@
-//! What a model is asked with, whoever provides it.
+//! The settings of a model, for every provider.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How a model is asked. What is left out is the provider's own choice.
+/// The settings of a model. A setting that is left out uses the provider's default.
 ///
-/// A provider that cannot do what is set here refuses it with a clear word when the model is made; nothing is
-/// dropped silently.
+/// A provider that does not support a setting refuses it with an error when the model is created; no setting
+/// is dropped silently.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSettings {
     /// The model, as the provider names it.
     pub model: String,
-    /// At most this many tokens in a reply.
+    /// The maximum number of tokens in a reply.
     pub max_tokens: Option<u64>,
-    /// How freely it chooses its words.
+    /// The sampling temperature.
     pub temperature: Option<f64>,
     /// Nucleus sampling.
     pub top_p: Option<f64>,
-    /// Dislike of words that were used often.
+    /// Penalty for tokens by how often they were used.
     pub frequency_penalty: Option<f64>,
-    /// Dislike of words that were used at all.
+    /// Penalty for tokens that were used at all.
     pub presence_penalty: Option<f64>,
-    /// How much it thinks.
+    /// How much the model thinks.
     pub thinking: Option<Thinking>,
-    /// Whether it may make several calls in one reply.
+    /// Whether the model may make several calls in one reply.
     pub parallel_tool_calls: Option<bool>,
-    /// The shape of its final answer.
+    /// The schema of the final answer.
     pub structured_output: Option<StructuredOutput>,
-    /// Whether calls that the model writes as text are taken for calls. If nothing is said: only of servers of one's own,
-    /// where small models run.
+    /// Whether tool calls that the model writes as text are parsed as calls. By default only for local
+    /// servers, which run small models.
     pub reads_text_calls: Option<bool>,
-    /// How many tokens it can read, where its server was started with a window of its own.
+    /// The context window in tokens, if the server was started with its own.
     pub context_size: Option<u64>,
-    /// Whatever else the provider takes, put into the body as it is.
+    /// Other options for the provider, copied into the request body unchanged.
     pub provider_opts: Map<String, Value>,
 }
 
@@ -41,27 +41,27 @@ pub struct ModelSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
-    /// Not at all.
+    /// No thinking.
     Off,
-    /// At most this many tokens.
+    /// A budget of at most this many tokens.
     Tokens(u32),
-    /// In the provider's words: `minimal`, `low`, `medium`, `high`, …
+    /// The provider's effort level: `minimal`, `low`, `medium`, `high`, …
     Effort(String),
-    /// As the model sees fit.
+    /// The model decides.
     Adaptive,
 }
 
-/// The shape of an answer.
+/// The required schema of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StructuredOutput {
-    /// A name for it.
+    /// The name of the schema.
     pub name: String,
-    /// What it is.
+    /// A description of the answer.
     #[serde(default)]
     pub description: Option<String>,
-    /// Its JSON schema.
+    /// The JSON schema.
     pub schema: Value,
-    /// Whether the provider is to hold the model to it.
+    /// Whether the provider enforces the schema.
     #[serde(default)]
     pub strict: bool,
 }

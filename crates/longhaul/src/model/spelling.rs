@@ -1,13 +1,14 @@
-//! Which model may be meant by a name that nobody knows.
+//! Suggests a known model for a name that is unknown.
 //!
-//! New models come out all the time, so a name that is only new must not be taken for a mistake: `gpt-5.9` beside `gpt-5.6`, or a
-//! known kind of a new version. A name is misspelt if its words are nearly those of a known one, or if it is a known one but for
-//! its dots and dashes.
+//! New models come out all the time, so a new name must not be treated as a typo: `gpt-5.9` beside `gpt-5.6`,
+//! or a new version of a known model. A name counts as misspelt if its words are close to those of a known
+//! name, or if it differs from one only in dots and dashes.
 
-/// The known name that may be meant, if one is near. `None` also if the name is known, or may be a new model's.
+/// The closest known name. `None` if the name is known, if it may be a new model, or if nothing is close.
 pub(crate) fn nearest_model<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.to_ascii_lowercase();
-    // Fine-tuned ones, places of a cloud, names with a maker before them: those are somebody's own.
+    // Fine-tuned models, cloud deployments and names with a maker prefix are custom names: never correct
+    // them.
     if typed.len() > 64 || typed.contains([':', '/', '@']) {
         return None;
     }
@@ -30,12 +31,13 @@ fn without_marks(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
-/// The letters of a name, without the numbers of its version.
+/// The words of a name, without its version numbers.
 fn words(name: &str) -> Vec<&str> {
     name.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).collect()
 }
 
-/// Whether they are as many, and each nearly the same. Short words are too near to each other to be compared.
+/// Whether both have the same number of words, and each pair is nearly equal. Short words are too similar to
+/// compare.
 fn are_near(typed: &[&str], known: &[&str]) -> bool {
     let slips = |(typed, known): (&&str, &&str)| {
         let away = strsim::damerau_levenshtein(typed, known);
@@ -78,14 +80,14 @@ mod tests {
             ("gpt5", Some("gpt-5")),
             ("gpt-5-mni", Some("gpt-5-mini")),
             ("gemini-2.5-flsh", Some("gemini-2.5-flash")),
-            // Known, or another version of what is known.
+            // Known, or another version of a known model.
             ("claude-sonnet-4-5", None),
             ("claude-opus-5-2", None),
             ("gpt-5.9", None),
             ("gpt-6-mini", None),
             ("o5-mini", None),
             ("gemini-4-pro-preview", None),
-            // Something else altogether.
+            // A different model.
             ("claude-fable-9", None),
             ("gpt-5-image", None),
             ("gpt-5.6-luna", None),

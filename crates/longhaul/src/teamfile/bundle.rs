@@ -1,4 +1,4 @@
-//! A team file together with what it refers to: all that another process needs to carry its tasks on.
+//! A team file together with the files it refers to: everything another process needs to continue its tasks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,35 +8,36 @@ use serde::{Deserialize, Serialize};
 use super::references::{AgentReference, resolve_reference};
 use super::{MAX_TEAM_FILE_BYTES, ModelOverride, Problem, Severity, TeamFile, parse};
 
-/// What a kept bundle begins with.
+/// The prefix of an encoded bundle.
 const MAGIC: &[u8] = b"#!longhaul team\n";
-/// How many files a bundle may have.
+/// The maximum number of files in a bundle.
 const MOST: usize = 200;
 
-/// A team file, and the files that it refers to: instructions, scripts, other team files. Keys are not in it.
+/// A team file and the files it refers to: instructions, scripts, other team files. It contains no keys.
 ///
-/// It is kept in the store (`Store::put_blob`), and found again by its digest. Files of the working directory that an agent is
-/// told of (`add_prompt_files`) are not in it: they are read when a task begins.
+/// It is stored with `Store::put_blob` and found by its digest. Files that `add_prompt_files` names are not
+/// in it: they are read when a task starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TeamBundle {
-    /// What the team file is called, for people.
+    /// The display name of the team file.
     pub name: String,
-    /// The directory of the team file, which paths in it are relative to.
+    /// The directory of the team file. Paths in the file are relative to it.
     pub base: PathBuf,
     /// The text of the team file.
     pub text: String,
-    /// The files that it refers to, by their paths from the base.
+    /// The files it refers to, by their path from the base.
     pub files: BTreeMap<String, String>,
-    /// Other models than those of the file, which whoever started it has chosen.
+    /// Models that replace those of the file, chosen by whoever started the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelOverride>,
-    /// Where the team works, if that was said: programs that its agents share run there. Otherwise they run in the base.
+    /// The team's working directory, if one was given. Shared programs of its agents run there, or else in
+    /// the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<PathBuf>,
 }
 
 impl TeamBundle {
-    /// A team file that refers to no other file.
+    /// A bundle of a team file that refers to no other file.
     pub fn from_text(name: impl Into<String>, text: impl Into<String>) -> TeamBundle {
         TeamBundle {
             name: name.into(),
@@ -48,7 +49,8 @@ impl TeamBundle {
         }
     }
 
-    /// Reads a team file and all that it refers to. What is wrong with the team file itself is told by [`assemble`].
+    /// Loads a team file and everything it refers to. Fails if the team file cannot be read. [`assemble`]
+    /// reports errors in the file itself.
     ///
     /// [`assemble`]: super::assemble
     pub fn load(path: &Path) -> Result<TeamBundle, TeamBundleError> {
@@ -75,7 +77,7 @@ impl TeamBundle {
                 if bundle.files.contains_key(&key) || bundle.files.len() >= MOST {
                     continue;
                 }
-                // A file that is not there is told by the assembly, with its place.
+                // `assemble` reports a missing file, with its position.
                 let Ok(text) = slurp(&bundle.base.join(&key)) else { continue };
                 if is_team {
                     open.push((parent_dir(&key).to_owned(), text.clone()));
@@ -86,26 +88,26 @@ impl TeamBundle {
         Ok(bundle)
     }
 
-    /// The bundle as it is kept.
+    /// Encodes the bundle for the store.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        // Writing plain texts to memory does not fail.
+        // Writing strings to memory cannot fail.
         let _ = serde_json::to_writer(&mut bytes, self);
         bytes
     }
 
-    /// A bundle that was kept.
+    /// Decodes a bundle from the store. Fails if the bytes are not an encoded bundle.
     pub fn decode(bytes: &[u8]) -> Result<TeamBundle, String> {
-        let json = bytes.strip_prefix(MAGIC).ok_or("it is no team file that Longhaul has kept")?;
-        serde_json::from_slice(json).map_err(|error| format!("the kept team file cannot be read: {error}"))
+        let json = bytes.strip_prefix(MAGIC).ok_or("it is not a stored team file")?;
+        serde_json::from_slice(json).map_err(|error| format!("the stored team file cannot be read: {error}"))
     }
 
-    /// Whether these bytes are a kept bundle.
+    /// Whether these bytes are an encoded bundle.
     pub fn is_encoded(bytes: &[u8]) -> bool {
         bytes.starts_with(MAGIC)
     }
 
-    /// A file, by its path from the directory of the one that refers to it.
+    /// Finds a file by its path from the directory of the file that refers to it.
     pub(super) fn find_file(&self, dir: &str, name: &str) -> Option<(String, &str)> {
         let key = join_normalized(dir, name);
         self.files.get(&key).map(|text| (key, text.as_str()))
@@ -116,13 +118,13 @@ impl TeamBundle {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be read: {why}", path.display())]
 pub struct TeamBundleError {
-    /// Which.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// The text of a file that is not larger than a team file may be; of a larger one, as much as shows that it is.
+/// Reads a file up to the size limit of a team file, plus enough to show that it is larger.
 fn slurp(path: &Path) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
@@ -130,7 +132,7 @@ fn slurp(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The files that a team file refers to, and whether they are team files.
+/// The files that a team file refers to, and whether each is a team file.
 fn referenced_files(team: &TeamFile) -> Vec<(String, bool)> {
     let mut files = Vec::new();
     for agent in team.agents.values() {
@@ -161,7 +163,7 @@ pub(super) fn parent_dir(key: &str) -> &str {
     key.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
-/// A path below a directory, without detours.
+/// Joins a path to a directory and resolves `.` and `..`.
 pub(super) fn join_normalized(dir: &str, name: &str) -> String {
     let joined =
         if name.starts_with('/') || dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
@@ -179,12 +181,12 @@ pub(super) fn join_normalized(dir: &str, name: &str) -> String {
     if joined.starts_with('/') { format!("/{plain}") } else { plain }
 }
 
-/// A problem of a team that was put together, and the file that it is in.
+/// A problem and the file it is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileProblem {
-    /// The file, as people call it.
+    /// The display name of the file.
     pub file: String,
-    /// What is to be told.
+    /// The problem.
     pub problem: Problem,
 }
 

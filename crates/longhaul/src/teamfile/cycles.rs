@@ -1,4 +1,4 @@
-//! Team files that lead back to themselves: a team that names another, which names the first, has no end.
+//! Detects team files that refer to each other in a cycle.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,8 +8,7 @@ use super::reader::join_path;
 use super::references::{AgentReference, resolve_reference};
 use super::{Problem, TeamFile, parse};
 
-/// For each team file that the bundle's own names and that leads back to a file on the way to it, what is wrong. To put such
-/// a team together is refused, too.
+/// Reports each team file named in the bundle's own that leads to a cycle. `assemble` refuses such a team, too.
 pub fn find_cycles(bundle: &TeamBundle) -> Vec<Problem> {
     let Some(team) = parse(&bundle.text).file else { return Vec::new() };
     let own = Path::new(&bundle.name).file_name().map(|name| name.to_string_lossy().into_owned());
@@ -19,15 +18,15 @@ pub fn find_cycles(bundle: &TeamBundle) -> Vec<Problem> {
         let Some((key, text)) = bundle.find_file("", named) else { continue };
         let mut way = vec![own.clone()];
         if let Some(way) = path_to_cycle(bundle, &mut way, &key, text, &mut HashSet::new()) {
-            let message = format!("the team file '{named}' is on the way to itself: {}", way.join(" → "));
-            let help = "take one of these references out";
+            let message = format!("the team file '{named}' refers to itself: {}", way.join(" → "));
+            let help = "remove one of these references";
             problems.push(Problem::error(team.span_of(&path).value, &path, message).with_help(help));
         }
     }
     problems
 }
 
-/// The way from a file back to one that is on the way to it.
+/// The path from a file back to one that is already on the path.
 fn path_to_cycle(
     bundle: &TeamBundle,
     way: &mut Vec<String>,
@@ -40,7 +39,7 @@ fn path_to_cycle(
     if again {
         return Some(std::mem::take(way));
     }
-    // What was seen on another way led nowhere.
+    // A file that was visited on another path leads to no cycle.
     if seen.insert(key.to_owned())
         && let Some(team) = parse(text).file
     {
@@ -56,7 +55,7 @@ fn path_to_cycle(
     None
 }
 
-/// The team files that one names, each with where it does.
+/// The team files that a team file names, each with the path of the key.
 fn referenced_team_files(team: &TeamFile) -> Vec<(String, &str)> {
     let mut found = Vec::new();
     for (name, agent) in &team.agents {
@@ -75,7 +74,7 @@ fn referenced_team_files(team: &TeamFile) -> Vec<(String, &str)> {
 mod tests {
     use super::*;
 
-    fn told(files: &[(&str, &str)]) -> Vec<String> {
+    fn messages(files: &[(&str, &str)]) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, others) in files {
             let path = dir.path().join(name);
@@ -89,14 +88,14 @@ mod tests {
 
     #[test]
     fn a_way_back_is_found_and_shown() {
-        let way = |named: &str, way: &str| format!("the team file '{named}' is on the way to itself: {way}");
+        let way = |named: &str, way: &str| format!("the team file '{named}' refers to itself: {way}");
         assert_eq!(
-            told(&[("a.yaml", "x:./b.yaml"), ("b.yaml", "y:./a.yaml")]),
+            messages(&[("a.yaml", "x:./b.yaml"), ("b.yaml", "y:./a.yaml")]),
             [way("./b.yaml", "a.yaml → b.yaml → a.yaml")]
         );
-        assert_eq!(told(&[("a.yaml", "x:./a.yaml")]), [way("./a.yaml", "a.yaml → a.yaml")]);
+        assert_eq!(messages(&[("a.yaml", "x:./a.yaml")]), [way("./a.yaml", "a.yaml → a.yaml")]);
         assert_eq!(
-            told(&[("a.yaml", "x:./o/b.yaml"), ("o/b.yaml", "y:./c.yaml"), ("o/c.yaml", "z:./b.yaml")]),
+            messages(&[("a.yaml", "x:./o/b.yaml"), ("o/b.yaml", "y:./c.yaml"), ("o/c.yaml", "z:./b.yaml")]),
             [way("./o/b.yaml", "a.yaml → o/b.yaml → o/c.yaml → o/b.yaml")]
         );
     }
@@ -109,6 +108,6 @@ mod tests {
             ("c.yaml", ""),
             ("d.yaml", "x:./a.yaml"),
         ];
-        assert_eq!(told(&files), Vec::<String>::new());
+        assert_eq!(messages(&files), Vec::<String>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! What a team file needs of the machine that it is on.
+//! Checks what a team file needs from its machine.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use super::references::{AgentReference, resolve_reference};
 use super::variables::required_variables;
 use super::{McpConfig, ToolsetConfig, ToolsetKind};
 
-/// The machine, as far as a team file has to do with it.
+/// The part of a machine that a team file depends on.
 pub trait HostProbe {
-    /// Whether a variable is set.
+    /// Whether an environment variable is set.
     fn has_variable(&self, name: &str) -> bool;
-    /// Whether a file is there; the path is as the team file has it, relative to its own directory.
+    /// Whether a file exists. The path is as written in the team file, relative to its directory.
     fn has_file(&self, path: &Path) -> bool;
 }
 
-/// What is missing around a team file: a file that it names is an error, a variable that is not set a warning, because it may
-/// be set where the team runs.
-pub fn check_host(file: &TeamFile, around: &dyn HostProbe) -> Vec<Problem> {
-    let mut check = HostCheck { file, host: around, problems: ProblemList::default() };
+/// Reports what a team file needs and the machine lacks. A missing file is an error; a variable that is not
+/// set is a warning, because it may be set where the team runs.
+pub fn check_host(file: &TeamFile, host: &dyn HostProbe) -> Vec<Problem> {
+    let mut check = HostCheck { file, host, problems: ProblemList::default() };
     check.all();
     check.problems.into_sorted()
 }

@@ -1,7 +1,7 @@
 //! Reads a YAML team file into a `Team`, or reports errors with line and column.
 //!
-//! [`parse`] makes a [`TeamFile`] of a text and tells everything that is wrong with it at once; it is pure. [`check_host`] tells
-//! what is wrong with the surroundings: variables that are not set, files that are not there.
+//! [`parse`] turns a text into a [`TeamFile`] and reports all errors at once, without I/O. [`check_host`]
+//! reports what the machine lacks: variables that are not set, and files that do not exist.
 //!
 //! ```
 //! use longhaul::teamfile;
@@ -9,8 +9,8 @@
 //! let text = "agents:\n  root:\n    modle: openai/gpt-5\n    toolsets: [{type: shel}]\n";
 //! let reading = teamfile::parse(text);
 //! assert!(reading.file.is_none());
-//! let told: Vec<String> = reading.problems.iter().map(|problem| problem.message.clone()).collect();
-//! assert_eq!(told, ["unknown key 'modle' in an agent", "there is no toolset of type 'shel'"]);
+//! let messages: Vec<String> = reading.problems.iter().map(|problem| problem.message.clone()).collect();
+//! assert_eq!(messages, ["unknown key 'modle' in an agent", "there is no toolset of type 'shel'"]);
 //! assert_eq!(reading.problems[0].help.as_deref(), Some("did you mean 'model'?"));
 //! assert_eq!((reading.problems[0].at.line, reading.problems[0].at.column), (3, 5));
 //! ```
@@ -49,23 +49,23 @@ pub use trust::{TrustItem, trust_digest, trust_items};
 pub use variables::{VariableError, fill_variables, required_variables};
 pub use yaml::MAX_TEAM_FILE_BYTES;
 
-/// What a text is, read as a team file.
+/// The result of parsing a team file.
 #[derive(Debug)]
 pub struct ParsedTeamFile {
-    /// The team, if nothing is wrong with it but what can be passed over.
+    /// The team, if the file has no errors. Warnings do not matter.
     pub file: Option<TeamFile>,
-    /// All that is wrong, in the order of the file.
+    /// All errors and warnings, in the order of the file.
     pub problems: Vec<Problem>,
 }
 
 impl ParsedTeamFile {
-    /// How many problems keep the team from running.
+    /// The number of errors.
     pub fn error_count(&self) -> usize {
         self.problems.iter().filter(|problem| problem.is_error()).count()
     }
 }
 
-/// Reads a team file.
+/// Parses a team file. Never fails: errors are in [`ParsedTeamFile::problems`].
 pub fn parse(text: &str) -> ParsedTeamFile {
     let (node, mut problems) = match yaml::parse_yaml(text) {
         Ok(parsed) => parsed,
@@ -81,9 +81,9 @@ pub fn parse(text: &str) -> ParsedTeamFile {
                 problems.append(references::check_references(&team, reader.problems.as_slice()));
                 file = Some(team);
             }
-            // The tables allow what the types do not: ours to mend.
+            // The schema tables allow what the types do not: a bug in Longhaul.
             Err(error) => {
-                problems.push(Problem::error(node.at, "", format!("the file cannot be read: {error}")));
+                problems.push(Problem::error(node.at, "", format!("cannot read the file: {error}")));
             }
         }
     }

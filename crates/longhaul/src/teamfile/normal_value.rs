@@ -1,10 +1,10 @@
-//! What the reader hands on: a tree in the one form that every spelling is brought to.
+//! The output of the reader: a tree with every spelling normalized.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, IntoDeserializer, Visitor, value};
 use serde::forward_to_deserialize_any;
 
-/// A piece of a team file, in its normal form. Maps keep their order.
+/// A normalized value. Maps keep their order.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum NormalValue {
     Null,
@@ -17,7 +17,7 @@ pub(super) enum NormalValue {
 }
 
 impl NormalValue {
-    /// The value of a key, to be changed.
+    /// The value of a key, mutable.
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut NormalValue> {
         match self {
             NormalValue::Map(fields) => {
@@ -27,7 +27,7 @@ impl NormalValue {
         }
     }
 
-    /// Takes a key out.
+    /// Removes a key and returns its value.
     pub(super) fn remove(&mut self, name: &str) -> Option<NormalValue> {
         let NormalValue::Map(fields) = self else { return None };
         let at = fields.iter().position(|(key, _)| key == name)?;
@@ -41,7 +41,7 @@ impl NormalValue {
         }
     }
 
-    /// The values of a map, to be changed.
+    /// The values of a map, mutable.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut NormalValue> {
         let fields = match self {
             NormalValue::Map(fields) => fields.as_mut_slice(),

@@ -1,37 +1,37 @@
-//! What is wrong with a team file: as data, and as a text that shows the place.
+//! Errors and warnings of a team file, as data and as a text that shows the line.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// A place in a file: line and column from 1, counted in characters.
+/// A span in a file: line and column from 1, counted in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SourceSpan {
     /// The line.
     pub line: u32,
     /// The column.
     pub column: u32,
-    /// How many characters are meant.
+    /// The length in characters.
     pub length: u32,
 }
 
 impl SourceSpan {
-    /// Where the file begins.
+    /// The beginning of the file.
     pub const START: SourceSpan = SourceSpan { line: 1, column: 1, length: 1 };
 }
 
-/// How bad it is.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The team runs, though not quite as it is written.
+    /// The team runs, but not exactly as the file says.
     Warning,
     /// The team does not run.
     Error,
 }
 
 impl Severity {
-    /// The word for it.
+    /// The lower-case name.
     pub fn as_str(self) -> &'static str {
         match self {
             Severity::Warning => "warning",
@@ -40,19 +40,19 @@ impl Severity {
     }
 }
 
-/// Something that is wrong with a team file.
+/// An error or a warning in a team file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// How bad it is.
+    /// How severe it is.
     pub severity: Severity,
     /// Where it is.
     #[serde(flatten)]
     pub at: SourceSpan,
-    /// The way to it, such as `agents.root.toolsets[0].type`; empty for the file itself.
+    /// The path to the key, such as `agents.root.toolsets[0].type`; empty for the file itself.
     pub path: String,
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
 }
@@ -72,44 +72,51 @@ impl Problem {
         self
     }
 
-    /// Whether the file is right, and only something is not set here: a key, or a variable.
+    /// Whether the file is valid and only the environment lacks something: a key or a variable.
     pub fn is_environment_problem(&self) -> bool {
         self.message.contains("needs a key") || self.message.starts_with("the variable")
     }
 
-    /// Whether the team does not run with it.
+    /// Whether it keeps the team from running.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// The problem, with the line that it is in and a mark below the place.
+    /// Renders the problem with its line and a mark below the span.
     ///
-    /// `name` is what the file is called and `text` what is in it. Nothing in the result commands a terminal.
+    /// `name` is the name of the file and `text` its content. The result contains no terminal escape
+    /// sequences.
     pub fn render(&self, name: &str, text: &str) -> String {
         let SourceSpan { line, column, length } = self.at;
-        let mut told = format!("{}: {}\n", self.severity.as_str(), self.message);
+        let mut rendered = format!("{}: {}\n", self.severity.as_str(), self.message);
         let gutter = line.to_string().len();
-        let _ = writeln!(told, "{:gutter$}--> {name}:{line}:{column}", "");
+        let _ = writeln!(rendered, "{:gutter$}--> {name}:{line}:{column}", "");
         let shown = text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default();
         let (shown, column) = window(shown, column as usize);
         if !shown.trim().is_empty() {
             let marks = (length as usize).clamp(1, shown.chars().count().saturating_sub(column - 1).max(1));
-            let _ = writeln!(told, "{:gutter$} |", "");
-            let _ = writeln!(told, "{line} | {shown}");
-            let _ =
-                writeln!(told, "{:gutter$} | {:before$}{}", "", "", "^".repeat(marks), before = column - 1);
+            let _ = writeln!(rendered, "{:gutter$} |", "");
+            let _ = writeln!(rendered, "{line} | {shown}");
+            let _ = writeln!(
+                rendered,
+                "{:gutter$} | {:before$}{}",
+                "",
+                "",
+                "^".repeat(marks),
+                before = column - 1
+            );
         }
         if let Some(help) = &self.help {
-            let _ = writeln!(told, "{:gutter$} = help: {help}", "");
+            let _ = writeln!(rendered, "{:gutter$} = help: {help}", "");
         }
-        told
+        rendered
     }
 }
 
-/// As many errors of a file are told, and as many warnings.
+/// The maximum number of errors that are reported for a file, and of warnings.
 pub(super) const MAX_PROBLEMS: usize = 100;
 
-/// What is wrong, as it is found. Of very much only the first is kept, so that no file costs much more than it says.
+/// Collects problems. Only the first ones are kept, to bound the cost of a file.
 #[derive(Debug, Default)]
 pub(super) struct ProblemList {
     problems: Vec<Problem>,
@@ -118,7 +125,7 @@ pub(super) struct ProblemList {
 }
 
 impl ProblemList {
-    /// Tells a problem.
+    /// Adds a problem.
     pub(super) fn push(&mut self, problem: Problem) {
         let count = if problem.is_error() { &mut self.errors } else { &mut self.warnings };
         *count += 1;
@@ -127,17 +134,17 @@ impl ProblemList {
         }
     }
 
-    /// Whether no further error is told: then there is no need to look for one.
+    /// Whether no more errors are reported, so that there is no need to look for more.
     pub(super) fn is_full(&self) -> bool {
         self.errors >= MAX_PROBLEMS
     }
 
-    /// What is kept of it so far.
+    /// The problems so far.
     pub(super) fn as_slice(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// All that others have found, too.
+    /// Adds all problems of another list.
     pub(super) fn append(&mut self, others: ProblemList) {
         let dropped =
             (others.errors.saturating_sub(MAX_PROBLEMS), others.warnings.saturating_sub(MAX_PROBLEMS));
@@ -146,7 +153,7 @@ impl ProblemList {
         self.warnings += dropped.1;
     }
 
-    /// What is told in the end, in the order of the file; and whether there is more, in the last of it.
+    /// The problems in the order of the file. If some were dropped, the last one says so.
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
         self.problems.sort_by_key(|problem| (problem.at.line, problem.at.column));
         self.problems.dedup();
@@ -156,11 +163,11 @@ impl ProblemList {
             ..Problem::error(
                 last,
                 "",
-                format!("no more than {MAX_PROBLEMS} {what} are told, and there may be others"),
+                format!("only the first {MAX_PROBLEMS} {what} are shown; there may be more"),
             )
-            .with_help("mend these first")
+            .with_help("fix these first")
         };
-        // Where enough is told nobody looks further.
+        // After enough errors, the checks stop early.
         if self.errors >= MAX_PROBLEMS {
             self.problems.push(more(Severity::Error, "errors"));
         } else if self.warnings > MAX_PROBLEMS {
@@ -170,10 +177,10 @@ impl ProblemList {
     }
 }
 
-/// How much of a line is shown.
+/// The maximum width of a displayed line.
 const WIDTH: usize = 110;
 
-/// A text with nothing in it that commands a terminal: words of the file are quoted, and they may have anything in them.
+/// Replaces control characters: messages quote the file, which may contain anything.
 fn plain(text: String) -> String {
     match text.contains(char::is_control) {
         true => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
@@ -181,7 +188,7 @@ fn plain(text: String) -> String {
     }
 }
 
-/// The part of a line that has a column in it, and where the column is in that.
+/// The part of a line around a column, and the position of the column in it.
 fn window(line: &str, column: usize) -> (String, usize) {
     let skipped = if column > WIDTH - 20 { column - WIDTH / 2 } else { 0 };
     let shown: String = line.trim_end().chars().skip(skipped).take(WIDTH).collect();

@@ -1,4 +1,5 @@
-//! Reads a tree by the tables of `form`: everything that is wrong is told, and what is right is handed on.
+//! Reads a YAML tree by the tables of [`file_schema`](super::file_schema): reports every error, and
+//! normalizes everything else.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -9,20 +10,20 @@ use super::problem::{Problem, ProblemList, SourceSpan};
 use super::suggestions::{join_bounded, nearest, suggest};
 use super::yaml::{YamlKey, YamlKind, YamlNode};
 
-/// How many names a text with commas may have.
+/// The maximum number of names in a comma-separated text.
 const MOST_NAMES: usize = 1000;
 
-/// Where something stands: the key that names it, and the value.
+/// The spans of a key and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyValueSpans {
     pub(super) key: SourceSpan,
     pub(super) value: SourceSpan,
 }
 
-/// Where everything stands, by its path.
+/// The spans of everything in the file, by path.
 pub(super) type SpanIndex = HashMap<String, KeyValueSpans>;
 
-/// What a walk through a tree has found.
+/// Reads a tree, and collects spans and problems.
 #[derive(Default)]
 pub(super) struct TeamFileReader {
     path: String,
@@ -30,7 +31,7 @@ pub(super) struct TeamFileReader {
     pub(super) spans: SpanIndex,
 }
 
-/// A path with one more key.
+/// Appends a key to a path.
 pub(super) fn join_path(path: &str, key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
     match (path.is_empty(), plain) {
@@ -59,7 +60,7 @@ impl TeamFileReader {
         self.problems.push(Problem::warning(at, &self.path, message).with_help(help));
     }
 
-    /// Goes into a key, or an item, and comes back.
+    /// Runs `f` inside a key or an item.
     fn within<T>(&mut self, path: String, spot: KeyValueSpans, f: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.path, path);
         self.spans.insert(self.path.clone(), spot);
@@ -69,7 +70,7 @@ impl TeamFileReader {
     }
 
     fn at_key<T>(&mut self, key: &YamlKey, node: &YamlNode, f: impl FnOnce(&mut Self) -> T) -> T {
-        // What is left empty stands where its key does.
+        // An empty value has the span of its key.
         let value = if node.kind == YamlKind::Null { key.at } else { node.at };
         self.within(join_path(&self.path, &key.name), KeyValueSpans { key: key.at, value }, f)
     }
@@ -78,7 +79,7 @@ impl TeamFileReader {
         self.within(format!("{}[{index}]", self.path), KeyValueSpans { key: at, value: at }, f)
     }
 
-    /// What is being read, in words.
+    /// A description of the value that is being read.
     fn name(&self) -> String {
         match self.path.as_str() {
             "" => "a team file".to_owned(),
@@ -87,7 +88,7 @@ impl TeamFileReader {
         }
     }
 
-    /// The value in its normal form; `None` if it is wrong, which has been told, or not there.
+    /// The normalized value; `None` if it is missing, or wrong and already reported.
     fn read_value(
         &mut self,
         node: &YamlNode,
@@ -134,7 +135,7 @@ impl TeamFileReader {
                 let mut list = Vec::with_capacity(nodes.len());
                 for (index, node) in nodes.iter().enumerate() {
                     let value = self.at_item(index, node.at, |walk| walk.read_value(node, item, node.at));
-                    // Its place is kept, so that what comes after it still has the number that it has in the file.
+                    // Keep its place, so that later items keep their index in the file.
                     list.push(value.unwrap_or_else(|| blank(item)));
                 }
                 Some(NormalValue::List(list))
@@ -143,7 +144,8 @@ impl TeamFileReader {
                 let mut map = Vec::with_capacity(fields.len());
                 for (key, node) in fields {
                     let value = self.at_key(key, node, |walk| walk.read_value(node, item, key.at));
-                    // A name that is there is known, though what it names is wrong: one mistake is told once.
+                    // Keep the name, even if its value is wrong, so that references to it are not reported
+                    // too.
                     map.push((key.name.clone(), value.unwrap_or_else(|| blank(item))));
                 }
                 map.retain(|(_, value)| *value != NormalValue::Null);
@@ -158,7 +160,7 @@ impl TeamFileReader {
             (ValueType::Toolset, YamlKind::Text(text)) if file_schema::toolset_schema(text).is_some() => {
                 self.wrong_help(
                     node.at,
-                    "a toolset is a map with a type, and this is a text",
+                    "a toolset must be a map with a type, not a text",
                     format!("write `- type: {text}`"),
                 );
                 None
@@ -198,7 +200,7 @@ impl TeamFileReader {
                         let text = node.as_text().map(|text| NormalValue::Text(text.trim().to_owned()));
                         if text.is_none() {
                             let message = format!(
-                                "'{}' is a list of texts, and this is {}",
+                                "'{}' must be a list of texts, and this is {}",
                                 kind_name(&walk.path),
                                 node.describe()
                             );
@@ -317,7 +319,7 @@ impl TeamFileReader {
                     let meant = |key: &YamlKey| unknown(key) && nearest(&key.name, [*name]).is_some();
                     match fields.iter().find(|(key, _)| key.name == *name) {
                         Some((key, _)) => self.wrong(key.at, format!("'{name}' is empty")),
-                        // A key that was mistyped has been told.
+                        // A mistyped key is already reported.
                         None if fields.iter().any(|(key, _)| meant(key)) => {}
                         None => self.wrong(at, format!("{} needs '{name}'", object.name)),
                     }
@@ -368,7 +370,7 @@ impl TeamFileReader {
         let Some(object) = file_schema::toolset_schema(name) else {
             let shown = shorten(name);
             let help = suggest(name, &names, "types");
-            // A slip of the pen is an error; what another program knows, and this one does not, is left out.
+            // A typo is an error; a type that another runtime knows is skipped.
             self.problems.push(
                 match nearest(name, names.iter().copied()) {
                     Some(_) => {
@@ -395,7 +397,7 @@ impl TeamFileReader {
         Some(self.object(fields, object, at))
     }
 
-    /// A map of commands, whichever way it is written.
+    /// Reads a map of commands in either spelling.
     fn commands(&mut self, node: &YamlNode) -> NormalValue {
         let maps: Vec<(Option<usize>, &YamlNode)> = match &node.kind {
             YamlKind::List(items) => {
@@ -407,10 +409,7 @@ impl TeamFileReader {
         let mut had = HashSet::new();
         for (index, map) in maps {
             let YamlKind::Map(fields) = &map.kind else {
-                self.wrong(
-                    map.at,
-                    format!("a list of commands has maps in it, and this is {}", map.describe()),
-                );
+                self.wrong(map.at, format!("a list of commands must contain maps, not {}", map.describe()));
                 continue;
             };
             for (key, node) in fields {
@@ -461,7 +460,7 @@ static COMMAND: ObjectSchema = ObjectSchema {
     rules: &[],
 };
 
-/// What stands for an entry that is wrong.
+/// A placeholder for a value with an error.
 fn blank(kind: &ValueType) -> NormalValue {
     match kind {
         ValueType::Object(_) | ValueType::Commands | ValueType::Map(_) => NormalValue::Map(Vec::new()),
@@ -475,7 +474,7 @@ fn blank(kind: &ValueType) -> NormalValue {
     }
 }
 
-/// Whether a value has the shape of a type.
+/// Whether a value matches a type.
 fn matches_type(node: &YamlNode, kind: &ValueType) -> bool {
     match kind {
         ValueType::Text | ValueType::TextWithVariables | ValueType::Duration | ValueType::Keyword(_) => {
@@ -498,7 +497,7 @@ fn matches_type(node: &YamlNode, kind: &ValueType) -> bool {
     }
 }
 
-/// A tree as it is.
+/// Converts a tree without a schema.
 fn to_normal_value(node: &YamlNode) -> NormalValue {
     match &node.kind {
         YamlKind::Null => NormalValue::Null,
@@ -513,7 +512,7 @@ fn to_normal_value(node: &YamlNode) -> NormalValue {
     }
 }
 
-/// A time in nanoseconds.
+/// Parses a duration in nanoseconds.
 fn parse_duration(node: &YamlNode) -> Option<i64> {
     let time = match &node.kind {
         YamlKind::Int(seconds) => Duration::from_secs(u64::try_from(*seconds).ok()?),
@@ -527,7 +526,7 @@ fn parse_duration(node: &YamlNode) -> Option<i64> {
     i64::try_from(time.as_nanos()).ok()
 }
 
-/// The place of a name within a text, where the text stands in one piece.
+/// The span of a name within a text, if the text is on one line.
 fn within(at: SourceSpan, text: &str, before: usize, name: &str) -> SourceSpan {
     let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     if chars(text) != at.length {
@@ -542,7 +541,7 @@ fn kind_name(path: &str) -> &str {
     list.rsplit('.').next().unwrap_or(list)
 }
 
-/// The beginning of a text, fit for a message of one line.
+/// The beginning of a text, for a one-line message.
 pub(super) fn shorten(text: &str) -> String {
     const MOST: usize = 60;
     let line: String = text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! What the names in a team file refer to, and whether that is there.
+//! Resolves and checks the names in a team file.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::model::http::{is_known_provider, known_providers};
 use crate::permission::Pattern;
 
 impl TeamFile {
-    /// Where something stands in the file; the nearest thing around it, if it does not stand there itself.
+    /// The spans of a path, or of the nearest parent if the path is not in the file.
     pub(super) fn span_of(&self, path: &str) -> KeyValueSpans {
         let mut path = path;
         loop {
@@ -33,17 +33,17 @@ impl TeamFile {
 /// What the name of a sub-agent refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AgentReference<'a> {
-    /// An agent of the file.
+    /// An agent of this file.
     Agent(&'a str),
     /// Another team file.
     File { name: &'a str, path: &'a str },
-    /// Something on the network.
+    /// A remote agent or file.
     Remote { name: &'a str, address: &'a str },
-    /// Nothing that is known.
+    /// Nothing known.
     Unknown,
 }
 
-/// Whether an address is taken for that of an agent that speaks A2A.
+/// Whether an address counts as that of an A2A agent.
 pub(super) fn is_a2a_address(address: &str) -> bool {
     let is_url = address.starts_with("https://") || address.starts_with("http://");
     is_url && !is_team_file(address)
@@ -54,7 +54,7 @@ fn is_team_file(address: &str) -> bool {
     path.ends_with(".yaml") || path.ends_with(".yml")
 }
 
-/// What the name of a sub-agent refers to.
+/// Resolves the name of a sub-agent.
 pub(super) fn resolve_reference<'a>(file: &TeamFile, text: &'a str) -> AgentReference<'a> {
     if file.agents.contains_key(text) {
         return AgentReference::Agent(text);
@@ -79,29 +79,29 @@ pub(super) fn resolve_reference<'a>(file: &TeamFile, text: &'a str) -> AgentRefe
     }
 }
 
-/// The last part of a reference, without what is after its dot.
+/// The last part of a reference, without its extension.
 fn stem(text: &str) -> &str {
     let last = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
     last.split(['.', ':', '@']).next().unwrap_or(last)
 }
 
-/// All that is wrong with what a file refers to.
-pub(super) fn check_references(file: &TeamFile, told: &[Problem]) -> ProblemList {
+/// Checks everything that a file refers to.
+pub(super) fn check_references(file: &TeamFile, reported: &[Problem]) -> ProblemList {
     let mut check = ReferenceChecker { file, problems: ProblemList::default(), matchers: 0 };
-    check.top(told);
+    check.top(reported);
     for name in check.file.agents.keys() {
         check.agent(name);
     }
     check.problems
 }
 
-/// How many matchers of hooks a file may have: each costs time to read.
+/// The maximum number of hook matchers in a file: each takes time to compile.
 const MOST_MATCHERS: usize = 100;
 
 struct ReferenceChecker<'a> {
     file: &'a TeamFile,
     problems: ProblemList,
-    /// How many hooks have had their matchers read.
+    /// How many matchers have been compiled.
     matchers: usize,
 }
 
@@ -115,7 +115,7 @@ impl<'a> ReferenceChecker<'a> {
         self.problems.push(Problem::error(at, path, message).with_help(help));
     }
 
-    /// Tries patterns.
+    /// Checks permission patterns.
     fn permissions(&mut self, part: &PermissionsConfig, path: &str) {
         for (key, patterns) in [("allow", &part.allow), ("ask", &part.ask), ("deny", &part.deny)] {
             for (index, pattern) in patterns.iter().enumerate() {
@@ -135,10 +135,10 @@ impl<'a> ReferenceChecker<'a> {
         self.problems.push(Problem::warning(at, path, message).with_help(help));
     }
 
-    fn top(&mut self, told: &[Problem]) {
+    fn top(&mut self, reported: &[Problem]) {
         let file = self.file;
         let empty = file.spans.get("agents").is_some_and(|spot| spot.key != spot.value);
-        if file.agents.is_empty() && empty && !told.iter().any(|problem| problem.path == "agents") {
+        if file.agents.is_empty() && empty && !reported.iter().any(|problem| problem.path == "agents") {
             self.wrong(
                 "agents",
                 "there is no agent here".to_owned(),
@@ -179,7 +179,7 @@ impl<'a> ReferenceChecker<'a> {
                         self.wrong(
                             &path,
                             format!("the model '{name}' has no 'model'"),
-                            "name it as its provider does",
+                            "set it to the provider's name for the model",
                         );
                     }
                 }
@@ -198,7 +198,7 @@ impl<'a> ReferenceChecker<'a> {
             let path = join_path("providers", name);
             self.url(provider.base_url.as_deref(), &format!("{path}.base_url"));
             if provider.base_url.is_none() && provider.provider.is_none() && !is_known_provider(name) {
-                self.wrong(&path, format!("the provider '{name}' has no base_url"), "say where it is");
+                self.wrong(&path, format!("the provider '{name}' has no base_url"), "set its base_url");
             }
             if let Some(like) = &provider.provider {
                 self.provider(like, &format!("{path}.provider"));
@@ -260,7 +260,7 @@ impl<'a> ReferenceChecker<'a> {
             if matches!(toolset.kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. })
                 && agent.sub_agents.is_empty()
             {
-                let message = format!("agent '{name}' has nobody to send tasks to");
+                let message = format!("agent '{name}' has no agent to send tasks to");
                 self.warn(&format!("{path}.type"), message, "name its sub_agents");
             }
         }
@@ -305,7 +305,7 @@ impl<'a> ReferenceChecker<'a> {
         }
     }
 
-    /// Agents that another one names.
+    /// Checks the agents that another one names.
     fn others(&mut self, agent: &str, others: &[String], path: &str, what: &str) {
         let file = self.file;
         let mut seen = HashSet::new();
@@ -326,25 +326,25 @@ impl<'a> ReferenceChecker<'a> {
                 AgentReference::Remote { address, .. } if is_a2a_address(address) && what == "sub-agent" => {}
                 AgentReference::Remote { address, .. } if is_a2a_address(address) => {
                     let message = format!(
-                        "'{}' is somewhere else: a conversation cannot be handed over to it",
+                        "'{}' is a remote agent: a conversation cannot be handed over to it",
                         shorten(address)
                     );
                     self.wrong(&path, message, "name it under sub_agents");
                 }
                 AgentReference::Remote { address, .. } if address.contains("://") => {
                     let message = format!(
-                        "'{}' is a team file somewhere else: what it could run here nobody has seen",
+                        "'{}' is a remote team file: you have not reviewed what it would run here",
                         shorten(address)
                     );
                     self.wrong(
                         &path,
                         message,
-                        "save it beside this one, look through it, and write name:./file.yaml",
+                        "save it beside this file, review it, and write name:./file.yaml",
                     );
                 }
                 AgentReference::Remote { address, .. } => {
                     let message = format!(
-                        "'{}' is somewhere else: agents are taken from files and URLs only",
+                        "'{}' is in a registry: agents can only come from files and URLs",
                         shorten(address)
                     );
                     self.warn(&path, message, format!("the team runs without this {what}; save its team file beside this one and write name:./file.yaml"));
@@ -409,7 +409,7 @@ impl<'a> ReferenceChecker<'a> {
             self.wrong(
                 path,
                 message,
-                suggest_also(help, "put one of your own under `providers`, with its base_url"),
+                suggest_also(help, "add your own under `providers`, with its base_url"),
             );
         }
     }
@@ -448,7 +448,7 @@ impl<'a> ReferenceChecker<'a> {
         }
     }
 
-    /// A URL that can be told to be none before its variables are filled in.
+    /// Reports a URL that is certainly invalid, before its variables are filled in.
     fn url(&mut self, url: Option<&str>, path: &str) {
         let Some(url) = url.map(str::trim).filter(|url| !url.is_empty()) else { return };
         let begins = url.starts_with("http://") || url.starts_with("https://");

@@ -1,9 +1,9 @@
-//! What somebody may have meant.
+//! Suggestions for misspelt words.
 
-/// With so many candidates a word is compared.
+/// The maximum number of candidates to compare with.
 const COMPARED: usize = 100;
 
-/// The candidate that is nearest to a word, if one is near enough to be meant.
+/// The candidate that is closest to a word, if one is close enough.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| -> String {
         text.chars().take(64).filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
@@ -27,7 +27,7 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// What to say about a word that is none of these: the one that may be meant, or all of them.
+/// The hint for an unknown word: the closest candidate, or all of them.
 pub(super) fn suggest(word: &str, candidates: &[&str], what: &str) -> String {
     match nearest(word, candidates.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),
@@ -36,13 +36,13 @@ pub(super) fn suggest(word: &str, candidates: &[&str], what: &str) -> String {
     }
 }
 
-/// A help, and what else can be done.
+/// A hint with an alternative.
 pub(super) fn suggest_also(help: String, also: &str) -> String {
     let between = if help.ends_with('?') { " " } else { "; " };
     format!("{help}{between}or {also}")
 }
 
-/// Some words, with commas; of very many, the first.
+/// Words joined with commas; of very many, only the first.
 pub(super) fn join_bounded(words: &[&str]) -> String {
     const MOST: usize = 40;
     match words.len() {

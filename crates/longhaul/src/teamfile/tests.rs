@@ -1,4 +1,4 @@
-//! What is read, and what is told of what is wrong. The files are in `tests/teams` and `examples/teams`.
+//! Tests of the reader and its error messages. The files are in `tests/teams` and `examples/teams`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn dir(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The team files of a directory, in order.
+/// The team files of a directory, sorted.
 fn files(name: &str) -> Vec<(String, String, PathBuf)> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(dir(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -26,7 +26,7 @@ fn files(name: &str) -> Vec<(String, String, PathBuf)> {
     files.into_iter().map(read).collect()
 }
 
-/// A machine with the files of a directory, and with no variable.
+/// A machine with the files of a directory, and without variables.
 struct Bare<'a>(&'a Path);
 
 impl HostProbe for Bare<'_> {
@@ -92,7 +92,7 @@ fn the_examples_are_right() {
     }
 }
 
-/// Every key of every table is in a file that is right, and comes through to the data.
+/// Every key of every table is in a valid file, and reaches the data.
 #[test]
 fn every_key_is_read() {
     let text = fs::read_to_string(dir("tests/teams/everything.yaml")).unwrap();
@@ -107,7 +107,7 @@ fn every_key_is_read() {
     });
 }
 
-/// Whether a place is one of a key whose path has `*` for names and numbers.
+/// Whether a path matches a pattern with `*` for names and indexes.
 fn fits(pattern: &str, place: &str) -> bool {
     let plain = |part: &str| part.split('[').next().unwrap_or_default().to_owned();
     let (mut pattern, mut place) = (pattern.split('.'), place.split('.'));
@@ -121,7 +121,7 @@ fn fits(pattern: &str, place: &str) -> bool {
     }
 }
 
-/// The paths of all keys, as far as they do not repeat themselves.
+/// The paths of all keys, without recursion.
 fn keys() -> Vec<String> {
     use super::file_schema::{KeyStatus, ObjectSchema, TEAM, TOOLSETS, ValueType};
     fn object(path: &str, object: &'static ObjectSchema, found: &mut Vec<String>) {
@@ -163,7 +163,7 @@ fn the_schema_takes_what_the_reader_takes() {
     let json = |text: &str| -> Option<serde_json::Value> { serde_saphyr::from_str(text).ok() };
     for name in ["../../examples/teams", "tests/teams/odd"] {
         for (stem, text, _) in files(name) {
-            // What is left empty is no matter for the reader; editors see a null.
+            // The reader accepts empty values; an editor sees a null.
             if stem == "empty-values" {
                 continue;
             }
@@ -174,7 +174,7 @@ fn the_schema_takes_what_the_reader_takes() {
             assert!(errors.is_empty(), "{stem}: {errors:#?}");
         }
     }
-    // And refuses what is wrong by its form alone.
+    // The schema refuses files whose structure is wrong.
     for stem in [
         "unknown-key",
         "unknown-key-top",
@@ -233,7 +233,7 @@ fn agents_keep_their_order_and_old_flags_become_toolsets() {
     );
 }
 
-/// A bomb, a well and a mountain: refused at once.
+/// An alias bomb, deep nesting and a huge file are refused at once.
 #[test]
 fn what_would_eat_the_machine_is_refused_within_a_second() {
     let mut bomb = String::from("a0: &a0 [x]\n");
@@ -251,7 +251,7 @@ fn what_would_eat_the_machine_is_refused_within_a_second() {
     for text in [bomb, well, flow, maps, dashes, mountain, crowd] {
         let began = Instant::now();
         let reading = parse(&text);
-        // Without optimisation, and with other tests beside it, it takes longer than it is allowed to.
+        // Allow more time for a debug build with other tests running beside it.
         let most = if cfg!(debug_assertions) { 15 } else { 1 };
         assert!(began.elapsed() < Duration::from_secs(most), "{:?}", began.elapsed());
         assert!(reading.error_count() > 0 && reading.problems.len() < 3, "{:?}", reading.problems.len());

@@ -1,4 +1,5 @@
-//! What a team file starts, reads and sends on its own: what somebody has to agree to before a stranger's file is run.
+//! Lists what a team file starts, reads and sends by itself: what you must agree to before you run a
+//! stranger's file.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,64 +18,64 @@ use super::{
 };
 use crate::model::http::{is_provider_or_local_url, key_variables_of};
 
-/// Tools that run without a question anyway, because they only read: to allow those is nothing new.
+/// Tools that only read and never need approval: allowing them changes nothing.
 const HARMLESS: [&str; 5] = ["read_", "list_", "search_", "view_", "directory_tree"];
 
-/// Something that a team file does, or lets its agents do, without anybody being asked.
+/// Something that a team file does, or lets its agents do, without approval.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum TrustItem {
     /// Starts a program.
     Command {
-        /// As what.
+        /// What it is started as.
         what: String,
         /// The command line.
         command: String,
     },
-    /// Reads an environment variable and hands it on.
+    /// Reads an environment variable and passes it on.
     Variable {
         /// Its name.
         name: String,
         /// Where its value goes.
         to: String,
     },
-    /// Sets an environment variable of programs.
+    /// Sets an environment variable for programs.
     Sets {
         /// Its name.
         name: String,
         /// The value.
         value: String,
-        /// Of what.
+        /// The programs that get it.
         of: String,
     },
     /// Contacts another machine.
     Contact {
-        /// As what.
+        /// What it is contacted as.
         what: String,
-        /// Where, as the file writes it.
+        /// The URL, as written in the file.
         url: String,
     },
-    /// Uses files outside of its own directory, or of the working directory.
+    /// Uses files outside of its own directory or the working directory.
     File {
-        /// For what.
+        /// The purpose.
         what: String,
-        /// Which, as the file writes it.
+        /// The path, as written in the file.
         path: String,
     },
-    /// Lets tools run without a question.
+    /// Lets tools run without approval.
     Allow {
         /// The pattern.
         pattern: String,
     },
-    /// Takes a protection away.
+    /// Turns a protection off.
     Unprotected {
-        /// Which.
+        /// The protection.
         what: String,
     },
 }
 
 impl TrustItem {
-    /// What all items of its kind do, as a heading.
+    /// The heading for all items of this kind.
     pub fn heading(&self) -> &'static str {
         match self {
             TrustItem::Command { .. } => "starts programs",
@@ -88,7 +89,7 @@ impl TrustItem {
     }
 }
 
-/// One line, below its heading.
+/// One line below the heading.
 impl fmt::Display for TrustItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,8 +104,8 @@ impl fmt::Display for TrustItem {
     }
 }
 
-/// All that a team does without anybody being asked: that of its file, and of the team files that it refers to. Sorted, and
-/// each item once. Nothing is looked up, and nothing is started.
+/// Everything that a team does without approval: its own file, and the team files that it refers to. Sorted,
+/// without duplicates. Nothing is resolved or started.
 ///
 /// ```
 /// use longhaul::teamfile::{TeamBundle, trust_items};
@@ -135,9 +136,9 @@ pub fn trust_items(bundle: &TeamBundle) -> Vec<TrustItem> {
     list.0.into_iter().collect()
 }
 
-/// Tells lists of items apart.
+/// Identifies a list of items. Depends on their exact wording.
 pub fn trust_digest(items: &[TrustItem]) -> String {
-    // Writing plain texts to memory does not fail.
+    // Writing strings to memory cannot fail.
     let json = serde_json::to_vec(items).unwrap_or_default();
     Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -193,7 +194,7 @@ impl TrustCollector {
         }
         for other in agent.sub_agents.iter().chain(&agent.handoffs) {
             match resolve_reference(team, other) {
-                // Others are names in a registry, and nobody is contacted.
+                // Other addresses are names in a registry, which is not contacted.
                 AgentReference::Remote { name, address } if address.contains("://") => {
                     self.contact(address, &format!("agent {name}"), &[]);
                 }
@@ -328,14 +329,14 @@ impl TrustCollector {
         }
     }
 
-    /// Where a model is, and which key goes there.
+    /// The URL of a model, and the key that is sent there.
     fn provider(&mut self, team: &TeamFile, provider: &str, model: &ModelConfig, name: &str) {
         let own = team.providers.get(provider);
         let like = own.and_then(|own| own.provider.as_deref()).unwrap_or(provider);
         let url = model.base_url.as_ref().or(own.and_then(|own| own.base_url.as_ref()));
         let key = model.token_key.as_ref().or(own.and_then(|own| own.token_key.as_ref()));
         let what = format!("model {name}");
-        // The provider's own place, or this machine.
+        // The provider itself, or this machine.
         let home = url.is_none_or(|url| is_provider_or_local_url(like, url));
         if let Some(url) = url.filter(|_| !home) {
             self.contact(url, &what, &[]);
@@ -412,7 +413,7 @@ impl TrustCollector {
         }
     }
 
-    /// A file, if it is not below the directory.
+    /// Adds a file, if it is not below the directory.
     fn file(&mut self, dir: &str, path: &str, what: &str) {
         let whole = join_normalized(dir, path);
         if Path::new(&whole).is_absolute() || whole.starts_with("..") || path.starts_with('~') {
@@ -421,7 +422,7 @@ impl TrustCollector {
     }
 }
 
-/// A word of a command line, so that it is seen where it ends.
+/// Quotes a word of a command line.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@=,%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -493,7 +494,7 @@ permissions:
         }
     }
 
-    /// What is asked about is known by its list, and by nothing else in the file.
+    /// The digest depends on the list only, and on nothing else in the file.
     #[test]
     fn the_digest_is_that_of_the_list() {
         let digest = |text: &str| trust_digest(&trust_items(&TeamBundle::from_text("team.yaml", text)));
@@ -506,7 +507,7 @@ permissions:
         assert_ne!(hook("Be kind.", "./a"), hook("Be kind.", "./b"));
     }
 
-    /// What another file of the same team starts is started too.
+    /// Items of other files of the same team are listed too.
     #[test]
     fn the_files_that_it_refers_to_count() {
         let mut bundle = TeamBundle::from_text(
@@ -517,7 +518,7 @@ permissions:
         bundle.files.insert("more/other.yaml".into(), other.into());
         let third = "agents: {root: {model: auto, hooks: {task_end: [{type: command, command: ./x}]}, instruction_file: [../../b.md]}}";
         bundle.files.insert("more/third.yaml".into(), third.into());
-        let told: Vec<String> = trust_items(&bundle).iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["hook task_end of root: ./x", "../../b.md (instruction of root)"]);
+        let lines: Vec<String> = trust_items(&bundle).iter().map(ToString::to_string).collect();
+        assert_eq!(lines, ["hook task_end of root: ./x", "../../b.md (instruction of root)"]);
     }
 }

@@ -1,8 +1,8 @@
-//! Older spellings, brought to the ones of today.
+//! Converts older spellings to the current ones.
 
 use super::normal_value::NormalValue;
 
-/// Brings a whole file up to date.
+/// Upgrades a whole file.
 pub(super) fn upgrade(team: &mut NormalValue) {
     for agent in team.get_mut("agents").into_iter().flat_map(NormalValue::values_mut) {
         flags(agent);

@@ -9,9 +9,9 @@ use super::suggestions::join_bounded;
 /// Why the variables of a text cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VariableError {
-    /// These are not set; each once, in the order of the text.
+    /// These variables are not set; each once, in the order of the text.
     Unset(Vec<String>),
-    /// The text would be longer than a team file may be.
+    /// The result would be longer than a team file may be.
     TooLong,
 }
 
@@ -34,7 +34,10 @@ impl fmt::Display for VariableError {
 
 impl std::error::Error for VariableError {}
 
-/// A text with its variables filled in, at most [`MAX_TEAM_FILE_BYTES`] bytes of it. What a variable is set to is not looked into.
+/// Fills in the variables of a text. The result has at most [`MAX_TEAM_FILE_BYTES`] bytes. Values are not
+/// expanded again.
+///
+/// Fails if a variable without a default is not set, or the result is too long.
 ///
 /// ```
 /// use longhaul::teamfile::{VariableError, fill_variables};
@@ -47,14 +50,14 @@ impl std::error::Error for VariableError {}
 pub fn fill_variables(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, VariableError> {
     let mut filled = String::with_capacity(text.len().min(MAX_TEAM_FILE_BYTES));
     let mut unset: Vec<String> = Vec::new();
-    let mut told: HashSet<&str> = HashSet::new();
+    let mut reported: HashSet<&str> = HashSet::new();
     for piece in pieces(text) {
         match piece {
             VariablePiece::Text(text) => filled.push_str(text),
             VariablePiece::Variable { name, otherwise } => {
                 match lookup(name).or(otherwise.map(str::to_owned)) {
                     Some(value) => filled.push_str(&value),
-                    None if told.insert(name) => unset.push(name.to_owned()),
+                    None if reported.insert(name) => unset.push(name.to_owned()),
                     None => {}
                 }
             }
@@ -66,7 +69,7 @@ pub fn fill_variables(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Re
     if unset.is_empty() { Ok(filled) } else { Err(VariableError::Unset(unset)) }
 }
 
-/// The names of the variables in a text that have nothing to fall back on.
+/// The names of the variables in a text that have no default.
 pub fn required_variables(text: &str) -> Vec<&str> {
     let name = |piece| match piece {
         VariablePiece::Variable { name, otherwise: None } => Some(name),
@@ -75,7 +78,7 @@ pub fn required_variables(text: &str) -> Vec<&str> {
     pieces(text).filter_map(name).collect()
 }
 
-/// The names of all variables in a text, also of those that have something to fall back on.
+/// The names of all variables in a text, including those with a default.
 pub(super) fn all_variables(text: &str) -> Vec<&str> {
     let name = |piece| match piece {
         VariablePiece::Variable { name, .. } => Some(name),
@@ -90,7 +93,7 @@ enum VariablePiece<'a> {
 }
 
 fn pieces(text: &str) -> impl Iterator<Item = VariablePiece<'_>> {
-    // Where no brace is closed any more, none is looked for.
+    // After the last closing brace, do not search for another.
     let closed = text.rfind('}').map_or("", |at| &text[at..]).len();
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -103,7 +106,7 @@ fn pieces(text: &str) -> impl Iterator<Item = VariablePiece<'_>> {
     })
 }
 
-/// The first piece of a text, and what comes after it. `braces`: whether a brace is closed in it.
+/// The first piece of a text, and the rest. `braces`: whether the rest contains a closing brace.
 fn next(text: &str, braces: bool) -> (VariablePiece<'_>, &str) {
     let Some(after) = text.strip_prefix('$') else {
         let end = text.find('$').unwrap_or(text.len());
@@ -123,7 +126,7 @@ fn next(text: &str, braces: bool) -> (VariablePiece<'_>, &str) {
         if !name.is_empty() && name.len() == name_length(name) {
             return (VariablePiece::Variable { name, otherwise }, rest);
         }
-        // Not a variable, but something that only looks like one.
+        // This only looks like a variable.
         let length = text.len() - rest.len();
         return (VariablePiece::Text(&text[..length]), rest);
     }
@@ -136,7 +139,7 @@ fn next(text: &str, braces: bool) -> (VariablePiece<'_>, &str) {
     }
 }
 
-/// How many bytes at the beginning are the name of a variable.
+/// The length in bytes of the variable name at the beginning.
 fn name_length(text: &str) -> usize {
     let part = |(at, c): (usize, char)| c == '_' || c.is_ascii_alphabetic() || (at > 0 && c.is_ascii_digit());
     text.char_indices().find(|found| !part(*found)).map_or(text.len(), |(at, _)| at)
@@ -183,7 +186,7 @@ mod tests {
         assert_eq!(fill_variables("$A-${B}", &set), Ok("$A${A}$$-$A${B}$$".to_owned()));
     }
 
-    /// A text whose every variable is long takes no more memory than a team file.
+    /// A text of long variables takes no more memory than a team file.
     #[test]
     fn what_grows_without_end_is_an_error() {
         let long = |_: &str| Some("x".repeat(1 << 16));
@@ -191,7 +194,7 @@ mod tests {
         assert_eq!(fill_variables(&"$A".repeat(16), &long).unwrap().len(), MAX_TEAM_FILE_BYTES);
     }
 
-    /// Each of these is quadratic where every piece is looked for in all that comes after it, or before it.
+    /// Each of these takes quadratic time if every piece searches all of the text.
     #[test]
     fn long_texts_are_read_once() {
         let open = "${".repeat(MAX_TEAM_FILE_BYTES / 2);

@@ -1,4 +1,4 @@
-//! YAML as a tree in which every piece knows where it stands.
+//! YAML as a tree in which every node knows its position.
 
 use std::fmt;
 
@@ -12,19 +12,19 @@ use super::reader::shorten;
 /// The largest team file, in bytes.
 pub const MAX_TEAM_FILE_BYTES: usize = 1 << 20;
 
-/// The longest key, in bytes: keys stand in the path of all that is below them.
+/// The longest key in bytes. A key is part of the path of everything below it.
 const LONGEST_KEY: usize = 256;
 
-/// A piece of YAML.
+/// A YAML node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct YamlNode {
     pub(super) at: SourceSpan,
     pub(super) kind: YamlKind,
-    /// What is written there, where it is a number or another word that YAML reads in its own way.
+    /// The scalar as written, if it is a number or another word that YAML interprets.
     written: Option<Box<str>>,
 }
 
-/// What a piece is.
+/// The kind of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum YamlKind {
     Null,
@@ -44,7 +44,7 @@ pub(super) struct YamlKey {
 }
 
 impl YamlNode {
-    /// A scalar as it is written; `None` for lists, maps and nothing.
+    /// A scalar as written; `None` for lists, maps and null.
     pub(super) fn as_text(&self) -> Option<&str> {
         match &self.kind {
             YamlKind::Text(text) => Some(text),
@@ -53,7 +53,7 @@ impl YamlNode {
         }
     }
 
-    /// What it is, in words.
+    /// A description of the node for messages.
     pub(super) fn describe(&self) -> &'static str {
         match &self.kind {
             YamlKind::Null => "nothing",
@@ -74,7 +74,7 @@ impl YamlNode {
     }
 }
 
-/// Reads YAML into a tree. What is no YAML is one problem; a key that comes twice is one each.
+/// Parses YAML into a tree. Invalid YAML is a single problem; each duplicate key is one more.
 pub(super) fn parse_yaml(text: &str) -> Result<(YamlNode, ProblemList), Problem> {
     if text.len() > MAX_TEAM_FILE_BYTES {
         let message =
@@ -94,7 +94,7 @@ pub(super) fn parse_yaml(text: &str) -> Result<(YamlNode, ProblemList), Problem>
             max_recorded_anchor_events: 50_000,
             max_total_scalar_bytes: MAX_TEAM_FILE_BYTES,
         },
-        // Both of two equal keys are handed on, so that all of them can be told.
+        // Accept duplicate keys here, so that all of them can be reported.
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
         with_snippet: false,
     };
@@ -108,25 +108,24 @@ pub(super) fn parse_yaml(text: &str) -> Result<(YamlNode, ProblemList), Problem>
         let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
         let message = match message.as_str() {
             text if text.contains("tabs disallowed") => {
-                "YAML is indented with spaces, and here is a tab".to_owned()
+                "YAML must be indented with spaces, and here is a tab".to_owned()
             }
             text if text.contains("Documents {") => {
-                "a team file is one YAML document, and here begins another".to_owned()
+                "a team file must be a single YAML document, and a second one begins here".to_owned()
             }
             text if text.contains("limits breached") || text.contains("recursion limit") => {
                 "the file is nested too deeply, or has too many parts or aliases".to_owned()
             }
             _ => message,
         };
-        Problem::error(at, "", message)
-            .with_help("this is where reading YAML ended: there may be more that is wrong")
+        Problem::error(at, "", message).with_help("the YAML parser stopped here; there may be more errors")
     })?;
-    let mut told = ProblemList::default();
-    let node = source.node(raw, &mut told);
-    Ok((node, told))
+    let mut problems = ProblemList::default();
+    let node = source.node(raw, &mut problems);
+    Ok((node, problems))
 }
 
-/// The tree as the YAML reader builds it.
+/// The tree that the YAML parser builds.
 enum RawYaml {
     Null,
     Bool(bool),
@@ -142,13 +141,13 @@ struct YamlSource<'a> {
     lines: Vec<usize>,
 }
 
-/// Where each line begins.
+/// The offset at which each line begins.
 fn line_starts(text: &str) -> Vec<usize> {
     std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
 }
 
 impl YamlSource<'_> {
-    /// A place, held within the file.
+    /// Converts a position, clamped to the file.
     fn span(&self, at: Location) -> SourceSpan {
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let line = count(at.line()).clamp(1, count(self.lines.len() as u64));
@@ -166,7 +165,7 @@ impl YamlSource<'_> {
         self.text.get(offset..offset.checked_add(len)?).map(|text| text.trim().into())
     }
 
-    fn node(&self, raw: Spanned<RawYaml>, told: &mut ProblemList) -> YamlNode {
+    fn node(&self, raw: Spanned<RawYaml>, problems: &mut ProblemList) -> YamlNode {
         let at = self.span(raw.defined);
         let mut written = None;
         let kind = match raw.value {
@@ -185,30 +184,30 @@ impl YamlSource<'_> {
                 YamlKind::Float(value)
             }
             RawYaml::List(items) => {
-                YamlKind::List(items.into_iter().map(|item| self.node(item, told)).collect())
+                YamlKind::List(items.into_iter().map(|item| self.node(item, problems)).collect())
             }
             RawYaml::Map(fields) => {
                 let mut map: Vec<(YamlKey, YamlNode)> = Vec::with_capacity(fields.len());
                 let mut seen = std::collections::HashMap::with_capacity(fields.len());
                 for (key, value) in fields {
-                    let key = self.node(key, told);
-                    let value = self.node(value, told);
+                    let key = self.node(key, problems);
+                    let value = self.node(value, problems);
                     let Some(name) = key.as_text().map(str::to_owned) else {
-                        let message = format!("a key must be a text, and this is {}", key.describe());
-                        told.push(Problem::error(key.at, "", message));
+                        let message = format!("a key must be a text, not {}", key.describe());
+                        problems.push(Problem::error(key.at, "", message));
                         continue;
                     };
                     if name.len() > LONGEST_KEY {
                         let message =
                             format!("the key '{}' is longer than {LONGEST_KEY} bytes", shorten(&name));
-                        told.push(Problem::error(key.at, "", message).with_help("shorten it"));
+                        problems.push(Problem::error(key.at, "", message).with_help("shorten it"));
                         continue;
                     }
                     if let Some(first) = seen.insert(name.clone(), key.at) {
-                        // A key that a merge brought along gives way to the map's own.
+                        // The map's own key overrides a merged one.
                         let message = format!("the key '{name}' comes twice in one map");
                         let help = format!("the first is in line {}; keep one of them", first.line);
-                        told.push(Problem::error(key.at, &name, message).with_help(help));
+                        problems.push(Problem::error(key.at, &name, message).with_help(help));
                         continue;
                     }
                     map.push((YamlKey { at: key.at, name }, value));

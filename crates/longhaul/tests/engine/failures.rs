@@ -410,7 +410,7 @@ async fn a_reply_that_does_not_end_is_asked_for_once_and_little_of_it_is_stored(
     let done = ask(&longhaul, Order::new("solo", "go")).await;
     assert_eq!((kind(&done), model.0.load(Ordering::SeqCst)), (FailureKind::Model, 1));
     let Some(Outcome::Failed { failure, .. }) = &done.outcome else { panic!("{done:?}") };
-    assert!(failure.to_string().contains("the reply does not end: more than 64 MiB came"), "{failure}");
+    assert!(failure.to_string().contains("the reply is too large: more than 64 MiB came"), "{failure}");
     let journal = longhaul.store().read(done.state.id, longhaul::id::Seq(0), usize::MAX).await.unwrap();
     let said: usize = journal
         .iter()

@@ -28,7 +28,7 @@ async fn another_model_is_asked_and_the_first_again_when_it_has_cooled_down() {
     let (id, done) = ask("one").await;
     assert_said(&done, "Second.");
     let told = journal(&longhaul, id).await.into_iter().any(|record| {
-        matches!(record.entry, Entry::Waiting { on: WaitReason::Provider(why), .. } if why.contains("asked instead"))
+        matches!(record.entry, Entry::Waiting { on: WaitReason::Provider(why), .. } if why.contains("falling back to"))
     });
     assert!(told);
     assert_said(&ask("two").await.1, "Second.");

@@ -73,7 +73,7 @@ async fn a_wish_heard_by_one_task_holds_another_which_is_shown_as_waiting() {
     };
     let waiting = crate::stage::within(shown).await;
     let WaitReason::Provider(why) = &waiting.on else { panic!("{waiting:?}") };
-    assert!(why.contains("left alone"), "{why}");
+    assert!(why.contains("rate limited"), "{why}");
     let left = waiting.until.unwrap().duration_since(waiting.since).as_millis();
     assert!((900..=2300).contains(&left), "{left} ms");
     for id in [first, second] {

@@ -1,4 +1,4 @@
-//! Keys: who has them, and how they stay with those who need them.
+//! API keys: where they come from, and how they are kept out of texts.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
-/// Where keys come from. The library reads no environment; whoever calls it does, or has them from elsewhere.
+/// A source of keys. The library does not read the environment; its caller does, or gets the keys elsewhere.
 pub trait KeySource: Send + Sync {
-    /// The key of a name such as `OPENAI_API_KEY`.
+    /// The key in a variable such as `OPENAI_API_KEY`, if it is set.
     fn key(&self, name: &str) -> Option<SecretString>;
 }
 
@@ -18,7 +18,7 @@ impl<F: Fn(&str) -> Option<SecretString> + Send + Sync> KeySource for F {
     }
 }
 
-/// Nobody has any key.
+/// A source without keys.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoKeys;
 
@@ -28,7 +28,7 @@ impl KeySource for NoKeys {
     }
 }
 
-/// The first of these names that has a key, and the key without the white space that clings to it.
+/// The first of these variables that holds a key, and the key without surrounding white space.
 pub(super) fn first_key(keys: &dyn KeySource, names: &[&str]) -> Option<(String, ApiKey)> {
     names.iter().find_map(|name| {
         let key = keys.key(name)?;
@@ -37,7 +37,7 @@ pub(super) fn first_key(keys: &dyn KeySource, names: &[&str]) -> Option<(String,
     })
 }
 
-/// A key. It shows itself to nobody.
+/// A key. Its `Debug` output does not show it.
 #[derive(Clone)]
 pub struct ApiKey(SecretString);
 
@@ -51,22 +51,22 @@ impl ApiKey {
         self.0.expose_secret()
     }
 
-    /// Tells keys apart without keeping them.
+    /// Tells keys apart without storing them.
     pub(super) fn fingerprint(&self) -> [u8; 32] {
         Sha256::digest(self.expose().as_bytes()).into()
     }
 
-    /// A text without this key in it.
+    /// Removes this key from a text.
     #[cfg(test)]
     fn redact(&self, text: String) -> String {
         scrub(text, std::slice::from_ref(self))
     }
 }
 
-/// A text without these secrets in it: as they are, as JSON or a URL write them, whole or cut off.
+/// Removes these secrets from a text: raw, as JSON or a URL writes them, whole or cut off.
 pub(super) fn scrub(text: String, secrets: &[ApiKey]) -> String {
     let mut forms: Vec<String> = Vec::new();
-    // Anything shorter is no key but a stand-in such as `none`, and may be a word of the text.
+    // Anything shorter is a placeholder such as `none`, not a key, and may be a word of the text.
     for secret in secrets.iter().map(ApiKey::expose).filter(|secret| secret.len() >= 8) {
         let json = serde_json::to_string(secret).unwrap_or_default();
         let json = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
@@ -76,12 +76,12 @@ pub(super) fn scrub(text: String, secrets: &[ApiKey]) -> String {
     }
     forms.sort_unstable();
     forms.dedup();
-    // The whole before the half: of what is written in a way of its own the rest would be left.
+    // Replace whole secrets first: replacing a cut-off form first would leave the rest of an encoded one.
     let whole = forms.iter().fold(text, |text, form| text.replace(form, REDACTED));
     forms.iter().fold(whole, |text, form| without_half(text, form))
 }
 
-/// A text without what is left of this word where it was cut off: half of it, or more.
+/// Removes a cut-off form of this word from a text: half of it or more.
 fn without_half(text: String, word: &str) -> String {
     let least = word.floor_char_boundary((word.len() / 2).max(8));
     let beginning = &word[..least];
@@ -100,7 +100,7 @@ fn without_half(text: String, word: &str) -> String {
     clean
 }
 
-/// What stands where a key was.
+/// The replacement for a key.
 pub(super) const REDACTED: &str = "[key]";
 
 impl fmt::Debug for ApiKey {

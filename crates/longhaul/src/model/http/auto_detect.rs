@@ -1,4 +1,4 @@
-//! `auto`: the first model that can be asked.
+//! `auto`: the first model that is available.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::catalog::{PROVIDERS, ProviderEntry};
 use super::transport::Transport;
 use super::{CatalogError, HttpClient, HttpModel, KeySource, ModelSpec, api_keys};
 
-/// How long a server on this machine may take to say that it is there.
+/// How long to wait for a local server to respond.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(750);
 
 #[derive(Deserialize)]
@@ -24,12 +24,12 @@ struct ListedModel {
 }
 
 impl HttpClient {
-    /// The first provider whose key is set, or a server on this machine that answers.
+    /// The first provider whose key is set, or else a local server that responds. Fails if there is neither.
     pub async fn auto_model(&self, keys: &dyn KeySource) -> Result<Arc<HttpModel>, CatalogError> {
         self.auto_model_among(keys, &self.local_server_urls()).await
     }
 
-    /// Where servers on this machine are looked for.
+    /// The URLs at which local servers are looked for.
     fn local_server_urls(&self) -> [(&'static str, &str); 2] {
         ["ollama", "llamacpp"].map(|name| {
             let entry = PROVIDERS.iter().find(|entry| entry.name == name);
@@ -38,7 +38,7 @@ impl HttpClient {
         })
     }
 
-    /// The servers on this machine that are looked for: name, place, and a model of it if it answers.
+    /// Probes the local servers: the name, the URL, and one of its models if it responds.
     pub async fn probe_local_servers(&self) -> Vec<(&'static str, String, Option<String>)> {
         let ask = |(name, place): (&'static str, &str)| {
             let place = place.to_owned();
@@ -50,7 +50,7 @@ impl HttpClient {
         futures::future::join_all(self.local_server_urls().map(ask)).await
     }
 
-    /// The same, with these servers.
+    /// Like [`auto_model`](Self::auto_model), with local servers that were already probed.
     pub async fn auto_model_among(
         &self,
         keys: &dyn KeySource,
@@ -68,7 +68,7 @@ impl HttpClient {
         Err(CatalogError::NoModelFound)
     }
 
-    /// The first provider whose key is set, if one is; in a recording, the one that was asked.
+    /// The model of the first provider whose key is set, if any; in a replay, the one that was recorded.
     pub fn auto_model_by_key(&self, keys: &dyn KeySource) -> Option<Result<Arc<HttpModel>, CatalogError>> {
         let fits = |entry: &&ProviderEntry| match self.transport() {
             Transport::Network { .. } => api_keys::first_key(keys, entry.keys).is_some(),
@@ -79,7 +79,7 @@ impl HttpClient {
         Some(ModelSpec::parse(&name).and_then(|spec| self.model(&spec, keys)))
     }
 
-    /// Whether a recording answers, and no network is used.
+    /// Whether a recording answers instead of the network.
     pub(super) fn is_replaying(&self) -> bool {
         matches!(self.transport(), Transport::Replay(_))
     }

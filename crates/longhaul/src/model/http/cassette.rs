@@ -1,7 +1,7 @@
-//! Recordings: what went over the line, one exchange a line of JSON, without secrets; and the same played back.
+//! Recordings of HTTP traffic without secrets, one exchange per line of JSON, and their replay.
 //!
-//! Headers of requests are not recorded at all, of answers only those that are listened to. Every key that is in use is
-//! taken out of URLs, bodies and answers.
+//! Request headers are not recorded, and of the response headers only those that the program reads. Every key
+//! in use is removed from URLs, bodies and responses.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use super::endpoint::Endpoint;
 use super::transport::{HttpResponse, ResponseBody};
 use crate::model::ModelErrorKind;
 
-/// A recording: being made, or being played.
+/// A recording that is being made or replayed.
 pub struct Cassette {
     inner: Mutex<CassetteState>,
     volatile: Regex,
@@ -34,28 +34,28 @@ struct CassetteState {
     exchanges: Vec<(RecordedExchange, String, bool)>,
 }
 
-/// Why there is no recording.
+/// Why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
     /// The file cannot be read or written.
     #[error("{path}: {error}")]
     File {
-        /// Which.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
-    /// A line that is no exchange.
+    /// A line that is not a recorded exchange.
     #[error("line {line} is not a recorded exchange: {error}")]
     Line {
-        /// Which, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// Why.
+        /// The parse error.
         error: serde_json::Error,
     },
 }
 
-/// One request and what came of it.
+/// One request and its response.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct RecordedExchange {
     url: String,
@@ -66,12 +66,12 @@ struct RecordedExchange {
     headers: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunks: Vec<RecordedChunk>,
-    /// Why there was no answer, or no more of it.
+    /// Why there was no response, or why it was cut off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cut: Option<String>,
 }
 
-/// A piece of an answer: text where it is text.
+/// A chunk of a response, as text if it is valid UTF-8.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 enum RecordedChunk {
@@ -89,7 +89,7 @@ impl RecordedChunk {
 }
 
 impl Cassette {
-    /// An empty one, to be recorded on. Only its owner can read the file.
+    /// Creates an empty cassette to record on. Only its owner can read the file.
     pub fn create(path: &Path) -> Result<Cassette, CassetteError> {
         let mut options = File::options();
         options.write(true).create(true).truncate(true);
@@ -99,12 +99,12 @@ impl Cassette {
         Ok(Cassette::with_state(CassetteState { file: Some(file), ..CassetteState::default() }))
     }
 
-    /// One that was recorded, to be played.
+    /// Loads a recording from a file. Fails if the file cannot be read or a line is not an exchange.
     pub fn load(path: &Path) -> Result<Cassette, CassetteError> {
         Cassette::parse(&std::fs::read_to_string(path).map_err(|error| unusable(path, error))?)
     }
 
-    /// One that was recorded, as its text.
+    /// Parses the text of a recording. Fails if a line is not an exchange.
     pub fn parse(text: &str) -> Result<Cassette, CassetteError> {
         let cassette = Cassette::with_state(CassetteState::default());
         let mut exchanges = Vec::new();
@@ -128,7 +128,7 @@ impl Cassette {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns of one more key that must not be on the tape.
+    /// Adds the secrets of an endpoint to those that are removed from the recording.
     pub(super) fn add_secrets(&self, endpoint: &Endpoint) {
         self.lock().secrets.extend(endpoint.secrets());
     }
@@ -140,30 +140,30 @@ impl Cassette {
             status: None,
             headers: BTreeMap::new(),
             chunks: Vec::new(),
-            cut: Some("nobody waited for its end".to_owned()),
+            cut: Some("the reader stopped before the end".to_owned()),
         };
         Recording { cassette: self.clone(), exchange: Some(exchange), chunks: Vec::new() }
     }
 
-    fn write(&self, mut exchange: RecordedExchange, heard: &[Bytes]) {
+    fn write(&self, mut exchange: RecordedExchange, received: &[Bytes]) {
         let mut inner = self.lock();
-        let whole = String::from_utf8_lossy(&heard.concat()).into_owned();
+        let whole = String::from_utf8_lossy(&received.concat()).into_owned();
         let clean = inner.redact(whole.clone());
-        // A key may lie across two pieces.
+        // A key may be split across two chunks.
         exchange.chunks = match clean == whole {
-            true => heard.iter().map(|bytes| RecordedChunk::from_bytes(bytes)).collect(),
+            true => received.iter().map(|bytes| RecordedChunk::from_bytes(bytes)).collect(),
             false => vec![RecordedChunk::Text(clean)],
         };
         let line = serde_json::to_string(&exchange).map(|line| inner.redact(line));
         let Some(file) = &mut inner.file else { return };
         let written = line.map_err(std::io::Error::from).and_then(|line| writeln!(file, "{line}"));
         if let Err(error) = written {
-            tracing::warn!(%error, "an exchange could not be recorded");
+            tracing::warn!(%error, "cannot record an exchange");
         }
     }
 
-    /// Answers a request with what was recorded for it: for the very same one, or for one that differs only in what
-    /// differs from run to run, such as the ids of tasks and times.
+    /// Returns the recorded response to a request: to the same request, or to one that differs only in parts
+    /// that change from run to run, such as task ids and times. Fails if nothing matches.
     pub(super) fn replay(&self, url: &Url, body: &[u8]) -> Result<HttpResponse, ModelErrorKind> {
         let mut inner = self.lock();
         let asked = inner.redact(String::from_utf8_lossy(body).into_owned());
@@ -180,7 +180,9 @@ impl Cassette {
             let of = inner.exchanges.iter().filter(|(old, _, _)| old.url == url).count();
             let why = match of {
                 0 => {
-                    format!("the recording has no answer from {url}: it was made with another model or place")
+                    format!(
+                        "the recording has no answer from {url}: it was made with another model or base URL"
+                    )
                 }
                 _ => format!(
                     "the recording has no (more) answer to this request: none of its {of} requests to {url} is the \
@@ -195,7 +197,7 @@ impl Cassette {
         self.answer(exchange, &asked)
     }
 
-    /// The model that was first asked at a place, as far as it is in the request; `None` if none was.
+    /// The model of the first request to a base URL, if the request names it. `None` if there was no request.
     pub(super) fn recorded_model(&self, base_url: &str) -> Option<String> {
         let below = format!("{}/", base_url.trim_end_matches('/'));
         let inner = self.lock();
@@ -207,7 +209,7 @@ impl Cassette {
         let Some(status) = exchange.status else {
             return Err(ModelErrorKind::Unreachable(exchange.cut.unwrap_or_default()));
         };
-        // The ids of tasks as they are now.
+        // Replace the recorded task ids with the current ones.
         let (then, now) = (exchange.body.to_string(), asked.to_string());
         let ids: Vec<(&str, &str)> = self
             .volatile
@@ -232,7 +234,7 @@ impl Cassette {
         })
     }
 
-    /// A body without what differs from run to run.
+    /// A body without the parts that change from run to run.
     fn without_volatile(&self, body: &Value) -> String {
         self.volatile.replace_all(&body.to_string(), "#").into_owned()
     }
@@ -254,7 +256,7 @@ fn unusable(path: &Path, error: std::io::Error) -> CassetteError {
     CassetteError::File { path: path.display().to_string(), error }
 }
 
-/// An exchange that is being recorded. It is written when it ends, however it ends.
+/// An exchange that is being recorded. It is written when the exchange ends, however it ends.
 pub(super) struct Recording {
     cassette: Arc<Cassette>,
     exchange: Option<RecordedExchange>,
@@ -265,11 +267,11 @@ impl Recording {
     pub(super) fn record_response(mut self, status: u16, headers: &HeaderMap) -> Recording {
         if let Some(exchange) = &mut self.exchange {
             exchange.status = Some(status);
-            let told = |name: &str| {
+            let is_recorded = |name: &str| {
                 matches!(name, "content-type" | "retry-after" | "retry-after-ms")
                     || name.contains("ratelimit")
             };
-            let kept = headers.iter().filter(|(name, _)| told(name.as_str()));
+            let kept = headers.iter().filter(|(name, _)| is_recorded(name.as_str()));
             let text = |(name, value): (&HeaderName, &HeaderValue)| {
                 Some((name.to_string(), value.to_str().ok()?.to_owned()))
             };

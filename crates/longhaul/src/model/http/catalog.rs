@@ -1,4 +1,4 @@
-//! Providers by name: which wire each speaks, where it is, and which key it wants.
+//! Providers by name: the protocol, the base URL and the key variables of each.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,54 +15,54 @@ use crate::model::wire::openai_chat::{OpenAiChat, Quirks};
 use crate::model::wire::openai_responses::OpenAiResponses;
 use crate::model::wire::{Anthropic, Gemini, WireProtocol};
 
-/// Which protocol a provider speaks.
+/// The protocol that a provider uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ApiType {
-    /// Chat completions, as OpenAI made them known.
+    /// OpenAI's chat completions.
     #[serde(rename = "openai_chatcompletions")]
     Chat,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     #[serde(rename = "openai_responses")]
     Responses,
-    /// Anthropic's messages.
+    /// Anthropic's Messages API.
     #[serde(rename = "anthropic")]
     Anthropic,
-    /// Google's Gemini.
+    /// Google's Gemini API.
     #[serde(rename = "gemini")]
     Gemini,
 }
 
-/// A provider of one's own.
+/// A custom provider.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CustomProvider {
-    /// What it speaks; chat completions unless it says otherwise.
+    /// Its protocol. Default: chat completions.
     pub api_type: Option<ApiType>,
-    /// Where it is.
+    /// Its base URL.
     pub base_url: Option<String>,
-    /// The name of its key.
+    /// The variable that holds its key.
     pub token_key: Option<String>,
 }
 
-/// A model, as a team names it.
+/// A model as a team names it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelSpec {
     /// The provider: a known one, or the name of `custom`.
     pub provider: String,
-    /// The model and how it is asked.
+    /// The model and its settings.
     pub settings: ModelSettings,
-    /// Where it is, if not where its provider usually is.
+    /// The base URL, if it is not the provider's default.
     pub base_url: Option<String>,
-    /// The name of its key, if not its provider's usual one.
+    /// The variable that holds the key, if it is not the provider's default.
     pub token_key: Option<String>,
-    /// What it speaks, if not what its provider usually does.
+    /// The protocol, if it is not the provider's default.
     pub api_type: Option<ApiType>,
-    /// The provider, where it is one of the team's own.
+    /// The definition of the provider, if the team defines it.
     pub custom: Option<CustomProvider>,
 }
 
 impl ModelSpec {
-    /// `provider/model`.
+    /// Parses `provider/model`. Fails if the name does not have this form.
     pub fn parse(name: &str) -> Result<ModelSpec, CatalogError> {
         match name.split_once('/') {
             Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
@@ -73,24 +73,24 @@ impl ModelSpec {
         }
     }
 
-    /// What people call it: `provider/model`.
+    /// The name people use for it: `provider/model`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider, self.settings.model)
     }
 }
 
-/// What is known of a provider.
+/// A known provider.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProviderEntry {
     pub(super) name: &'static str,
     api: ApiType,
     pub(super) base_url: Option<&'static str>,
     auth: Auth,
-    /// The usual names of its key, the first one the one to tell people.
+    /// The variables that may hold its key. Messages name the first one.
     pub(super) keys: &'static [&'static str],
-    /// Whether it answers without a key.
+    /// Whether it works without a key.
     keyless: bool,
-    /// What `auto` asks for.
+    /// The model that `auto` uses.
     pub(super) default_model: Option<&'static str>,
 }
 
@@ -155,7 +155,7 @@ pub(super) const PROVIDERS: [ProviderEntry; 20] = [
     picked(chat("minimax", "https://api.minimax.io/v1", &["MINIMAX_API_KEY"]), "MiniMax-M2"),
     chat("requesty", "https://router.requesty.ai/v1", &["REQUESTY_API_KEY"]),
     chat("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"]),
-    // A token for GitHub is in many environments, and seldom meant for this: nobody is given it by `auto`.
+    // Many environments hold a GitHub token that is not meant for this, so `auto` never picks it.
     chat("github-models", "https://models.github.ai/inference", &["GITHUB_TOKEN", "GH_TOKEN"]),
     ProviderEntry {
         auth: Auth::Azure,
@@ -170,7 +170,7 @@ pub(super) const PROVIDERS: [ProviderEntry; 20] = [
     local("local", None),
 ];
 
-/// Other spellings of the same.
+/// Other spellings of provider names.
 const PROVIDER_ALIASES: [(&str, &str); 7] = [
     ("gemini", "google"),
     ("github", "github-models"),
@@ -190,21 +190,22 @@ pub fn known_providers() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|entry| entry.name).chain(["amazon-bedrock"])
 }
 
-/// Where the keys of providers usually are: the name of a provider, and the variables that may have its key.
+/// The key variables of every provider: its name, and the variables that may hold its key.
 pub fn provider_key_variables() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     PROVIDERS.iter().filter(|entry| !entry.keys.is_empty()).map(|entry| (entry.name, entry.keys))
 }
 
-/// The variables that may have the key of a provider.
+/// The variables that may hold the key of a provider.
 pub(crate) fn key_variables_of(provider: &str) -> &'static [&'static str] {
     PROVIDERS.iter().find(|entry| entry.name == canonical_provider(provider)).map_or(&[], |entry| entry.keys)
 }
 
-/// Whether a URL leads to where a provider is, or to this machine: nobody else hears what is sent there.
+/// Whether a URL points to the provider itself or to this machine, so that no third party receives what is
+/// sent there.
 pub(crate) fn is_provider_or_local_url(provider: &str, url: &str) -> bool {
     let entry = PROVIDERS.iter().find(|entry| entry.name == canonical_provider(provider));
     let home = entry.filter(|entry| entry.base_url.is_some());
-    // Without a place of its own only this machine is home.
+    // A provider without a default URL has only this machine.
     let home = home.copied().unwrap_or(local("", Some("http://localhost")));
     Url::parse(url.trim()).is_ok() && foreign_host(url, &home).is_none()
 }
@@ -214,16 +215,16 @@ pub fn is_known_provider(name: &str) -> bool {
     known_providers().any(|known| known == canonical_provider(name))
 }
 
-/// Those who serve their own models, under names that are the same for everybody. Gateways serve what others make, clouds what
-/// their customers name.
+/// Providers that serve their own models, under names that are the same for everyone. Gateways serve the
+/// models of others, and clouds serve deployments that their customers name.
 const MAKERS: [&str; 6] = ["anthropic", "openai", "google", "mistral", "xai", "deepseek"];
 
-/// How long a server of one's own may take to read a prompt.
+/// How long a local server may take to read a prompt.
 const LOCAL_FIRST_BYTE: Duration = Duration::from_secs(600);
 
 impl HttpClient {
-    /// The model of a provider that may be meant by a name that is not known, if one is near: a warning, and no more, for new models
-    /// come out all the time. Only of makers, at their own place.
+    /// The known model that is closest to an unknown name, if one is close. Use it for a warning only,
+    /// because new models come out all the time. Works only for makers at their default URL.
     pub fn meant(&self, provider: &str, model: &str) -> Option<&str> {
         let maker = canonical_provider(provider);
         if !MAKERS.contains(&maker) || self.0.options.base_urls.contains_key(maker) {
@@ -232,7 +233,8 @@ impl HttpClient {
         self.0.options.prices.meant(maker, model)
     }
 
-    /// The model of this name, with the key that it needs.
+    /// Creates the model of this spec, with its key. Fails if the provider is unknown, the key is missing or
+    /// a setting is not supported.
     pub fn model(&self, spec: &ModelSpec, keys: &dyn KeySource) -> Result<Arc<HttpModel>, CatalogError> {
         let name = spec.name();
         if spec.settings.model.is_empty() {
@@ -260,12 +262,12 @@ impl HttpClient {
         let base_url = if entry.auth == Auth::Azure { azure(base_url) } else { base_url.to_owned() };
         let wrong = |why: String| HttpError::Settings { model: name.clone(), why };
         let mut settings = spec.settings.clone();
-        let told = provider_opts::take_api_type(&mut settings).map_err(wrong)?;
+        let from_opts = provider_opts::take_api_type(&mut settings).map_err(wrong)?;
         let by_model = || match matches!(entry.name, "openai" | "azure") && spec.custom.is_none() {
             true if provider_opts::needs_responses(&settings.model) => ApiType::Responses,
             _ => entry.api,
         };
-        let api = spec.api_type.or(told).or(custom.api_type).unwrap_or_else(by_model);
+        let api = spec.api_type.or(from_opts).or(custom.api_type).unwrap_or_else(by_model);
         let beside = provider_opts::translate_opts(provider, api, &mut settings).map_err(wrong)?;
         let base_url = with_version(api, base_url);
         let base_url = match beside.api_version {
@@ -280,7 +282,7 @@ impl HttpClient {
         let token_key = spec.token_key.as_deref().or(custom.token_key.as_deref());
         let key = find_key(&name, token_key, &entry, own_url.is_some().then_some(base_url.as_str()), keys);
         let key = match key {
-            // A recording asks for no key.
+            // A recording needs no key.
             Err(CatalogError::MissingKey { .. }) if self.is_replaying() => None,
             key => key?,
         };
@@ -292,7 +294,7 @@ impl HttpClient {
             endpoint = endpoint.with_first_byte_timeout(LOCAL_FIRST_BYTE);
         }
         let wire: Box<dyn WireProtocol> = match api {
-            // What speaks chat at a place of its own is, more often than not, a server of one's own.
+            // A chat endpoint at a custom URL is usually a local server.
             ApiType::Chat => Box::new(OpenAiChat::new(Quirks::for_provider(provider))),
             ApiType::Responses => Box::new(OpenAiResponses::new()),
             ApiType::Anthropic => Box::new(Anthropic),
@@ -300,7 +302,7 @@ impl HttpClient {
         };
         let mut model = self.build_model(&name, wire, settings, endpoint)?;
         model.reads_text_calls = entry.keyless;
-        // Whatever the provider is called here, its models have one price.
+        // The price depends on the provider itself, not on the name the team gives it.
         let usual_name = format!("{provider}/{}", spec.settings.model);
         model.price = model.price.or_else(|| self.0.options.prices.price_of(&usual_name));
         model.reports_cost = matches!(provider, "openrouter" | "perplexity");
@@ -308,8 +310,9 @@ impl HttpClient {
     }
 }
 
-/// The key. A `token_key` that is named must be there; a usual one only where the provider needs it. A provider's
-/// usual key goes to that provider and to this machine, and to no other place that a `base_url` names.
+/// Finds the key. A `token_key` that is named must exist; a default key only if the provider needs one. A
+/// provider's default key is sent to that provider and to this machine, never to another host that `base_url`
+/// names.
 fn find_key(
     model: &str,
     token_key: Option<&str>,
@@ -334,8 +337,8 @@ fn find_key(
     }
 }
 
-/// The host of a URL, if it is neither this machine nor below the domain where the provider is. One that is given with
-/// every use, as Azure's, is never foreign.
+/// The host of a URL, if it is neither this machine nor below the provider's domain. `None` for providers
+/// without a default URL, such as Azure.
 fn foreign_host(url: &str, entry: &ProviderEntry) -> Option<String> {
     let (url, home) = (Url::parse(url.trim()).ok()?, Url::parse(entry.base_url?).ok()?);
     let host = url.host_str()?;
@@ -349,7 +352,8 @@ fn foreign_host(url: &str, entry: &ProviderEntry) -> Option<String> {
     (!below || url.scheme() != home.scheme()).then(|| host.to_owned())
 }
 
-/// The SDKs of Anthropic and Google are given the place of their API without its version, and so are we more often than not.
+/// The SDKs of Anthropic and Google take a base URL without the API version, and so do most team files: add
+/// the version.
 fn with_version(api: ApiType, base_url: String) -> String {
     let version = match api {
         ApiType::Anthropic => "/v1",
@@ -368,15 +372,15 @@ fn with_version(api: ApiType, base_url: String) -> String {
     url.into()
 }
 
-/// Azure's resources are given without the path of their API more often than with it.
+/// Most people give the URL of an Azure resource without the path of the API: add the path.
 fn azure(base_url: &str) -> String {
     let base = base_url.trim_end_matches('/');
     let bare = base.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'));
     if bare { format!("{base}/openai/v1") } else { base_url.to_owned() }
 }
 
-/// Azure's deployments are asked with a version of the API in the query. Its newer API has the version in the path, and knows no dates
-/// ("Azure OpenAI in Microsoft Foundry Models v1 API").
+/// Azure's deployments take the API version as a query parameter. The newer API has the version in its path
+/// and takes no date ("Azure OpenAI in Microsoft Foundry Models v1 API").
 fn with_api_version(base_url: String, version: &str) -> String {
     let Ok(mut url) = Url::parse(base_url.trim()) else { return base_url };
     let is_dated = version.starts_with(|c: char| c.is_ascii_digit());
@@ -387,54 +391,54 @@ fn with_api_version(base_url: String, version: &str) -> String {
     url.into()
 }
 
-/// Why there is no such model.
+/// Why a model cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    /// Not `provider/model`.
+    /// The name is not `provider/model`.
     #[error("'{0}' does not name a model: write provider/model, such as openai/gpt-5")]
     InvalidModelName(String),
-    /// A provider that nobody knows.
-    #[error("there is no provider '{0}'; known are {names}. A provider of your own needs a base_url", names = names())]
+    /// The provider is unknown.
+    #[error("there is no provider '{0}'; known providers: {names}. A custom provider needs a base_url", names = names())]
     UnknownProvider(String),
-    /// A provider without a place of its own.
+    /// The provider has no default URL.
     #[error("{0}: this provider needs a base_url")]
     MissingBaseUrl(String),
-    /// No key.
+    /// No key was found.
     #[error("{model} needs a key: set {}", .names.join(" or "))]
     MissingKey {
         /// The model.
         model: String,
-        /// The names under which a key was looked for.
+        /// The variables in which a key was looked for.
         names: Vec<String>,
     },
-    /// A key that would go to somebody else.
+    /// The key would be sent to another host.
     #[error(
-        "{model}: base_url points to {host}, which is not the provider's own place, so {name} is not sent there. Say \
-         `token_key: {name}` if that key is meant for it, or name the key that is; for a server that wants none, write \
+        "{model}: base_url points to {host}, which is not the provider's own host, so {name} is not sent there. Set \
+         `token_key: {name}` if that key is meant for it, or name the right key; for a server that needs none, write \
          local/MODEL"
     )]
     KeyForOtherHost {
         /// The model.
         model: String,
-        /// Where its key would go.
+        /// The host that would receive the key.
         host: String,
-        /// The name of the key.
+        /// The variable that holds the key.
         name: String,
     },
-    /// Amazon's own protocol.
+    /// Amazon's Bedrock protocol.
     #[error(
-        "amazon-bedrock is not supported yet: it wants requests signed in its own way. Use the maker's own \
-         provider, or a gateway with a base_url"
+        "amazon-bedrock is not supported yet: it needs signed requests. Use the maker's own provider, or a gateway \
+         with a base_url"
     )]
     Bedrock,
-    /// `auto` found nothing.
+    /// `auto` found no model.
     #[error(
         "no model can be asked: set one of {}, start Ollama or llama.cpp's server, or name a model with a base_url. \
          `longhaul demo` needs none of these",
         auto_keys()
     )]
     NoModelFound,
-    /// No way to it.
+    /// The endpoint or the client cannot be set up.
     #[error(transparent)]
     Http(#[from] HttpError),
 }

@@ -111,7 +111,7 @@ fn a_usual_key_goes_to_its_provider_and_to_this_machine_and_nowhere_else() {
         assert!(http.model(&at("openai/gpt-5", url), &NoKeys).is_ok(), "without a key there is none to lose");
         assert!(http.model(&at("local/gpt-5", url), &all).is_ok(), "nor where the provider has none");
     }
-    // Azure is wherever it is said to be.
+    // Azure has no default URL.
     assert!(http.model(&at("azure/gpt-5", "https://me.openai.azure.com"), &all).is_ok());
 }
 
@@ -134,7 +134,7 @@ async fn auto_takes_the_first_key_and_says_what_to_set() {
     }
 }
 
-/// Chat completions answer 400 to tools of newer models, and some models are not there at all.
+/// Chat completions refuse tools of newer models with 400, and some models do not exist there.
 #[test]
 fn the_api_is_chosen_by_model() {
     let http = http();
@@ -166,7 +166,7 @@ fn the_api_is_chosen_by_model() {
     assert!(error.contains("api_type") && error.contains("openai_responses"), "{error}");
 }
 
-/// Options that docker-agent itself takes are no part of a body.
+/// Options that docker-agent handles itself do not go into the body.
 #[test]
 fn options_of_docker_agent_are_translated_or_refused() {
     let http = http();
@@ -199,7 +199,7 @@ fn options_of_docker_agent_are_translated_or_refused() {
     }
 }
 
-/// The keys that docker-agent's pages of providers name, as of September 2026.
+/// The keys on docker-agent's provider pages, as of September 2026.
 #[test]
 fn newer_options_of_docker_agent_are_translated_or_refused() {
     let http = http();
@@ -253,7 +253,7 @@ fn newer_options_of_docker_agent_are_translated_or_refused() {
     }
 }
 
-/// Of an API with a version of its own in the path there is one; a deployment's is in the query.
+/// An API with its version in the path takes no other; a deployment has it in the query.
 #[test]
 fn azures_version_goes_where_azure_looks_for_it() {
     let url = |base: &str, version: &str| {
@@ -271,7 +271,8 @@ fn azures_version_goes_where_azure_looks_for_it() {
     assert_eq!(url(&deployed, "2024-12-01-preview"), expected);
 }
 
-/// These bind thinking to all that came before it, which a summary changes: they are told to drop what does not fit any more.
+/// These models bind thinking to everything before it, which a summary changes: they are told to drop
+/// thinking that no longer fits.
 #[test]
 fn thinking_that_is_bound_to_what_came_before_it_is_dropped_where_that_has_changed() {
     let http = http();

@@ -1,4 +1,4 @@
-//! The one HTTP client, with its own cryptography: nothing is installed for the whole process.
+//! The HTTP client, with its own crypto provider: nothing is installed for the whole process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) fn build_client(options: &HttpOptions) -> Result<reqwest::Client, Htt
         .tls_backend_preconfigured(tls_config().map_err(|error| wrong(&error))?)
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(options.connect_timeout)
-        // A key in a header of its own would go along to wherever the redirect points.
+        // Do not follow redirects: a key in a custom header would be sent to the redirect's target.
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .pool_idle_timeout(Duration::from_secs(90))
@@ -27,14 +27,14 @@ pub(super) fn build_client(options: &HttpOptions) -> Result<reqwest::Client, Htt
     builder.build().map_err(|error| wrong(&error.without_url()))
 }
 
-/// How connections are kept private, with the certificates of this machine.
+/// The TLS configuration, with the certificates of this machine.
 pub(crate) fn tls_config() -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let mut config = match versions(provider.clone())?.with_platform_verifier() {
         Ok(config) => config.with_no_client_auth(),
         Err(error) => {
-            // Plain HTTP to a server of one's own needs no certificates.
-            tracing::warn!(%error, "this machine's certificates cannot be read: HTTPS will fail");
+            // Plain HTTP to a local server needs no certificates.
+            tracing::warn!(%error, "cannot read this machine's certificates: HTTPS will fail");
             versions(provider)?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
         }
     };

@@ -1,4 +1,4 @@
-//! Where a provider is, and how it is shown who asks.
+//! The address of a provider, and how requests authenticate.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use super::HttpError;
 use super::api_keys::{self, ApiKey};
 
-/// How a provider is shown a key.
+/// How requests carry the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
     /// `authorization: Bearer …`.
     Bearer,
-    /// `x-api-key`, and the version of the protocol beside it.
+    /// `x-api-key`, with the version of the protocol in a second header.
     Anthropic,
     /// `x-goog-api-key`.
     Google,
     /// `api-key`.
     Azure,
-    /// Not at all.
+    /// No key is sent.
     None,
 }
 
@@ -36,10 +36,10 @@ impl Auth {
     }
 }
 
-/// A place, and the fingerprint of a key.
+/// A base URL and the fingerprint of a key.
 pub(super) type EndpointId = (String, [u8; 32]);
 
-/// Where a provider is, and how it is asked.
+/// The base URL of a provider, with the headers of every request.
 #[derive(Clone)]
 pub struct Endpoint {
     base: Url,
@@ -49,15 +49,16 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint below a URL, such as `https://api.openai.com/v1`.
+    /// An endpoint below a URL, such as `https://api.openai.com/v1`. Fails if the URL is not HTTP or holds
+    /// credentials, or if the key cannot be sent in a header.
     pub fn new(base_url: &str, auth: Auth, key: Option<ApiKey>) -> Result<Endpoint, HttpError> {
         let wrong = |why: &str| HttpError::BaseUrl(why.to_owned());
         let base = Url::parse(base_url.trim()).map_err(|error| wrong(&error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none_or(str::is_empty) {
-            return Err(wrong("it does not begin with http:// or https:// and a host"));
+            return Err(wrong("it must begin with http:// or https:// and a host"));
         }
         if !base.username().is_empty() || base.password().is_some() {
-            return Err(wrong("it has a user or a password in it; use token_key"));
+            return Err(wrong("it contains a user or a password; use token_key"));
         }
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -74,7 +75,7 @@ impl Endpoint {
         Ok(Endpoint { base, key, headers, first_byte_timeout: None })
     }
 
-    /// The same endpoint with one more header on every request.
+    /// Adds a header to every request.
     pub fn with_header(self, name: &'static str, value: &'static str) -> Self {
         self.insert_header(HeaderName::from_static(name), HeaderValue::from_static(value))
     }
@@ -84,13 +85,13 @@ impl Endpoint {
         self
     }
 
-    /// The same endpoint, which may take so long to begin its answer.
+    /// Sets the timeout for the first byte of a response.
     pub fn with_first_byte_timeout(mut self, time: Duration) -> Self {
         self.first_byte_timeout = Some(time);
         self
     }
 
-    /// The URL of a path, which may bring a query of its own.
+    /// The URL of a path, which may have its own query.
     pub(super) fn url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
@@ -106,24 +107,24 @@ impl Endpoint {
         self.headers.clone()
     }
 
-    /// Host and port: all of a URL that is fit to be shown.
+    /// Host and port: the only parts of a URL that are safe to show.
     pub(super) fn host(&self) -> String {
         let host = self.base.host_str().unwrap_or_default();
         self.base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// What tells its gate from others.
+    /// Identifies the gate of this endpoint.
     pub(super) fn endpoint_id(&self) -> EndpointId {
         let place = format!("{}://{}{}", self.base.scheme(), self.host(), self.base.path());
         (place, self.key.as_ref().map(ApiKey::fingerprint).unwrap_or_default())
     }
 
-    /// A text without the key, and without whatever the URL has in its query.
+    /// Removes the key and the query values of the URL from a text.
     pub(super) fn redact(&self, text: String) -> String {
         api_keys::scrub(text, &self.secrets())
     }
 
-    /// What must not be seen: the key, and the values of the query, also as they are written there.
+    /// The secrets: the key and the query values, raw and percent-encoded.
     pub(super) fn secrets(&self) -> Vec<ApiKey> {
         let raw = self.base.query().unwrap_or_default().split('&');
         let raw = raw.map(|pair| ApiKey::new(pair.split_once('=').map_or(pair, |(_, value)| value)));

@@ -1,4 +1,4 @@
-//! Models that stand in for one another.
+//! A model with fallbacks.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream, RequestDelay};
 
-/// A model with others behind it, which are asked when it fails.
+/// A model with fallbacks, which are used when it fails.
 ///
-/// A model that failed is left alone for a while, by all tasks.
+/// A model that failed is skipped by all tasks for a while.
 pub struct FallbackModel {
     models: Vec<Arc<dyn Model>>,
     retries: u32,
@@ -21,8 +21,8 @@ pub struct FallbackModel {
 }
 
 impl FallbackModel {
-    /// A model and its stand-ins, in the order in which they are asked. A failure that may pass is tried `retries` times
-    /// on the same model, unless it is a rate limit.
+    /// A model and its fallbacks, in the order in which they are tried. A transient error is retried
+    /// `retries` times on the same model, unless it is a rate limit.
     pub fn new(
         first: Arc<dyn Model>,
         others: impl IntoIterator<Item = Arc<dyn Model>>,
@@ -34,7 +34,8 @@ impl FallbackModel {
         FallbackModel { models, retries, cooldown, cooling_until: cool }
     }
 
-    /// Those to be asked, in order: the ones that are well, or, if none is, the one that will be well first.
+    /// The models to try, in order: those that are not cooling down, or, if all are, the one whose cooldown
+    /// ends first.
     fn order(&self) -> VecDeque<usize> {
         let cool = self.cooling_until.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -54,10 +55,10 @@ impl FallbackModel {
         if let Some(slot) = cool.get_mut(at) {
             *slot = Some(Instant::now() + time);
         }
-        tracing::info!(model = error.model, %error, ?time, "another model is asked instead");
+        tracing::info!(model = error.model, %error, ?time, "falling back to another model");
     }
 
-    /// Whether an error is the model's last word for now.
+    /// Whether to give up on this model for now.
     fn should_fall_back(&self, error: &ModelError, retry: u32) -> bool {
         let limited = matches!(error.kind, ModelErrorKind::RateLimited(_));
         !error.kind.is_transient() || limited || retry >= self.retries
@@ -94,7 +95,7 @@ struct FallbackStream<'a> {
     request: ModelRequest<'a>,
     rest: VecDeque<usize>,
     now: Option<(usize, ReplyStream<'a>)>,
-    /// Whether it is to be told that somebody else is asked now.
+    /// Whether the next chunk must say that another model is used now.
     turned: bool,
 }
 
@@ -123,7 +124,7 @@ impl FallbackStream<'_> {
         };
         self.of.start_cooldown(at, &error);
         self.turned = true;
-        let why = format!("{error}; {} is asked instead", next.name());
+        let why = format!("{error}; falling back to {}", next.name());
         Some(Ok(ReplyChunk::Delayed(RequestDelay { reason: why, remaining: Some(Duration::ZERO) })))
     }
 }

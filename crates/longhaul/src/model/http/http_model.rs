@@ -20,12 +20,12 @@ use crate::model::wire::tool_names::resolve_tool_name;
 use crate::model::wire::{ReplyParser, TextCalls, WireProtocol, parse_text_calls};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream};
 
-/// No more is read of an answer that is an error.
+/// The maximum number of bytes to read of an error response.
 const ERROR_BODY: usize = 64 * 1024;
-/// How long the end of such an answer, or of one that is complete, is waited for.
+/// How long to wait for the end of an error response, or of a complete reply.
 const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A model behind HTTP: a wire, spoken at an endpoint.
+/// A model behind HTTP: a wire protocol at an endpoint.
 pub struct HttpModel {
     name: String,
     wire: Box<dyn WireProtocol>,
@@ -36,9 +36,9 @@ pub struct HttpModel {
     gate: std::sync::Arc<RateLimitGate>,
     pub(super) price: Option<Price>,
     window: Option<u64>,
-    /// Small models write calls as text now and then. What the settings say counts more.
+    /// Small models sometimes write tool calls as text. `ModelSettings::reads_text_calls` overrides this.
     pub(super) reads_text_calls: bool,
-    /// Whether its provider tells with each reply what it cost.
+    /// Whether the provider reports the cost of each reply.
     pub(super) reports_cost: bool,
 }
 
@@ -53,7 +53,8 @@ impl HttpModel {
         let gate = http.gate(&endpoint);
         let price = http.options().prices.price_of(name);
         let url = endpoint.url(&wire.request_path(&settings));
-        // A server of one's own is started with the window that it has room for, and is told of it in the team file.
+        // A local server starts with the context window that fits its memory; the team file says how large it
+        // is.
         let window =
             settings.context_size.or_else(|| crate::model::context_windows::context_window(&settings.model));
         HttpModel {
@@ -95,7 +96,7 @@ impl HttpModel {
         self.endpoint.first_byte_timeout.unwrap_or(self.http.options().first_byte_timeout)
     }
 
-    /// What went wrong, fit to be shown.
+    /// Builds an error with all secrets removed.
     fn error(&self, kind: ModelErrorKind, retry_after: Option<Duration>) -> ModelError {
         let clean = |text| self.endpoint.redact(text);
         let kind = match kind {
@@ -109,12 +110,12 @@ impl HttpModel {
             ModelErrorKind::TimedOut(time) => ModelErrorKind::TimedOut(time),
             ModelErrorKind::Rejected(text) => ModelErrorKind::Rejected(clean(text)),
         };
-        // Whatever this request met: nobody comes back while the gate is closed.
+        // Whatever failed here, do not invite a retry while the gate is closed.
         let retry_after = retry_after.max(self.gate.pause_remaining().filter(|_| kind.is_transient()));
         ModelError { model: self.name.clone(), kind, retry_after }
     }
 
-    /// Sends the request, and hears whether the provider takes it.
+    /// Sends the request and checks the status of the response.
     async fn send(&self, request: &ModelRequest<'_>) -> Result<HttpResponse, ModelError> {
         let body = self
             .wire
@@ -136,10 +137,10 @@ impl HttpModel {
         Err(self.error_from_response(answer).await)
     }
 
-    /// Something that no model answers, with a status that says that all is well.
+    /// The error for a response with a good status that is not a model's reply.
     fn not_a_reply_error(&self, what: &str) -> ModelError {
         let why = format!(
-            "{} answered with {what}, not with a model's reply: is base_url right, and is nothing between that asks for a \
+            "{} answered with {what}, not with a model's reply: check base_url, and that no proxy or portal asks for a \
              login?",
             self.endpoint.host()
         );
@@ -155,20 +156,20 @@ impl HttpModel {
             }
         }
         let kind = self.wire.error_from_response(answer.status, &said);
-        let wish = match kind.is_transient() {
+        let delay = match kind.is_transient() {
             true => retry_after::delay_from_headers(&answer.headers, answer.status == 429, Timestamp::now())
                 .or_else(|| self.wire.retry_after(&said)),
             false => None,
         };
-        if let Some(wish) = wish {
-            self.gate.pause_for(wish);
+        if let Some(delay) = delay {
+            self.gate.pause_for(delay);
         }
-        self.error(kind, wish)
+        self.error(kind, delay)
     }
 
     fn finish_reply(&self, mut reply: Reply, request: &ModelRequest<'_>) -> Reply {
         if self.settings.reads_text_calls.unwrap_or(self.reads_text_calls)
-            // Where JSON was asked for, JSON is the answer.
+            // A request for structured output gets JSON: that is never a tool call.
             && self.settings.structured_output.is_none()
             && request.output.is_none()
             && reply.stop == StopReason::End
@@ -191,7 +192,7 @@ impl HttpModel {
         let maker = self.name.split('/').next().unwrap_or_default();
         let price =
             self.price.or_else(|| self.http.options().prices.price_of(&format!("{maker}/{}", reply.model)));
-        // Whoever does not say what was used has not said that it was nothing.
+        // Missing usage does not mean that nothing was used.
         let used = reply.usage != Usage::default();
         reply.cost =
             reply.cost.or_else(|| Some(price.filter(|price| used || price.is_free())?.cost_of(&reply.usage)));
@@ -207,19 +208,23 @@ impl Model for HttpModel {
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
         let mut hasher = DefaultHasher::new();
         (request.task, request.turn, request.retry).hash(&mut hasher);
-        // In two waves, not one by one, so that a provider that is not ready yet need not be asked often to learn it.
+        // Two waves instead of an even spread: a provider that is not ready yet rejects fewer requests this
+        // way.
         let jitter = (hasher.finish() % 2) as f64 / 2.0;
         let ticket = self.gate.enqueue(request.retry > 0, jitter);
-        let talk = HttpReplyStream {
+        let reply_stream = HttpReplyStream {
             model: self,
             request,
             ready: VecDeque::new(),
             fresh: Vec::new(),
             failed: None,
-            stage: RequestStage::AtGate { ticket, held: false },
+            stage: RequestStage::AtGate { ticket, delayed: false },
         };
-        // Boxed: what an unfolding stream goes on with is moved for each item that it gives.
-        stream::unfold(Box::new(talk), async |mut talk| talk.next().await.map(|item| (item, talk))).boxed()
+        // Boxed, because `unfold` moves its state for every item.
+        stream::unfold(Box::new(reply_stream), async |mut reply_stream| {
+            reply_stream.next().await.map(|item| (item, reply_stream))
+        })
+        .boxed()
     }
 
     fn context_window(&self) -> Option<u64> {
@@ -240,32 +245,32 @@ impl std::fmt::Debug for HttpModel {
     }
 }
 
-/// One request on its way, and its answer.
+/// One request and its streamed reply.
 struct HttpReplyStream<'a> {
     model: &'a HttpModel,
     request: ModelRequest<'a>,
     ready: VecDeque<ReplyChunk>,
-    /// What was just parsed, on its way there.
+    /// The chunks that were just parsed, before they move to `ready`.
     fresh: Vec<ReplyChunk>,
     failed: Option<ModelError>,
     stage: RequestStage,
 }
 
 enum RequestStage {
-    AtGate { ticket: GateTicket, held: bool },
+    AtGate { ticket: GateTicket, delayed: bool },
     Sending(RequestPermit),
     Reading(ResponseReader),
     Done,
 }
 
-/// An answer that is being heard.
+/// Reads the body of a response.
 struct ResponseReader {
     body: ResponseBody,
     parser: Box<dyn ReplyParser>,
     begun: bool,
     timeout: ReadTimeout,
-    /// Given back when the answer has ended.
-    _seat: RequestPermit,
+    /// Released when the response has ended.
+    _permit: RequestPermit,
 }
 
 impl HttpReplyStream<'_> {
@@ -280,18 +285,18 @@ impl HttpReplyStream<'_> {
             match self.step().await {
                 Ok(true) => {}
                 Ok(false) => return None,
-                // Told after what was heard before it. Nothing is open any more.
+                // Report the error after the chunks that came before it. The connection is already closed.
                 Err(error) => self.failed = Some(error),
             }
         }
     }
 
-    /// Goes on by one step; `false` at the end.
+    /// Advances by one step. Returns `false` at the end.
     async fn step(&mut self) -> Result<bool, ModelError> {
         let model = self.model;
-        // In place: there are hundreds of these for one of the others.
-        if let RequestStage::Reading(ear) = &mut self.stage {
-            match ear.read_more(model, &mut self.ready, &mut self.fresh).await {
+        // Handle reading in place: this stage runs hundreds of times for each of the others.
+        if let RequestStage::Reading(reader) = &mut self.stage {
+            match reader.read_more(model, &mut self.ready, &mut self.fresh).await {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 Err(error) => {
@@ -301,18 +306,18 @@ impl HttpReplyStream<'_> {
             }
         }
         match std::mem::replace(&mut self.stage, RequestStage::Done) {
-            RequestStage::AtGate { mut ticket, held } => match ticket.next_step().await {
-                GateStep::Wait(told) => {
-                    self.ready.push_back(ReplyChunk::Delayed(told));
-                    self.stage = RequestStage::AtGate { ticket, held: true };
+            RequestStage::AtGate { mut ticket, delayed } => match ticket.next_step().await {
+                GateStep::Wait(delay) => {
+                    self.ready.push_back(ReplyChunk::Delayed(delay));
+                    self.stage = RequestStage::AtGate { ticket, delayed: true };
                 }
-                GateStep::Proceed(seat) => {
-                    self.ready.extend(held.then_some(ReplyChunk::Resumed));
-                    self.stage = RequestStage::Sending(seat);
+                GateStep::Proceed(permit) => {
+                    self.ready.extend(delayed.then_some(ReplyChunk::Resumed));
+                    self.stage = RequestStage::Sending(permit);
                 }
             },
-            RequestStage::Sending(seat) => {
-                // Boxed, so that who waits at the gate stays small.
+            RequestStage::Sending(permit) => {
+                // Boxed, to keep the future small while it waits at the gate.
                 let body = Box::pin(model.send(&self.request)).await?.body;
                 let (parser, alarm) = (model.wire.parser(), ReadTimeout::new());
                 self.stage = RequestStage::Reading(ResponseReader {
@@ -320,11 +325,11 @@ impl HttpReplyStream<'_> {
                     parser,
                     begun: false,
                     timeout: alarm,
-                    _seat: seat,
+                    _permit: permit,
                 });
             }
-            RequestStage::Reading(mut ear) => {
-                let reply = ear.parser.finish().map_err(|kind| model.error(kind, None))?;
+            RequestStage::Reading(mut reader) => {
+                let reply = reader.parser.finish().map_err(|kind| model.error(kind, None))?;
                 self.ready.push_back(ReplyChunk::Done(Box::new(model.finish_reply(reply, &self.request))));
             }
             RequestStage::Done => return Ok(false),
@@ -334,16 +339,16 @@ impl HttpReplyStream<'_> {
 }
 
 impl ResponseReader {
-    /// Hears more of the answer; `false` at its end.
+    /// Reads more of the response. Returns `false` at its end.
     async fn read_more(
         &mut self,
         model: &HttpModel,
-        heard: &mut VecDeque<ReplyChunk>,
+        ready: &mut VecDeque<ReplyChunk>,
         fresh: &mut Vec<ReplyChunk>,
     ) -> Result<bool, ModelError> {
         let over = self.parser.is_complete();
         let patience = match (over, self.begun) {
-            // All is said; its end is waited for so that the connection can be used again.
+            // The reply is complete. Wait for the end of the body so that the connection can be reused.
             (true, _) => LAST_BYTES_TIMEOUT,
             (false, true) => model.http.options().idle_timeout,
             (false, false) => model.first_byte_timeout(),
@@ -362,13 +367,13 @@ impl ResponseReader {
         }
         self.begun = true;
         let fed = self.parser.feed(&bytes, fresh);
-        fresh.drain(..).for_each(|chunk| push_chunk(heard, chunk));
+        fresh.drain(..).for_each(|chunk| push_chunk(ready, chunk));
         fed.map_err(|kind| model.error(kind, None))?;
         Ok(true)
     }
 }
 
-/// Takes calls that are written in the text for what they are.
+/// Replaces tool calls that the model wrote as text with real calls.
 fn read_text_calls(reply: &mut Reply, request: &ModelRequest<'_>) {
     let text = reply.text();
     let Some(TextCalls { text: said, calls }) = parse_text_calls(&text, request.tools) else { return };
@@ -380,7 +385,7 @@ fn read_text_calls(reply: &mut Reply, request: &ModelRequest<'_>) {
     reply.stop = StopReason::Calls;
 }
 
-/// A time-out that is set once for an answer, and not for every piece of it.
+/// A timer that is created once per response, not once per chunk.
 struct ReadTimeout(Pin<Box<Sleep>>);
 
 impl ReadTimeout {
@@ -388,7 +393,7 @@ impl ReadTimeout {
         ReadTimeout(Box::pin(tokio::time::sleep(LAST_BYTES_TIMEOUT)))
     }
 
-    /// What comes within this time; `None` if nothing does.
+    /// Returns the output of the future, or `None` if it does not finish within this time.
     async fn within<T>(&mut self, time: Duration, what: impl Future<Output = T>) -> Option<T> {
         let mut what = std::pin::pin!(what);
         let Some(until) = Instant::now().checked_add(time) else { return Some(what.await) };
@@ -401,7 +406,7 @@ impl ReadTimeout {
                 came = what.as_mut() => return Some(came),
                 () = self.0.as_mut() => {}
             }
-            // It was set when something came earlier: there may be time left.
+            // The timer was set for an earlier chunk: there may be time left.
             if Instant::now() >= until {
                 return None;
             }
@@ -410,11 +415,11 @@ impl ReadTimeout {
     }
 }
 
-/// Adds a chunk to those that were heard: what was said in one voice and came at once is one piece.
-fn push_chunk(heard: &mut VecDeque<ReplyChunk>, chunk: ReplyChunk) {
-    match (heard.back_mut(), chunk) {
+/// Adds a chunk to the queue, and merges it with the last one if both are text or both are reasoning.
+fn push_chunk(ready: &mut VecDeque<ReplyChunk>, chunk: ReplyChunk) {
+    match (ready.back_mut(), chunk) {
         (Some(ReplyChunk::Text(said)), ReplyChunk::Text(more))
         | (Some(ReplyChunk::Reasoning(said)), ReplyChunk::Reasoning(more)) => said.push_str(&more),
-        (_, chunk) => heard.push_back(chunk),
+        (_, chunk) => ready.push_back(chunk),
     }
 }

@@ -1,4 +1,5 @@
-//! Models behind HTTP: one client for the process, one gate per endpoint and key, and the wire of each provider.
+//! Models behind HTTP: one client per process, one gate per endpoint and key, and a wire protocol per
+//! provider.
 //!
 //! ```no_run
 //! use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
@@ -10,8 +11,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Nothing here tries again: a [`HttpModel`] asks once, and says what went wrong and when to come back. Whoever asked
-//! decides; the gate sees to it that nobody asks too early.
+//! Nothing here retries: a [`HttpModel`] sends one request, and its error says what failed and how long to
+//! wait. The caller decides whether to retry; the gate delays a request that comes too early.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,23 +52,23 @@ use endpoint::EndpointId;
 use rate_limit_gate::RateLimitGate;
 use transport::Transport;
 
-/// How providers are asked.
+/// Options of the HTTP client.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// How long a connection may take to come about.
+    /// The timeout for opening a connection.
     pub connect_timeout: Duration,
-    /// How long an answer may take to begin.
+    /// The timeout for the first byte of a response.
     pub first_byte_timeout: Duration,
-    /// How long an answer may pause.
+    /// The longest pause within a response.
     pub idle_timeout: Duration,
-    /// How many requests may be under way at once, for each endpoint and key.
+    /// The maximum number of concurrent requests, for each endpoint and key.
     pub max_concurrent: usize,
-    /// Whether the proxies of the machine, its environment variables included, are used.
+    /// Whether to use the proxies of the machine, including those in environment variables.
     pub system_proxy: bool,
-    /// What tokens cost.
+    /// Token prices.
     pub prices: PriceTable,
-    /// Where providers are that are not at their usual place, such as a server of this machine at another port: base
-    /// URLs by the provider's name.
+    /// Base URLs by provider name, for providers that are not at their default URL, such as a local server on
+    /// another port.
     pub base_urls: HashMap<String, String>,
 }
 
@@ -85,7 +86,8 @@ impl Default for HttpOptions {
     }
 }
 
-/// The way out: one a process, cloned freely. Connections and gates are shared by all that is made with it.
+/// The HTTP client: create one per process and clone it freely. All models made with it share its connections
+/// and gates.
 #[derive(Clone)]
 pub struct HttpClient(Arc<HttpClientInner>);
 
@@ -96,20 +98,20 @@ struct HttpClientInner {
 }
 
 impl HttpClient {
-    /// A way to the network.
+    /// A client that uses the network. Fails if the TLS configuration or the client cannot be set up.
     pub fn new(options: HttpOptions) -> Result<HttpClient, HttpError> {
         let line = Transport::Network { client: client::build_client(&options)?, tape: None };
         Ok(HttpClient::with_transport(options, line))
     }
 
-    /// The same, and what goes over it is recorded.
+    /// A client that uses the network and records every exchange on a cassette.
     pub fn recording(options: HttpOptions, cassette: Cassette) -> Result<HttpClient, HttpError> {
         let line =
             Transport::Network { client: client::build_client(&options)?, tape: Some(Arc::new(cassette)) };
         Ok(HttpClient::with_transport(options, line))
     }
 
-    /// No network at all: what was recorded is answered again.
+    /// A client without network: it answers from the recording.
     pub fn replaying(options: HttpOptions, cassette: Cassette) -> HttpClient {
         HttpClient::with_transport(options, Transport::Replay(Arc::new(cassette)))
     }
@@ -118,7 +120,7 @@ impl HttpClient {
         HttpClient(Arc::new(HttpClientInner { options, transport: line, gates: Mutex::default() }))
     }
 
-    /// A model that speaks this wire at this endpoint. `name` is what people call it.
+    /// A model that uses this wire protocol at this endpoint. `name` is the name people use for it.
     pub fn model_with_wire(
         &self,
         name: &str,
@@ -164,24 +166,26 @@ impl std::fmt::Debug for HttpClient {
     }
 }
 
-/// Why there is no way to a model.
+/// Why a model cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The client could not be made.
-    #[error("the HTTP client cannot be made: {0}")]
+    /// The client could not be set up.
+    #[error("cannot set up the HTTP client: {0}")]
     Client(String),
-    /// A URL that is none.
-    #[error("base_url cannot be used: {0}")]
+    /// An invalid URL.
+    #[error("invalid base_url: {0}")]
     BaseUrl(String),
-    /// A key that no header can carry.
-    #[error("the key has characters in it that cannot be sent; was it copied whole, and nothing but it?")]
+    /// A key that cannot be sent in a header.
+    #[error(
+        "the API key contains characters that cannot be sent in a header; check that you copied only the key"
+    )]
     BadKey,
-    /// The provider cannot do what is asked of it.
+    /// The provider does not support a setting.
     #[error("{model}: {why}")]
     Settings {
         /// The model.
         model: String,
-        /// What it cannot do.
+        /// What is not supported.
         why: String,
     },
 }

@@ -1,5 +1,6 @@
-//! `provider_opts` that are not for the provider's body: docker-agent's own, translated or refused. Its documentation (`docs/providers`
-//! and `docs/configuration/models`, September 2026) and `pkg/model/provider` name them.
+//! Handles the `provider_opts` that do not go into the request body: docker-agent's own options, translated
+//! or refused. They are listed in its documentation (`docs/providers` and `docs/configuration/models`,
+//! September 2026) and in `pkg/model/provider`.
 
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
@@ -8,7 +9,7 @@ use super::ApiType;
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::wire::anthropic::binds_thinking;
 
-/// Options of docker-agent that say nothing here, and what to do instead.
+/// Options of docker-agent that have no effect here, and what to do instead.
 const REFUSED: [(&str, &str); 12] = [
     ("runtime_flags", "start the server with these flags yourself"),
     ("raw_runtime_flags", "start the server with these flags yourself"),
@@ -20,14 +21,15 @@ const REFUSED: [(&str, &str); 12] = [
     ("publisher", "Vertex AI is not supported: use the provider google with a key, or a base_url"),
     ("region", "amazon-bedrock is not supported: use the maker's own provider"),
     ("role_arn", "amazon-bedrock is not supported: use the maker's own provider"),
-    ("rerank_prompt", "nothing is re-ranked by a model"),
+    ("rerank_prompt", "Longhaul does not re-rank results with a model"),
     ("disable_prompt_caching", "write `cache: false`"),
 ];
 
-/// What docker-agent configures Docker Model Runner with before it asks. Elsewhere these words may mean something.
+/// Options that docker-agent passes to Docker Model Runner before a request. Other providers may use the same
+/// names.
 const REFUSED_BY_DMR: [&str; 4] = ["keep_alive", "mode", "gpu_memory_utilization", "hf_overrides"];
 
-/// Tools that Gemini runs itself, as docker-agent names them.
+/// Tools that Gemini runs itself, by docker-agent's names.
 const GEMINI_TOOLS: [(&str, &str); 4] = [
     ("google_search", "googleSearch"),
     ("google_maps", "googleMaps"),
@@ -35,7 +37,7 @@ const GEMINI_TOOLS: [(&str, &str); 4] = [
     ("url_context", "urlContext"),
 ];
 
-/// Headers that only Longhaul writes.
+/// Headers that only Longhaul sets.
 const OUR_HEADERS: [&str; 8] = [
     "authorization",
     "x-api-key",
@@ -47,15 +49,15 @@ const OUR_HEADERS: [&str; 8] = [
     "host",
 ];
 
-/// What comes of the options beside the body.
+/// The results of the options that do not go into the body.
 #[derive(Debug, Default)]
 pub(super) struct RequestExtras {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// Azure's version of its API.
+    /// The version of Azure's API.
     pub(super) api_version: Option<String>,
 }
 
-/// Takes the protocol out of the options.
+/// Removes the protocol from the options and returns it.
 pub(super) fn take_api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, String> {
     let Some(value) = settings.provider_opts.remove("api_type") else { return Ok(None) };
     serde_json::from_value(value.clone()).map(Some).map_err(|_| {
@@ -65,7 +67,8 @@ pub(super) fn take_api_type(settings: &mut ModelSettings) -> Result<Option<ApiTy
     })
 }
 
-/// Translates what can be, and gives what comes of it beside the body.
+/// Translates the options and returns those that do not go into the body. Fails on an option that is not
+/// supported.
 pub(super) fn translate_opts(
     provider: &str,
     api: ApiType,
@@ -73,11 +76,13 @@ pub(super) fn translate_opts(
 ) -> Result<RequestExtras, String> {
     let opts = &mut settings.provider_opts;
     if let Some((key, instead)) = REFUSED.iter().find(|(key, _)| opts.contains_key(*key)) {
-        return Err(format!("provider_opts: {key} is docker-agent's own and does nothing here: {instead}"));
+        return Err(format!(
+            "provider_opts: {key} is an option of docker-agent that Longhaul does not support: {instead}"
+        ));
     }
     if let Some(key) = REFUSED_BY_DMR.iter().find(|key| provider == "dmr" && opts.contains_key(**key)) {
         return Err(format!(
-            "provider_opts: {key} is docker-agent's own and does nothing here: use `docker model configure`"
+            "provider_opts: {key} is an option of docker-agent that Longhaul does not support: use `docker model configure`"
         ));
     }
     let mut beside =
@@ -116,16 +121,16 @@ fn http_headers(opts: &mut Map<String, Value>) -> Result<Vec<(HeaderName, Header
     let mut made = Vec::new();
     for (name, value) in headers {
         let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| wrong(&format!("has '{name}', which is no name of a header")))?;
+            .map_err(|_| wrong(&format!("has '{name}', which is not a valid header name")))?;
         if OUR_HEADERS.contains(&header.as_str()) {
             return Err(wrong(&format!(
-                "has '{name}', which Longhaul writes; a key is named with token_key"
+                "has '{name}', which Longhaul sets itself; use token_key to name a key"
             )));
         }
         let mut value = value
             .as_str()
             .and_then(|text| HeaderValue::from_str(text).ok())
-            .ok_or_else(|| wrong(&format!("has '{name}' with a value that is no text for a header")))?;
+            .ok_or_else(|| wrong(&format!("has '{name}' with a value that is not valid in a header")))?;
         value.set_sensitive(true);
         made.push((header, value));
     }
@@ -141,7 +146,7 @@ fn api_version(provider: &str, opts: &mut Map<String, Value>) -> Result<Option<S
     }
 }
 
-/// Tools that Gemini runs itself, and settings that are elsewhere in its body.
+/// Gemini's built-in tools, and settings that belong elsewhere in its body.
 fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), String> {
     for (key, tool) in GEMINI_TOOLS {
         if !is_on(opts, key)? {
@@ -171,7 +176,7 @@ fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Anthropic's options, and the names of the betas that they need.
+/// Translates Anthropic's options and returns the names of the betas that they need.
 fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static str>, String> {
     let thinks = match &settings.thinking {
         None | Some(Thinking::Off) => false,
@@ -206,13 +211,16 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
             return Err(format!("provider_opts: thinking_display is summarized or omitted, not {shown}"));
         }
         if !thinks {
-            return Err("provider_opts: thinking_display says nothing without thinking: set thinking_budget"
-                .to_owned());
+            return Err(
+                "provider_opts: thinking_display has no effect without thinking: set thinking_budget"
+                    .to_owned(),
+            );
         }
         thinking.insert("display".to_owned(), shown);
     }
-    // What came before thinking changes here: a summary takes the place of messages, the system instruction is made anew. Models
-    // that check this refuse the conversation from then on, unless they are told to leave such thinking out.
+    // Longhaul changes what comes before the thinking: a summary replaces messages, and the system
+    // instruction is rebuilt. Models that check this reject the conversation from then on, unless they are
+    // told to drop such thinking.
     let binding = match opts.remove("thinking_prefix_mismatch") {
         None => (binds_thinking(&settings.model) && (thinks || settings.thinking.is_none()))
             .then(|| json!("drop_block")),
@@ -227,7 +235,7 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
         betas.push("thinking-binding-controls-2026-08-01");
         thinking.insert("block_binding".to_owned(), json!({ "prefix_mismatch_behavior": binding }));
         if settings.thinking.is_none() && binds_thinking(&settings.model) {
-            // What they do if nothing is said.
+            // The default of these models.
             thinking.insert("type".to_owned(), json!("adaptive"));
         }
     }
@@ -253,7 +261,8 @@ fn is_on(opts: &mut Map<String, Value>, key: &str) -> Result<bool, String> {
     }
 }
 
-/// Whether a model of OpenAI's has its tools only with Responses: `gpt-5.4` and later, and those that were never anywhere else.
+/// Whether an OpenAI model supports tools only with the Responses API: `gpt-5.4` and later, and models that
+/// exist only there.
 pub(super) fn needs_responses(model: &str) -> bool {
     let name = model.strip_prefix("ft:").unwrap_or(model);
     let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();

@@ -1,10 +1,10 @@
 //! The gate: one per endpoint and key, shared by all tasks of the process.
 //!
-//! It bounds how many requests are under way, and knows until when the provider wants to be left alone: a wish that one
-//! task heard holds for all. Who tries again after a failure nobody asked it to repeat pays from a budget: there are a
-//! few such tries to begin with, every answer pays for two more, and time for one every few seconds. So an outage meets
-//! a trickle of requests, however many tasks wait for its end, and when it is over they come back twice as many each
-//! round. The gate repeats nothing by itself: it only says when.
+//! It limits how many requests run at once, and holds every task back while the provider asks to wait,
+//! whichever task was told. A retry that the provider did not invite takes one unit from a budget: the budget
+//! starts with a few retries, every answer adds two, and waiting adds one every few seconds. So an outage
+//! sees a trickle of requests, however many tasks wait, and after it the number of requests doubles each
+//! round. The gate retries nothing itself: it only decides when a request may go.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,20 +16,20 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::model::RequestDelay;
 
-/// Uninvited retries that may happen at once.
+/// The size of the budget for uninvited retries.
 const RETRY_BUDGET: f64 = 10.0;
-/// What an answer pays for.
+/// How many retries an answer adds to the budget.
 const RETRIES_PER_ANSWER: f64 = 2.0;
-/// How long one retry takes to be earned by waiting.
+/// How long one retry takes to refill.
 const RETRY_REFILL_TIME: Duration = Duration::from_secs(5);
-/// How long a full house is not worth telling.
+/// How long a request may wait for a permit before the wait is reported.
 const UNREPORTED_WAIT: Duration = Duration::from_secs(1);
-/// How often somebody who waits without an end in sight is heard of.
+/// How often a wait without a known end is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
-/// Over how long at most those are spread who wait for the same moment.
+/// The longest time over which requests that wait for the same moment are spread.
 const MAX_SPREAD: Duration = Duration::from_secs(1);
 
-/// How soon somebody goes whose time has come.
+/// How late a request may start and still count as part of its wave.
 const SAME_WAVE: Duration = Duration::from_millis(50);
 
 /// The gate of one endpoint and key.
@@ -46,18 +46,18 @@ struct GateState {
     pause: Option<RateLimitPause>,
     budget: f64,
     counted: Instant,
-    /// How many wait for the budget.
+    /// How many requests wait for the budget.
     queue: usize,
 }
 
-/// A provider that wants to be left alone.
+/// A pause that the provider asked for.
 #[derive(Debug, Clone, Copy)]
 struct RateLimitPause {
     /// Nothing is sent before this.
     until: Instant,
-    /// Over how long those are spread out who wait for it.
+    /// The time over which the waiting requests are spread.
     spread: Duration,
-    /// When it was said.
+    /// When the pause was requested.
     since: Instant,
 }
 
@@ -65,16 +65,16 @@ impl RateLimitGate {
     pub(super) fn new(places: usize) -> Arc<RateLimitGate> {
         let places = places.clamp(1, Semaphore::MAX_PERMITS);
         let state = GateState { pause: None, budget: RETRY_BUDGET, counted: Instant::now(), queue: 0 };
-        let seats = Arc::new(Semaphore::new(places));
+        let permits = Arc::new(Semaphore::new(places));
         Arc::new(RateLimitGate {
             capacity: places,
-            permits: seats,
+            permits,
             state: Mutex::new(state),
             retry_earned: Notify::new(),
         })
     }
 
-    /// Stands in line. `jitter`, in 0..1, spreads out those who wait for the same moment.
+    /// Joins the queue. `jitter`, in 0..1, spreads requests that wait for the same moment.
     pub(super) fn enqueue(self: &Arc<Self>, retry: bool, jitter: f64) -> GateTicket {
         GateTicket {
             gate: self.clone(),
@@ -87,31 +87,32 @@ impl RateLimitGate {
         }
     }
 
-    /// The provider answered.
+    /// Records that the provider answered.
     pub(super) fn on_answer(&self) {
         self.add_retries(RETRIES_PER_ANSWER);
     }
 
-    /// The provider wants to be left alone for so long. It invites a retry with that, so the budget need not pay.
-    pub(super) fn pause_for(&self, wish: Duration) {
-        let heard = Instant::now();
-        let closed = RateLimitPause { until: heard + wish, spread: (wish / 2).min(MAX_SPREAD), since: heard };
+    /// Pauses for as long as the provider asks. The provider invites a retry after that, so it costs no
+    /// budget.
+    pub(super) fn pause_for(&self, delay: Duration) {
+        let now = Instant::now();
+        let pause = RateLimitPause { until: now + delay, spread: (delay / 2).min(MAX_SPREAD), since: now };
         self.with_state(|state| {
-            if state.pause.is_none_or(|old| old.until < closed.until) {
-                state.pause = Some(closed);
+            if state.pause.is_none_or(|old| old.until < pause.until) {
+                state.pause = Some(pause);
             }
         });
         self.add_retries(1.0);
     }
 
-    /// For how long it is still closed.
+    /// How long the gate stays closed.
     pub(super) fn pause_remaining(&self) -> Option<Duration> {
-        self.current_pause().map(|closed| closed.until.saturating_duration_since(Instant::now()))
+        self.current_pause().map(|pause| pause.until.saturating_duration_since(Instant::now()))
     }
 
     fn current_pause(&self) -> Option<RateLimitPause> {
         let now = Instant::now();
-        self.with_state(|state| state.pause).filter(|closed| closed.until > now)
+        self.with_state(|state| state.pause).filter(|pause| pause.until > now)
     }
 
     fn add_retries(&self, tries: f64) {
@@ -123,7 +124,7 @@ impl RateLimitGate {
         }
     }
 
-    /// Takes one retry from the budget, or says when there will be one.
+    /// Takes one retry from the budget, or returns when the next one is available.
     fn take_retry(&self) -> Result<(), Instant> {
         let now = Instant::now();
         self.with_state(|state| {
@@ -131,7 +132,7 @@ impl RateLimitGate {
                 now.saturating_duration_since(state.counted).as_secs_f64() / RETRY_REFILL_TIME.as_secs_f64();
             state.budget = (state.budget + earned).min(RETRY_BUDGET.max(state.budget));
             state.counted = now;
-            // The clock has no fractions below a nanosecond; a try that is missing less is there.
+            // Allow for rounding: time has no fractions below a nanosecond.
             if state.budget >= 1.0 - 1e-6 {
                 state.budget = (state.budget - 1.0).max(0.0);
                 return Ok(());
@@ -145,13 +146,13 @@ impl RateLimitGate {
     }
 }
 
-/// Somebody at the gate.
+/// A request that waits at the gate.
 pub(super) struct GateTicket {
     gate: Arc<RateLimitGate>,
     retry_granted: bool,
     jitter: f64,
     reported: Option<(DelayReason, Instant)>,
-    /// When its time came, if it waited for one.
+    /// When its wait was over, if it waited for a moment.
     due: Option<Instant>,
     permit: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
     queued: bool,
@@ -164,55 +165,56 @@ enum DelayReason {
     Full,
 }
 
-/// What comes next for somebody at the gate.
+/// The next step of a waiting request.
 #[derive(Debug)]
 pub(super) enum GateStep {
-    /// It waits; ask again.
+    /// It must wait: report this and call `next_step` again.
     Wait(RequestDelay),
-    /// It may send now, and is counted until this is dropped.
+    /// It may be sent now, and counts as running until the permit is dropped.
     Proceed(RequestPermit),
 }
 
-/// A place among the requests under way.
+/// The permit of a running request.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl GateTicket {
-    /// Waits at the gate. Returns once the request may be sent, and before that whenever there is something new to
-    /// tell about the wait.
+    /// Waits at the gate. Returns when the request may be sent, and before that whenever the reason for the
+    /// wait changes.
     pub(super) async fn next_step(&mut self) -> GateStep {
         loop {
-            if let Some(closed) = self.binding_pause() {
-                let until = closed.until + closed.spread.mul_f64(self.jitter);
-                if let Some(held) = self.report_delay(DelayReason::Closed, Some(until), until) {
-                    return GateStep::Wait(held);
+            if let Some(pause) = self.binding_pause() {
+                let until = pause.until + pause.spread.mul_f64(self.jitter);
+                if let Some(delay) = self.report_delay(DelayReason::Closed, Some(until), until) {
+                    return GateStep::Wait(delay);
                 }
                 sleep_until(until).await;
                 self.due = Some(until);
                 continue;
             }
             if !self.retry_granted {
-                if let Some(held) = self.acquire_retry().await {
-                    return GateStep::Wait(held);
+                if let Some(delay) = self.acquire_retry().await {
+                    return GateStep::Wait(delay);
                 }
                 continue;
             }
             match self.acquire_permit().await {
                 Ok(_) if self.binding_pause().is_some() => {}
-                Ok(seat) => return GateStep::Proceed(seat),
-                Err(held) => return GateStep::Wait(held),
+                Ok(permit) => return GateStep::Proceed(permit),
+                Err(delay) => return GateStep::Wait(delay),
             }
         }
     }
 
-    /// The wish of the provider that it has to heed. Whose time had come before the wish was heard goes: with those it
-    /// waited with, which are under way already, and not one by one, each to be told the same.
+    /// The pause that holds this request back. A request whose wait was over before the pause began goes
+    /// ahead with its wave, which is already running: holding each one back would only repeat the same
+    /// answer.
     fn binding_pause(&self) -> Option<RateLimitPause> {
-        let closed = self.gate.current_pause()?;
-        let goes = |due: Instant| due <= closed.since && due.elapsed() < SAME_WAVE;
-        (!self.due.is_some_and(goes)).then_some(closed)
+        let pause = self.gate.current_pause()?;
+        let in_wave = |due: Instant| due <= pause.since && due.elapsed() < SAME_WAVE;
+        (!self.due.is_some_and(in_wave)).then_some(pause)
     }
 
     async fn acquire_retry(&mut self) -> Option<RequestDelay> {
@@ -223,9 +225,10 @@ impl GateTicket {
         if !std::mem::replace(&mut self.queued, true) {
             self.gate.with_state(|state| state.queue += 1);
         }
-        if let Some(held) = self.report_delay(DelayReason::Budget, Some(at), Instant::now() + REPORT_INTERVAL)
+        if let Some(delay) =
+            self.report_delay(DelayReason::Budget, Some(at), Instant::now() + REPORT_INTERVAL)
         {
-            return Some(held);
+            return Some(delay);
         }
         tokio::select! {
             () = self.gate.retry_earned.notified() => {}
@@ -246,28 +249,29 @@ impl GateTicket {
             if let Ok(permit) = self.gate.permits.clone().try_acquire_owned() {
                 return Ok(RequestPermit { _permit: Some(permit) });
             }
-            let seats = self.gate.permits.clone();
-            self.permit = Some(Box::pin(async move { seats.acquire_owned().await.ok() }));
+            let permits = self.gate.permits.clone();
+            self.permit = Some(Box::pin(async move { permits.acquire_owned().await.ok() }));
         }
-        let heard_at = match self.reported {
+        let report_at = match self.reported {
             Some((DelayReason::Full, at)) => at,
             _ => Instant::now() + UNREPORTED_WAIT,
         };
         let Some(waiting) = &mut self.permit else { return Ok(RequestPermit { _permit: None }) };
-        match timeout_at(heard_at, Pin::new(waiting)).await {
+        match timeout_at(report_at, Pin::new(waiting)).await {
             Ok(permit) => {
                 self.permit = None;
                 Ok(RequestPermit { _permit: permit })
             }
             Err(_) => {
                 self.reported = None;
-                let held = self.report_delay(DelayReason::Full, None, Instant::now() + REPORT_INTERVAL);
-                Err(held.unwrap_or_else(|| self.delay(DelayReason::Full, None)))
+                let delay = self.report_delay(DelayReason::Full, None, Instant::now() + REPORT_INTERVAL);
+                Err(delay.unwrap_or_else(|| self.delay(DelayReason::Full, None)))
             }
         }
     }
 
-    /// What to tell, unless it was told and nothing has changed. It is told again after `again`.
+    /// The delay to report, unless it was reported already and has not changed. It is reported again after
+    /// `again`.
     fn report_delay(
         &mut self,
         why: DelayReason,
@@ -275,7 +279,7 @@ impl GateTicket {
         again: Instant,
     ) -> Option<RequestDelay> {
         match self.reported {
-            // A moment that moved by less than this is the same moment.
+            // A difference below this does not count as a change.
             Some((old, at)) if old == why && again <= at + Duration::from_secs(1) => return None,
             Some((DelayReason::Budget, at)) if why == DelayReason::Budget && Instant::now() < at => {
                 return None;
@@ -287,12 +291,13 @@ impl GateTicket {
 
     fn delay(&self, why: DelayReason, until: Option<Instant>) -> RequestDelay {
         let why = match why {
-            DelayReason::Closed => "the provider wants to be left alone for a while".to_owned(),
-            DelayReason::Budget => {
-                "the provider does not answer; tries are made only now and then".to_owned()
-            }
+            DelayReason::Closed => "rate limited by the provider".to_owned(),
+            DelayReason::Budget => "the provider does not answer; retrying less often".to_owned(),
             DelayReason::Full => {
-                format!("{} requests are under way, which is as many as may be", self.gate.capacity)
+                format!(
+                    "waiting for a free slot: {} requests are running, which is the limit",
+                    self.gate.capacity
+                )
             }
         };
         RequestDelay {

@@ -4,11 +4,11 @@ use futures::FutureExt as _;
 
 use super::*;
 
-/// Waits at the gate like a runner does: whatever it is told, it goes on waiting.
+/// Waits at the gate like a runner: keeps waiting, whatever is reported.
 async fn pass(ticket: &mut GateTicket) -> RequestPermit {
     loop {
-        if let GateStep::Proceed(seat) = ticket.next_step().await {
-            return seat;
+        if let GateStep::Proceed(permit) = ticket.next_step().await {
+            return permit;
         }
     }
 }
@@ -23,11 +23,11 @@ async fn no_more_than_may_be_are_under_way() {
     let first = pass(&mut gate.enqueue(false, 0.0)).await;
     let _second = pass(&mut gate.enqueue(false, 0.0)).await;
     let mut third = gate.enqueue(false, 0.0);
-    let GateStep::Wait(held) = third.next_step().await else { panic!("there is no place") };
-    assert!(held.reason.contains("2 requests") && held.remaining.is_none(), "{held:?}");
+    let GateStep::Wait(delay) = third.next_step().await else { panic!("there is no free permit") };
+    assert!(delay.reason.contains("2 requests") && delay.remaining.is_none(), "{delay:?}");
     let began = Instant::now();
-    let GateStep::Wait(_) = third.next_step().await else { panic!("there is no place") };
-    assert_eq!(began.elapsed(), REPORT_INTERVAL, "who waits without an end is heard of now and then");
+    let GateStep::Wait(_) = third.next_step().await else { panic!("there is no free permit") };
+    assert_eq!(began.elapsed(), REPORT_INTERVAL, "a wait without a known end is reported again");
     drop(first);
     assert!(pass(&mut third).now_or_never().is_some());
 }
@@ -56,16 +56,16 @@ async fn a_wish_holds_for_all_and_nobody_comes_before_its_time() {
         let (gate, passed) = (gate.clone(), passed.clone());
         async move {
             let mut ticket = gate.enqueue(n % 2 == 0, f64::from(n) / 16.0);
-            let GateStep::Wait(held) = ticket.next_step().await else { panic!("it is closed") };
-            assert!(held.remaining.unwrap() >= seconds(2) && held.remaining.unwrap() <= seconds(3));
-            let seat = pass(&mut ticket).await;
+            let GateStep::Wait(delay) = ticket.next_step().await else { panic!("it is closed") };
+            assert!(delay.remaining.unwrap() >= seconds(2) && delay.remaining.unwrap() <= seconds(3));
+            let permit = pass(&mut ticket).await;
             passed.fetch_add(1, Ordering::Relaxed);
             assert!(began.elapsed() >= seconds(2) && began.elapsed() <= seconds(3));
-            seat
+            permit
         }
     });
-    let seats = futures::future::join_all(waiting).await;
-    assert_eq!((seats.len(), passed.load(Ordering::Relaxed)), (16, 16));
+    let permits = futures::future::join_all(waiting).await;
+    assert_eq!((permits.len(), passed.load(Ordering::Relaxed)), (16, 16));
     assert!(gate.pause_remaining().is_none());
     let mut late = gate.enqueue(false, 0.9);
     assert!(pass(&mut late).now_or_never().is_some(), "who comes after it does not wait");
@@ -80,11 +80,11 @@ async fn a_wish_that_is_heard_while_waiting_for_a_place_counts_too() {
     let began = Instant::now();
     gate.pause_for(seconds(30));
     drop(only);
-    let _seat = pass(&mut ticket).await;
+    let _permit = pass(&mut ticket).await;
     assert!(began.elapsed() >= seconds(30));
 }
 
-/// However many wait: an outage meets the budget and then one try every few seconds.
+/// During an outage, the budget and then one retry every few seconds go through, however many tasks wait.
 #[tokio::test(start_paused = true)]
 async fn an_outage_meets_a_trickle() {
     let gate = RateLimitGate::new(64);
@@ -105,7 +105,7 @@ async fn an_outage_meets_a_trickle() {
     assert!((20..=22).contains(&tries), "{tries} tries in a minute");
 }
 
-/// Each answer lets two more through: after an outage all are back within a few rounds.
+/// Each answer lets two more requests through: after an outage, all are back within a few rounds.
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_all_come_back_soon() {
     let gate = RateLimitGate::new(64);
@@ -114,11 +114,11 @@ async fn after_an_outage_all_come_back_soon() {
     let waiting = (0..200).map(|_| {
         let gate = gate.clone();
         async move {
-            let seat = pass(&mut gate.enqueue(true, 0.0)).await;
+            let permit = pass(&mut gate.enqueue(true, 0.0)).await;
             // The round trip.
             tokio::time::sleep(Duration::from_millis(300)).await;
             gate.on_answer();
-            drop(seat);
+            drop(permit);
         }
     });
     futures::future::join_all(waiting).await;
@@ -138,9 +138,9 @@ async fn first_tries_are_never_charged_and_idle_time_earns_no_more_than_the_budg
         tries += 1;
     }
     assert_eq!(tries, 10);
-    let mut held = gate.enqueue(true, 0.0);
-    let GateStep::Wait(told) = held.next_step().await else { panic!("nothing is left") };
-    assert_eq!(told.remaining, Some(RETRY_REFILL_TIME));
+    let mut ticket = gate.enqueue(true, 0.0);
+    let GateStep::Wait(delay) = ticket.next_step().await else { panic!("nothing is left") };
+    assert_eq!(delay.remaining, Some(RETRY_REFILL_TIME));
     gate.pause_for(Duration::ZERO);
-    assert!(pass(&mut held).now_or_never().is_some(), "who is invited need not pay");
+    assert!(pass(&mut ticket).now_or_never().is_some(), "an invited retry costs no budget");
 }

@@ -1,15 +1,15 @@
-//! When a provider wants to be asked again, as it says in the headers of its answer.
+//! Reads from the headers of a response how long to wait before a retry.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::HeaderMap;
 
-/// No provider is believed that wants to be left alone for longer.
+/// The longest delay that is accepted from a provider.
 const MAX_DELAY: Duration = Duration::from_secs(48 * 3600);
 
-/// How long the provider wants to be left alone, from whichever header says so. Its limits only count where they were
-/// the reason: they are told with every answer.
+/// How long to wait before a retry, from whichever header says so. The rate limit headers count only if
+/// `limited`, because providers send them with every response.
 pub(super) fn delay_from_headers(headers: &HeaderMap, limited: bool, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let in_words = text("retry-after-ms")
@@ -17,11 +17,11 @@ pub(super) fn delay_from_headers(headers: &HeaderMap, limited: bool, now: Timest
         .or_else(|| text("retry-after").and_then(|when| parse_delay(when, now)));
     in_words
         .or_else(|| exhausted_limit_delay(headers, now).filter(|_| limited))
-        .map(|wish| wish.min(MAX_DELAY))
+        .map(|delay| delay.min(MAX_DELAY))
 }
 
-/// The longest time until one of the limits that are used up is fresh again. Where the provider does not say how much
-/// is left of any of them, all count.
+/// The longest time until one of the exhausted limits resets. If the provider does not say how much is left
+/// of any limit, all of them count.
 fn exhausted_limit_delay(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let (mut spent, mut untold) = (None, None);
     for (name, value) in headers {
@@ -40,7 +40,7 @@ fn exhausted_limit_delay(headers: &HeaderMap, now: Timestamp) -> Option<Duration
     spent.or(untold)
 }
 
-/// A time from now: seconds, `6m0.5s`, a date, or the seconds or milliseconds of an epoch.
+/// Parses a delay: seconds, `6m0.5s`, a date, or Unix time in seconds or milliseconds.
 fn parse_delay(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(number) = text.parse::<f64>() {
         return match number {
@@ -95,26 +95,29 @@ mod tests {
 
     use super::*;
 
-    fn told(pairs: &[(&'static str, &'static str)]) -> Option<u128> {
+    fn delay_millis(pairs: &[(&'static str, &'static str)]) -> Option<u128> {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
-        delay_from_headers(&pairs.iter().map(pair).collect(), true, now).map(|wish| wish.as_millis())
+        delay_from_headers(&pairs.iter().map(pair).collect(), true, now).map(|delay| delay.as_millis())
     }
 
     #[test]
     fn every_way_of_saying_when_is_understood() {
-        assert_eq!(told(&[("retry-after", "2")]), Some(2_000));
-        assert_eq!(told(&[("retry-after", "0.5")]), Some(500));
-        assert_eq!(told(&[("retry-after", "Sun, 15 Nov 2026 12:00:07 GMT")]), Some(7_000));
-        assert_eq!(told(&[("retry-after", "Sun, 15 Nov 2026 11:00:00 GMT")]), Some(0));
-        assert_eq!(told(&[("retry-after", "2"), ("retry-after-ms", "1250")]), Some(1_250));
-        assert_eq!(told(&[("x-ratelimit-reset-requests", "6m0.5s")]), Some(360_500));
-        assert_eq!(told(&[("x-ratelimit-reset-requests", "20ms")]), Some(20));
-        assert_eq!(told(&[("x-ratelimit-reset", "1794744003000")]), Some(3_000));
-        assert_eq!(told(&[("x-ratelimit-reset", "1794744003")]), Some(3_000));
-        assert_eq!(told(&[("anthropic-ratelimit-tokens-reset", "2026-11-15T12:00:09Z")]), Some(9_000));
+        assert_eq!(delay_millis(&[("retry-after", "2")]), Some(2_000));
+        assert_eq!(delay_millis(&[("retry-after", "0.5")]), Some(500));
+        assert_eq!(delay_millis(&[("retry-after", "Sun, 15 Nov 2026 12:00:07 GMT")]), Some(7_000));
+        assert_eq!(delay_millis(&[("retry-after", "Sun, 15 Nov 2026 11:00:00 GMT")]), Some(0));
+        assert_eq!(delay_millis(&[("retry-after", "2"), ("retry-after-ms", "1250")]), Some(1_250));
+        assert_eq!(delay_millis(&[("x-ratelimit-reset-requests", "6m0.5s")]), Some(360_500));
+        assert_eq!(delay_millis(&[("x-ratelimit-reset-requests", "20ms")]), Some(20));
+        assert_eq!(delay_millis(&[("x-ratelimit-reset", "1794744003000")]), Some(3_000));
+        assert_eq!(delay_millis(&[("x-ratelimit-reset", "1794744003")]), Some(3_000));
+        assert_eq!(
+            delay_millis(&[("anthropic-ratelimit-tokens-reset", "2026-11-15T12:00:09Z")]),
+            Some(9_000)
+        );
     }
 
     #[test]
@@ -125,17 +128,20 @@ mod tests {
             ("x-ratelimit-remaining-tokens", "0"),
             ("x-ratelimit-reset-tokens", "3s"),
         ];
-        assert_eq!(told(&both), Some(3_000));
-        assert_eq!(told(&both[..2]), None);
+        assert_eq!(delay_millis(&both), Some(3_000));
+        assert_eq!(delay_millis(&both[..2]), None);
     }
 
     #[test]
     fn nonsense_is_no_wish_and_a_year_is_not_believed() {
         for nonsense in ["", "soon", "-5", "NaN", "inf", "5 parsecs", "1.2.3s", "s"] {
-            assert_eq!(told(&[("retry-after", nonsense)]), None, "{nonsense}");
+            assert_eq!(delay_millis(&[("retry-after", nonsense)]), None, "{nonsense}");
         }
-        assert_eq!(told(&[("retry-after", "31536000")]), Some(MAX_DELAY.as_millis()));
-        assert_eq!(told(&[("retry-after", "Sat, 15 Nov 2036 12:00:07 GMT")]), Some(MAX_DELAY.as_millis()));
-        assert_eq!(told(&[]), None);
+        assert_eq!(delay_millis(&[("retry-after", "31536000")]), Some(MAX_DELAY.as_millis()));
+        assert_eq!(
+            delay_millis(&[("retry-after", "Sat, 15 Nov 2036 12:00:07 GMT")]),
+            Some(MAX_DELAY.as_millis())
+        );
+        assert_eq!(delay_millis(&[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One request and its answer, over the network or from a tape.
+//! One request and its response, over the network or from a recording.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,36 +11,36 @@ use super::cassette::{Cassette, Recording};
 use super::endpoint::Endpoint;
 use crate::model::ModelErrorKind;
 
-/// What requests go out on.
+/// Sends requests.
 pub(super) enum Transport {
-    /// The network, recorded or not.
+    /// The network, with or without recording.
     Network { client: reqwest::Client, tape: Option<Arc<Cassette>> },
-    /// A recording.
+    /// A recording that is replayed.
     Replay(Arc<Cassette>),
 }
 
-/// The beginning of an answer.
+/// The status and the headers of a response.
 pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: ResponseBody,
 }
 
-/// The rest of an answer.
+/// The body of a response.
 pub(super) enum ResponseBody {
     Network { response: Box<reqwest::Response>, recording: Option<Box<Recording>> },
     Replay { chunks: VecDeque<Bytes>, cut: Option<String> },
 }
 
 impl Transport {
-    /// Learns of one more key that must not be on a tape.
+    /// Adds the secrets of an endpoint to those that are removed from a recording.
     pub(super) fn add_secrets(&self, endpoint: &Endpoint) {
         if let Transport::Network { tape: Some(tape), .. } | Transport::Replay(tape) = self {
             tape.add_secrets(endpoint);
         }
     }
 
-    /// Sends a request. An error here means that nothing was answered.
+    /// Sends a request. An error means that there was no response.
     pub(super) async fn send(
         &self,
         endpoint: &Endpoint,
@@ -78,7 +78,7 @@ impl Transport {
 }
 
 impl ResponseBody {
-    /// More of the answer, or its end.
+    /// The next chunk of the body, or `None` at its end.
     pub(super) async fn next_chunk(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
         match self {
             ResponseBody::Network { response, recording } => {
@@ -100,7 +100,7 @@ impl ResponseBody {
     }
 }
 
-/// What is at the bottom of an error. What lies above it only says that there was one, and may show a URL.
+/// The root cause of an error. The errors above it add nothing, and may show a URL.
 fn root_of(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;
@@ -109,5 +109,5 @@ fn root_of(error: reqwest::Error) -> String {
         cause = deeper;
     }
     let text = cause.to_string();
-    if timed_out && !text.contains("time") { format!("{text} (it took too long)") } else { text }
+    if timed_out && !text.contains("time") { format!("{text} (timed out)") } else { text }
 }

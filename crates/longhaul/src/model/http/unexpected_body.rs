@@ -1,11 +1,12 @@
-//! Answers with a good status that are no answers of a model: pages of proxies and portals, bodies that are compressed.
+//! Detects responses with a good status that are not a model's reply: pages of proxies and portals,
+//! compressed bodies.
 
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 
 const PAGE: &str = "an HTML page";
-const PACKED: &str = "a compressed body (gzip or the like), which was not asked for";
+const PACKED: &str = "a compressed body (gzip or similar), which was not requested";
 
-/// What the headers say that it is, if that cannot be an answer.
+/// What the headers say the body is, if it cannot be a model's reply.
 pub(super) fn detect_by_headers(headers: &HeaderMap) -> Option<&'static str> {
     let said = |name| {
         headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase()
@@ -17,7 +18,7 @@ pub(super) fn detect_by_headers(headers: &HeaderMap) -> Option<&'static str> {
     said(CONTENT_ENCODING).split(',').any(|one| packed.contains(&one.trim())).then_some(PACKED)
 }
 
-/// What its first bytes say that it is.
+/// What the first bytes say the body is, if it cannot be a model's reply.
 pub(super) fn detect_by_first_bytes(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let begins =

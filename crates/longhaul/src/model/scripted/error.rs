@@ -1,4 +1,4 @@
-//! What is wrong with a script, and where.
+//! Errors in a script, with their position.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,26 +13,26 @@ pub enum ModelScriptError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The script is wrong.
+    /// The script has an error.
     #[error(transparent)]
     Invalid(Box<ScriptProblem>),
 }
 
-/// A mistake in a script: where it is, what stands there, and what is expected.
+/// An error in a script: where it is, the line, and what is expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptProblem {
-    /// The script, as its reader named it.
+    /// The name of the script.
     pub script: String,
-    /// The line, from 1; 0 where it is not known.
+    /// The line, from 1; 0 if it is unknown.
     pub line: u64,
-    /// The column, from 1; 0 where it is not known.
+    /// The column, from 1; 0 if it is unknown.
     pub column: u64,
     /// What is wrong, and what is expected.
     pub message: String,
-    /// The line as it stands in the script, shortened.
+    /// The line of the script, shortened.
     pub text: String,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for ScriptProblem {
     }
 }
 
-/// The text of a script under its name: what mistakes are shown in.
+/// The name and the text of a script, to show errors in.
 #[derive(Clone, Copy)]
 pub(super) struct ScriptSource<'a> {
     pub(super) name: &'a str,
@@ -56,14 +56,14 @@ pub(super) struct ScriptSource<'a> {
 }
 
 impl ScriptSource<'_> {
-    /// A mistake at a place.
+    /// An error at a position.
     pub(super) fn error_at(&self, at: Location, message: impl Into<String>) -> ModelScriptError {
         self.wrong_at(at.line(), at.column(), message.into())
     }
 
-    /// A mistake in the `line`-th line of a text that begins at `at`.
+    /// An error in the `line`-th line of a text that begins at `at`.
     pub(super) fn error_in_text(&self, at: Location, line: usize, message: String) -> ModelScriptError {
-        // Only the lines of a literal block are those of its text, from the one after its mark.
+        // Only a literal block has its text on lines of its own, beginning after its mark.
         let above = (1..at.line()).rev().find(|n| !self.line(*n).trim().is_empty());
         let mark = above.filter(|n| opens_block(self.line(*n)));
         match (mark, u64::try_from(line)) {
@@ -76,7 +76,7 @@ impl ScriptSource<'_> {
         }
     }
 
-    /// What the YAML reader found wrong.
+    /// Converts an error of the YAML parser.
     pub(super) fn yaml_error(&self, error: &serde_saphyr::Error) -> ModelScriptError {
         let (line, column) = match error.location() {
             Some(at) if at != Location::UNKNOWN => (at.line(), at.column()),

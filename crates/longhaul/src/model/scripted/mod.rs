@@ -1,7 +1,7 @@
-//! A model that says what a YAML script tells it to: for demos, for tests, and for killing processes in the middle.
+//! A model that follows a YAML script, for demos, tests, and tests that kill processes midway.
 //!
-//! It has no memory. What it answers is a function of the request alone (agent, conversation, turn, retry), so it
-//! answers the same after a restart. One script serves all agents of a team. `docs/scripted.md` explains the YAML.
+//! It has no memory. Its reply depends only on the request (agent, conversation, turn, retry), so it is the
+//! same after a restart. One script serves all agents of a team. `docs/scripted.md` explains the YAML.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -31,7 +31,7 @@ mod wrong_tests;
 pub use error::{ModelScriptError, ScriptProblem};
 pub use script::ModelScript;
 
-/// What the model is called, in replies and in errors.
+/// The model's name in replies and errors.
 const NAME: &str = "scripted";
 
 /// A model that plays a [`ModelScript`].

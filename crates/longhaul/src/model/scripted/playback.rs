@@ -1,4 +1,4 @@
-//! A turn of a script as a stream.
+//! Streams a turn of a script.
 
 use std::mem;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::{NAME, ScriptedModel};
 use crate::message::{Block, Call, Message, Reply, StopReason, Usage};
 use crate::model::{ModelError, ModelErrorKind, ModelRequest, ReplyChunk};
 
-/// A reply on its way: what is still to come.
+/// The rest of a reply that is being streamed.
 pub(super) struct ScriptPlayback<'a> {
     request: Option<(&'a ModelScript, ModelRequest<'a>)>,
     take: Option<PlannedReply>,
 }
 
-/// What is streamed, and how it ends.
+/// The chunks to stream, and how the reply ends.
 struct PlannedReply {
     reasoning: UnsentText,
     text: UnsentText,
@@ -31,7 +31,7 @@ enum PlannedEnd {
     Over,
 }
 
-/// A text of which some is already sent.
+/// A text that is partly streamed.
 #[derive(Default)]
 struct UnsentText {
     text: String,
@@ -162,7 +162,7 @@ impl PlannedReply {
 fn failure(status: u16, retry_after: Option<Duration>, message: &str) -> ModelError {
     let kind = match status {
         429 => ModelErrorKind::RateLimited(message.to_owned()),
-        // These pass; the others of their hundred do not.
+        // These are transient; the other 4xx statuses are not.
         408 | 409 | 500.. => ModelErrorKind::Server { status, message: message.to_owned() },
         _ if message.is_empty() => ModelErrorKind::Rejected(status.to_string()),
         _ => ModelErrorKind::Rejected(format!("{status} {message}")),
@@ -176,17 +176,17 @@ fn blocks(
     turn: &ScriptTurn,
 ) -> Result<Vec<Block>, minijinja::Error> {
     let mut seen = None;
-    let mut talk = || seen.get_or_insert_with(|| TemplateContext::new(request).into_value()).clone();
+    let mut context = || seen.get_or_insert_with(|| TemplateContext::new(request).into_value()).clone();
     let texts = usize::from(turn.text.is_some()) + usize::from(turn.reasoning.is_some());
     let mut blocks = Vec::with_capacity(texts + turn.calls.len());
     if let Some(reasoning) = &turn.reasoning {
-        let text = script.templates.render_text(reasoning, &mut talk)?;
+        let text = script.templates.render_text(reasoning, &mut context)?;
         if !text.is_empty() {
             blocks.push(Block::Reasoning { text, opaque: None });
         }
     }
     if let Some(text) = &turn.text {
-        let text = script.templates.render_text(text, &mut talk)?;
+        let text = script.templates.render_text(text, &mut context)?;
         if !text.is_empty() {
             blocks.push(Block::Text(text));
         }
@@ -195,7 +195,7 @@ fn blocks(
         blocks.push(Block::Call(Call {
             id: format!("call_{}_{index}", u64::from(request.turn) + 1),
             tool: tool.clone(),
-            arguments: script.templates.render_arguments(arguments, &mut talk)?,
+            arguments: script.templates.render_arguments(arguments, &mut context)?,
         }));
     }
     Ok(blocks)
@@ -207,7 +207,8 @@ fn reply(request: &ModelRequest<'_>, blocks: Vec<Block>, turn: &ScriptTurn) -> R
     Reply { blocks, stop, usage, model: NAME.to_owned(), cost: Some(0) }
 }
 
-/// A token is four bytes. The last reply tells what was used up to it, so only what is new is looked at.
+/// Estimates the usage at four bytes per token. The last reply holds the usage so far, so only new messages
+/// are counted.
 fn estimate(request: &ModelRequest<'_>, blocks: &[Block]) -> Usage {
     let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
     let mut input = 0;

@@ -1,4 +1,4 @@
-//! A script as it is played: everything parsed, checked and compiled.
+//! A loaded script: everything parsed, checked and compiled.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,12 +17,12 @@ use super::yaml::{self, AgentYaml, CaseYaml, FailureYaml, PaceYaml, TurnYaml};
 use crate::message::{StopReason, Usage};
 use crate::model::ModelRequest;
 
-/// What is said beyond the last turn of a script that has no `otherwise`.
+/// The reply after the last turn of a script without `otherwise`.
 const ENDED: &str = "The script has ended.";
-/// The agent that plays every agent without a part of its own.
+/// The entry for all agents without their own.
 const ANY_AGENT: &str = "*";
 
-/// A script: what each agent of a team says. `docs/scripted.md` explains every key.
+/// A script: the replies of each agent of a team. `docs/scripted.md` explains every key.
 #[derive(Debug)]
 pub struct ModelScript {
     name: String,
@@ -30,7 +30,7 @@ pub struct ModelScript {
     pub(super) templates: Templates,
 }
 
-/// The turns for the tasks that it fits.
+/// The turns for the tasks that match.
 #[derive(Debug)]
 pub(super) struct ScriptCase {
     when: TaskCondition,
@@ -46,7 +46,7 @@ enum TaskCondition {
     Matches(Regex),
 }
 
-/// One reply, and what goes wrong before it.
+/// One reply, and the errors before it.
 #[derive(Debug)]
 pub(super) struct ScriptTurn {
     until: Option<Expression>,
@@ -59,18 +59,18 @@ pub(super) struct ScriptTurn {
     pub(super) pace: StreamPace,
 }
 
-/// How fast a reply comes.
+/// The speed of a reply.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamPace {
-    /// Characters a chunk.
+    /// Characters per chunk.
     pub(super) chunk: usize,
-    /// Between two chunks.
+    /// The pause between two chunks.
     pub(super) pause: Duration,
-    /// Before the first.
+    /// The delay before the first chunk.
     pub(super) delay: Duration,
 }
 
-/// What goes wrong.
+/// An error to simulate.
 #[derive(Debug, Clone)]
 pub(super) enum ScriptedFailure {
     Status { status: u16, retry_after: Option<Duration>, message: String },
@@ -80,7 +80,7 @@ pub(super) enum ScriptedFailure {
 }
 
 impl ModelScript {
-    /// Reads a script. Errors call it `name`.
+    /// Parses a script. Errors use `name`. Fails if the YAML, a template or a key is wrong.
     pub fn parse(name: &str, yaml: &str) -> Result<ModelScript, ModelScriptError> {
         let source = ScriptSource { name, yaml };
         let shape = yaml::parse_script_yaml(source)?;
@@ -95,7 +95,8 @@ impl ModelScript {
         Ok(ModelScript { name: name.to_owned(), agents, templates: reader.compiler.finish() })
     }
 
-    /// Reads a script from a file. Errors call it by its path.
+    /// Loads a script from a file. Errors use its path. Fails if the file cannot be read or the script is
+    /// wrong.
     pub fn load(path: impl AsRef<Path>) -> Result<ModelScript, ModelScriptError> {
         let path = path.as_ref();
         let yaml = std::fs::read_to_string(path)
@@ -103,17 +104,17 @@ impl ModelScript {
         ModelScript::parse(&path.display().to_string(), &yaml)
     }
 
-    /// The name of the script, as errors call it.
+    /// The name of the script in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the script says anything for an agent.
+    /// Whether the script has turns for an agent.
     pub fn has_agent(&self, agent: &str) -> bool {
         self.agents.contains_key(agent) || self.agents.contains_key(ANY_AGENT)
     }
 
-    /// The turn that answers a request, or why there is none.
+    /// The turn that answers a request. Fails if the script has none for the agent or the task.
     pub(super) fn find_turn(&self, request: &ModelRequest<'_>) -> Result<&ScriptTurn, String> {
         let agent = request.agent.as_str();
         let cases = self.agents.get(agent).or_else(|| self.agents.get(ANY_AGENT));
@@ -135,7 +136,7 @@ impl ModelScript {
     }
 }
 
-/// What is said of a template that failed while it was played.
+/// Describes a template that failed while the script was played.
 pub(super) fn describe_template_failure(request: &ModelRequest<'_>, error: &Error) -> String {
     format!(
         "agent '{}', turn {}: {}",
@@ -160,13 +161,13 @@ impl ScriptCase {
         usize::try_from(turn).ok().and_then(|n| self.turns.get(n)).unwrap_or(&self.otherwise)
     }
 
-    /// The turn where some are repeated `until` something is so.
+    /// The turn if some turns repeat `until` a condition holds.
     ///
-    /// How often one was given is not remembered but found in the conversation: what is so stays so, hence the
-    /// first reply before which it was so can be searched for.
+    /// The number of repetitions is not stored but found in the conversation: a condition that holds keeps
+    /// holding, so a search finds the first reply before which it held.
     fn repeated(&self, request: &ModelRequest<'_>, templates: &Templates) -> Result<&ScriptTurn, Error> {
-        let talk = TemplateContext::new(request);
-        let replies = talk.reply_positions();
+        let context = TemplateContext::new(request);
+        let replies = context.reply_positions();
         let lost = request.turn.saturating_sub(u32::try_from(replies.len()).unwrap_or(u32::MAX));
         let now = request.turn;
         let mut given = 0;
@@ -181,8 +182,8 @@ impl ScriptCase {
             let holds = |reply: u32| -> Result<bool, Error> {
                 let index = usize::try_from(reply.saturating_sub(lost)).unwrap_or(usize::MAX);
                 let then = match replies.get(index) {
-                    Some(position) if reply < now => talk.truncated_before(*position, reply),
-                    _ => talk.clone(),
+                    Some(position) if reply < now => context.truncated_before(*position, reply),
+                    _ => context.clone(),
                 };
                 Ok(templates.evaluate(until, then.into_value())?.is_true())
             };
@@ -204,7 +205,7 @@ impl ScriptCase {
     }
 }
 
-/// Makes the script of its shape.
+/// Compiles a script from its YAML.
 struct ScriptCompiler<'a> {
     compiler: TemplateCompiler<'a>,
 }

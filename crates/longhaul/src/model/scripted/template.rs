@@ -1,4 +1,5 @@
-//! Texts and arguments of a script: fixed, or made by a template. All templates are compiled when a script is read.
+//! Texts and arguments of a script: fixed, or rendered by a template. All templates are compiled when the
+//! script is loaded.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value};
@@ -8,7 +9,7 @@ use super::error::{ModelScriptError, ScriptSource};
 use super::template_context::{self, TEMPLATE_VARIABLES};
 use super::yaml::SpannedJson;
 
-/// The variable in which an expression leaves its value.
+/// The variable that holds the value of an expression.
 const VALUE: &str = "value";
 
 /// The templates of a script, by number.
@@ -35,70 +36,70 @@ pub(super) enum ScriptText {
 /// A tool call's arguments.
 #[derive(Debug)]
 pub(super) enum ScriptArguments {
-    /// As they are written, JSON or not.
+    /// As written, valid JSON or not.
     Raw(ScriptText),
-    /// Made of a YAML value.
+    /// Built from a YAML value.
     Json(JsonTemplate),
 }
 
-/// A JSON value whose leaves may be made by templates.
+/// A JSON value whose leaves may be templates.
 #[derive(Debug)]
 pub(super) enum JsonTemplate {
-    /// JSON already.
+    /// Serialised JSON.
     Fixed(String),
     Text(ScriptTemplate),
     Value(Expression),
     List(Vec<JsonTemplate>),
-    /// Keys are JSON already.
+    /// The keys are serialised JSON.
     Map(Vec<(String, JsonTemplate)>),
 }
 
 impl Templates {
-    /// Makes the text.
+    /// Renders a text.
     pub(super) fn render_text(
         &self,
         text: &ScriptText,
-        talk: impl FnOnce() -> Value,
+        context: impl FnOnce() -> Value,
     ) -> Result<String, Error> {
         match text {
             ScriptText::Fixed(text) => Ok(text.clone()),
-            ScriptText::Template(template) => self.render(template, talk()),
+            ScriptText::Template(template) => self.render(template, context()),
         }
     }
 
-    /// Makes the arguments.
+    /// Renders arguments.
     pub(super) fn render_arguments(
         &self,
         arguments: &ScriptArguments,
-        talk: &mut dyn FnMut() -> Value,
+        context: &mut dyn FnMut() -> Value,
     ) -> Result<String, Error> {
         match arguments {
-            ScriptArguments::Raw(text) => self.render_text(text, talk),
+            ScriptArguments::Raw(text) => self.render_text(text, context),
             ScriptArguments::Json(JsonTemplate::Fixed(json)) => Ok(json.clone()),
             ScriptArguments::Json(tree) => {
                 let mut json = String::new();
-                self.write(tree, &talk(), &mut json)?;
+                self.write(tree, &context(), &mut json)?;
                 Ok(json)
             }
         }
     }
 
-    /// The value of an expression.
-    pub(super) fn evaluate(&self, expression: &Expression, talk: Value) -> Result<Value, Error> {
-        let captured = self.environment.get_template(&expression.0)?.render_captured(talk)?;
+    /// Evaluates an expression.
+    pub(super) fn evaluate(&self, expression: &Expression, context: Value) -> Result<Value, Error> {
+        let captured = self.environment.get_template(&expression.0)?.render_captured(context)?;
         Ok(captured.state().lookup(VALUE).unwrap_or_default())
     }
 
-    fn render(&self, template: &ScriptTemplate, talk: Value) -> Result<String, Error> {
-        self.environment.get_template(&template.0)?.render(talk)
+    fn render(&self, template: &ScriptTemplate, context: Value) -> Result<String, Error> {
+        self.environment.get_template(&template.0)?.render(context)
     }
 
-    fn write(&self, tree: &JsonTemplate, talk: &Value, json: &mut String) -> Result<(), Error> {
+    fn write(&self, tree: &JsonTemplate, context: &Value, json: &mut String) -> Result<(), Error> {
         match tree {
             JsonTemplate::Fixed(fixed) => json.push_str(fixed),
-            JsonTemplate::Text(template) => json.push_str(&quoted(&self.render(template, talk.clone())?)),
+            JsonTemplate::Text(template) => json.push_str(&quoted(&self.render(template, context.clone())?)),
             JsonTemplate::Value(expression) => {
-                let value = self.evaluate(expression, talk.clone())?;
+                let value = self.evaluate(expression, context.clone())?;
                 let written = serde_json::to_string(&value);
                 json.push_str(&written.map_err(|e| {
                     Error::new(minijinja::ErrorKind::BadSerialization, format!("not JSON: {e}"))
@@ -108,7 +109,7 @@ impl Templates {
                 json.push('[');
                 for (index, item) in items.iter().enumerate() {
                     json.push_str(if index == 0 { "" } else { "," });
-                    self.write(item, talk, json)?;
+                    self.write(item, context, json)?;
                 }
                 json.push(']');
             }
@@ -118,7 +119,7 @@ impl Templates {
                     json.push_str(if index == 0 { "" } else { "," });
                     json.push_str(key);
                     json.push(':');
-                    self.write(value, talk, json)?;
+                    self.write(value, context, json)?;
                 }
                 json.push('}');
             }
@@ -211,8 +212,10 @@ impl<'a> TemplateCompiler<'a> {
             Some(word) => {
                 let lines = template.source().lines();
                 let line = lines.clone().position(|line| line.contains(word.as_str())).unwrap_or(0) + 1;
-                let message =
-                    format!("'{word}' is not a word of scripts; they are {}", TEMPLATE_VARIABLES.join(", "));
+                let message = format!(
+                    "'{word}' is not a variable of scripts; use one of {}",
+                    TEMPLATE_VARIABLES.join(", ")
+                );
                 Err(self.source.error_in_text(at, line, message))
             }
             None => Ok(()),
@@ -267,7 +270,7 @@ impl<'a> TemplateCompiler<'a> {
         })
     }
 
-    /// A text that is one `{{ expression }}` and nothing else keeps the type of its value.
+    /// A text that is only one `{{ expression }}` keeps the type of its value.
     fn lone_expression(&mut self, text: &Spanned<String>) -> Option<Expression> {
         let inner = text.value.trim().strip_prefix("{{")?.strip_suffix("}}")?;
         self.compile_expression(&Spanned::new(inner.to_owned(), text.referenced, text.defined)).ok()
@@ -281,7 +284,7 @@ fn fixed(tree: &JsonTemplate) -> Option<&str> {
     }
 }
 
-/// What a template error says, without the name that the template has only here.
+/// The message of a template error, without the template's internal name.
 pub(super) fn describe_template_error(error: &Error) -> String {
     let mut text = error.kind().to_string();
     if let Some(detail) = error.detail() {

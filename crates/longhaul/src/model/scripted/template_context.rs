@@ -1,4 +1,4 @@
-//! The conversation as a script's templates see it.
+//! The conversation as the templates of a script see it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use regex::Regex;
 use crate::message::Message;
 use crate::model::ModelRequest;
 
-/// The words a template may use, beside those of the template language.
+/// The variables of a template.
 pub(super) const TEMPLATE_VARIABLES: [&str; 9] =
     ["agent", "find_all", "last", "letters", "result", "results", "results_of", "task", "turn"];
 
-/// Where a task's own part of its conversation begins; what is before it was said in the task that it continues.
+/// Where the task's own messages begin; the ones before belong to the task that it continues.
 pub(super) fn own_messages_start(messages: &[Message], turn: u32) -> usize {
     let mut replies = turn;
     for (index, message) in messages.iter().enumerate().rev() {
@@ -28,7 +28,7 @@ pub(super) fn own_messages_start(messages: &[Message], turn: u32) -> usize {
     0
 }
 
-/// The first thing the task was told.
+/// The first message to the task.
 pub(super) fn task_text<'a>(request: &ModelRequest<'a>) -> &'a str {
     let own = request.messages.get(own_messages_start(request.messages, request.turn)..).unwrap_or_default();
     own.iter().find_map(user).map_or("", |text| &**text)
@@ -49,7 +49,7 @@ fn incoming_text(message: &Message) -> Option<&Arc<str>> {
     }
 }
 
-/// The task's own part of a conversation, up to some point. Each word is looked up only when it is used.
+/// The task's own messages up to some point. Each variable is computed only when it is used.
 #[derive(Debug, Clone)]
 pub(super) struct TemplateContext {
     agent: Arc<str>,
@@ -70,13 +70,14 @@ impl TemplateContext {
         }
     }
 
-    /// Where each reply of the task is, the oldest first. Fewer than the task has got if some were compacted.
+    /// The positions of the task's replies, oldest first. Fewer than the task has received if some were
+    /// compacted.
     pub(super) fn reply_positions(&self) -> Vec<usize> {
         let all = self.messages.iter().enumerate();
         all.filter(|(_, m)| matches!(m, Message::Assistant(_))).map(|(index, _)| index).collect()
     }
 
-    /// The conversation as it was before its message `len`, when the task had got `turn` replies.
+    /// The conversation before message `len`, when the task had received `turn` replies.
     pub(super) fn truncated_before(&self, len: usize, turn: u32) -> Self {
         TemplateContext { len: len.min(self.messages.len()), turn, ..self.clone() }
     }
@@ -121,14 +122,14 @@ impl Object for TemplateContext {
                 outputs.next().map(Value::from)
             }
             "results_of" => {
-                let talk = Arc::clone(self);
-                Some(Value::from_function(move |tool: &str| talk.results(Some(tool))))
+                let context = Arc::clone(self);
+                Some(Value::from_function(move |tool: &str| context.results(Some(tool))))
             }
             "find_all" => {
-                let talk = Arc::clone(self);
+                let context = Arc::clone(self);
                 Some(Value::from_function(move |pattern: &str| {
                     find_all(
-                        talk.visible_messages().iter().filter_map(incoming_text).map(|text| &**text),
+                        context.visible_messages().iter().filter_map(incoming_text).map(|text| &**text),
                         pattern,
                     )
                 }))
@@ -138,7 +139,7 @@ impl Object for TemplateContext {
     }
 }
 
-/// What a pattern finds in some texts (its first group, if it has one): each match once, sorted.
+/// The matches of a pattern in some texts (its first group, if it has one), unique and sorted.
 fn find_all<'a>(texts: impl Iterator<Item = &'a str>, pattern: &str) -> Result<Value, Error> {
     let pattern = Regex::new(pattern)
         .map_err(|e| Error::new(ErrorKind::InvalidOperation, format!("'{pattern}' is not a pattern: {e}")))?;
@@ -151,7 +152,7 @@ fn find_all<'a>(texts: impl Iterator<Item = &'a str>, pattern: &str) -> Result<V
     Ok(found.into_iter().map(Value::from).collect())
 }
 
-/// The filter `find_all`: the same in a text, or in a list of texts.
+/// The filter `find_all`, for a text or a list of texts.
 pub(super) fn find_all_in(texts: &Value, pattern: &str) -> Result<Value, Error> {
     if let Some(text) = texts.as_str() {
         return find_all(std::iter::once(text), pattern);
@@ -160,7 +161,7 @@ pub(super) fn find_all_in(texts: &Value, pattern: &str) -> Result<Value, Error> 
     find_all(texts.iter().filter_map(Value::as_str), pattern)
 }
 
-/// The filter `from_json`: what a JSON text says.
+/// The filter `from_json`: parses a JSON text.
 pub(super) fn from_json(text: &str) -> Result<Value, Error> {
     serde_json::from_str(text)
         .map_err(|e| Error::new(ErrorKind::InvalidOperation, format!("'{text}' is not JSON: {e}")))

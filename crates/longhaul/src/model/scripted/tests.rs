@@ -9,7 +9,7 @@ use crate::message::{Call, Message, Reply, StopReason, ToolResult, Usage};
 use crate::model::wire::WireCache;
 use crate::model::{ModelError, ModelErrorKind, ReplyChunk};
 
-/// A conversation with a model, as the runner would have it.
+/// A conversation with a model, as the runner would hold it.
 struct ScriptFixture {
     model: ScriptedModel,
     agent: AgentName,
@@ -68,7 +68,7 @@ impl ScriptFixture {
         }
     }
 
-    /// Takes the next reply into the conversation, and gives its text.
+    /// Adds the next reply to the conversation and returns its text.
     async fn say(&mut self) -> String {
         let reply = self.reply().await;
         self.turn += 1;
@@ -233,7 +233,7 @@ async fn usage_is_told_or_estimated_from_what_is_new() {
         "12345",
     );
     let first = scene.reply().await.usage;
-    // 9 bytes of instruction and 5 of task; then what was used, and 8 bytes more.
+    // 9 bytes of instruction and 5 of task; then the usage so far, and 8 bytes more.
     assert_eq!(first, Usage { input: 3 + 2, output: 3, reasoning: 1, ..Usage::default() });
     scene.say().await;
     scene.returned("ls", "1234").hear("1234");
@@ -322,7 +322,7 @@ async fn a_compacted_conversation_still_finds_its_turn() {
     for _ in 0..5 {
         scene.say().await;
     }
-    // Of five replies the last one is left.
+    // Of five replies, only the last one is left.
     let last = scene.messages.pop().unwrap();
     scene.messages = vec![Message::User("go".into()), Message::User("summary".into()), last];
     assert_eq!(scene.say().await, "waiting, 5");

@@ -1,4 +1,4 @@
-//! Scripts that are wrong say where, what stands there, and what is expected.
+//! Errors in a script name the position, the line, and what is expected.
 
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ fn each_mistake_is_named_with_its_place() {
         (&line_12("        usage: { in: 3 }"), (12, 18), &["in", "input"]),
         (&line_12("        stop: soon"), (12, 15), &["soon", "length"]),
         (&line_12("        reasoning: \"{{ task\""), (12, 20), &["template is wrong"]),
-        (&line_12("        reasoning: \"{{ taks }}\""), (12, 20), &["'taks' is not a word", "task"]),
+        (&line_12("        reasoning: \"{{ taks }}\""), (12, 20), &["'taks' is not a variable", "task"]),
         (&line_12("        until: letters |"), (12, 16), &["expression is wrong"]),
         (&line_12("              more: \"{% if %}\""), (12, 21), &["template is wrong"]),
         (&line_12("      - pace: 3s"), (12, 9), &["says nothing", "text"]),

@@ -1,4 +1,4 @@
-//! The shape of a script's YAML, before anything in it is compiled.
+//! The YAML of a script, before anything in it is compiled.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_saphyr::Spanned;
 use super::error::{ModelScriptError, ScriptSource};
 use crate::message::StopReason;
 
-/// The largest script, in bytes.
+/// The maximum size of a script in bytes.
 const LARGEST: usize = 4 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -124,7 +124,7 @@ impl<'de> Deserialize<'de> for FailureYaml {
     }
 }
 
-/// Any YAML that can be JSON, with the place of each piece.
+/// Any YAML that can be JSON, with the position of each value.
 #[derive(Debug)]
 pub(super) enum SpannedJson {
     Null,
@@ -200,7 +200,7 @@ impl<'de> Visitor<'de> for SpannedJsonVisitor {
     }
 }
 
-/// Reads the shape of a script.
+/// Parses the YAML of a script.
 pub(super) fn parse_script_yaml(source: ScriptSource<'_>) -> Result<ScriptYaml, ModelScriptError> {
     if source.yaml.len() > LARGEST {
         let message = format!("a script has at most {LARGEST} bytes, this one has {}", source.yaml.len());

@@ -1,5 +1,5 @@
-//! A conversation in the form of a wire whose turns alternate: every call answered, results first, what is new
-//! serialised once.
+//! Writes a conversation for protocols whose turns alternate: every call gets a result, results come first,
+//! and only new messages are serialised.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,26 +10,26 @@ use serde_json::Value;
 
 use crate::message::{Message, Reply};
 
-/// What stands where the result of a call never came.
+/// Stands in for a result that never came.
 const UNANSWERED: &str = "There is no result: the call was not carried out.";
 
-/// How a wire writes the pieces of a conversation.
+/// How a protocol writes the parts of a conversation.
 pub(super) trait TurnWriter: Send + 'static {
-    /// How a turn of the user begins.
+    /// The beginning of a user turn.
     const USER: &'static str;
-    /// How a turn of the model begins.
+    /// The beginning of a model turn.
     const MODEL: &'static str;
-    /// How a turn ends. What comes before it is the brace of its last piece.
+    /// The end of a turn. It follows the closing brace of the last part.
     const END: &'static str;
 
-    /// Writes what the task is told.
+    /// Writes a message to the task.
     fn write_text(out: &mut Vec<u8>, text: &str);
 
     /// Writes the result of a call.
     fn write_result(out: &mut Vec<u8>, asked: &UnansweredCall, output: &str, is_error: bool);
 
-    /// Writes what of a reply may go to this model, and says which calls are in it. `used` are the ids that the
-    /// conversation has so far.
+    /// Writes the parts of a reply that this model accepts, and returns the calls in it. `used` holds the
+    /// call ids of the conversation so far.
     fn write_reply(
         pieces: &mut JsonPieces,
         reply: &Reply,
@@ -38,18 +38,18 @@ pub(super) trait TurnWriter: Send + 'static {
     ) -> Vec<UnansweredCall>;
 }
 
-/// A call that waits for its result.
+/// A call that still needs its result.
 #[derive(Debug)]
 pub(super) struct UnansweredCall {
-    /// Its id in the conversation.
+    /// The id in the conversation.
     pub(super) id: Box<str>,
-    /// Its id on the wire.
+    /// The id on the wire.
     pub(super) wire_id: Box<str>,
     /// The tool.
     pub(super) tool: Box<str>,
 }
 
-/// Pieces of a turn, with commas between them.
+/// The parts of a turn, separated by commas.
 #[derive(Debug, Default)]
 pub(super) struct JsonPieces(Vec<u8>);
 
@@ -70,15 +70,16 @@ impl JsonPieces {
     }
 }
 
-/// The conversation so far. Only the turn that is still open is ever written again, and that as bytes.
+/// The conversation so far. Only the open turn is ever written again, and that as bytes.
 #[derive(Debug)]
 pub(super) struct AlternatingTurns<F> {
     model: String,
     taken: usize,
-    /// The last message that was taken: what lies before it is trusted to be the same if it is.
+    /// The last message that was written. If it is unchanged, everything before it is assumed to be
+    /// unchanged.
     last: Option<Message>,
     done: Vec<u8>,
-    /// Where in `done` the last two turns of the user end; 0 where there is none.
+    /// The offsets in `done` at which the last two user turns end; 0 if there is none.
     ends: [usize; 2],
     open: Option<TurnRole>,
     results: JsonPieces,
@@ -113,7 +114,8 @@ impl<F> Default for AlternatingTurns<F> {
 }
 
 impl<F: TurnWriter> AlternatingTurns<F> {
-    /// Takes what is new in a conversation with a model; all of it if it is another conversation or another model.
+    /// Writes the new messages of a conversation, or all of them if the conversation or the model is a
+    /// different one.
     pub(super) fn update(&mut self, messages: &[Message], model: &str) {
         let known = self.taken.checked_sub(1).and_then(|at| messages.get(at));
         if self.model != model || self.last.as_ref() != known {
@@ -126,22 +128,22 @@ impl<F: TurnWriter> AlternatingTurns<F> {
         self.last = messages.last().cloned();
     }
 
-    /// Whether there is nothing to say.
+    /// Whether the conversation is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.done.is_empty() && self.open.is_none()
     }
 
-    /// Whether a call was ever made.
+    /// Whether the conversation contains a call.
     pub(super) fn has_calls(&self) -> bool {
         !self.used.is_empty()
     }
 
-    /// About how long it is.
+    /// The approximate length in bytes.
     pub(super) fn estimated_len(&self) -> usize {
         self.done.len() + self.results.len() + self.pieces.len() + 256
     }
 
-    /// Writes the turns. `mark` goes into the last piece of each of the last two turns of the user.
+    /// Writes the turns. `mark` goes into the last part of each of the last two user turns.
     pub(super) fn write(&self, out: &mut Vec<u8>, mark: &str) {
         let answers = !self.asked.is_empty();
         let open = self.open == Some(TurnRole::User) || answers;
@@ -246,25 +248,25 @@ fn turn(out: &mut Vec<u8>, begin: &str, parts: &[&[u8]], end: &str) {
     out.extend_from_slice(end.as_bytes());
 }
 
-/// Writes a value as JSON. Strings, numbers and JSON values cannot fail to be written to memory.
+/// Writes a value as JSON. Writing strings, numbers and JSON values to memory cannot fail.
 pub(super) fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// The arguments of a call as a JSON object: as the model wrote them where they are one.
+/// The arguments of a call as a JSON object: unchanged if they are one.
 pub(super) fn arguments_object(arguments: &str) -> Cow<'_, str> {
     let arguments = arguments.trim();
     if arguments.is_empty() || arguments == "null" {
         return Cow::Borrowed("{}");
     }
-    // Looked at closely: half a surrogate, for one, is JSON to some readers only.
+    // Parse fully: half a surrogate, for example, is valid JSON to some parsers only.
     if serde_json::from_str::<Value>(arguments).is_ok_and(|value| value.is_object()) {
         return Cow::Borrowed(arguments);
     }
     Cow::Owned(serde_json::json!({ "arguments": arguments }).to_string())
 }
 
-/// An id that has nothing in it but letters, digits, `_` and `-`, and is at most `longest` long.
+/// An id of letters, digits, `_` and `-` only, at most `longest` long.
 pub(super) fn clean_id(name: &str, longest: usize) -> Cow<'_, str> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= longest && name.chars().all(fine) {
@@ -274,7 +276,7 @@ pub(super) fn clean_id(name: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(if cleaned.is_empty() { "unnamed".to_owned() } else { cleaned })
 }
 
-/// Puts `more` into `value`: objects are merged, everything else is replaced.
+/// Merges `more` into `value`: objects are merged, everything else is replaced.
 pub(super) fn merge_value(value: &mut Value, more: &Value) {
     match (value, more) {
         (Value::Object(map), Value::Object(more)) => {

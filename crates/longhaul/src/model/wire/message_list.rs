@@ -1,4 +1,4 @@
-//! A conversation on its way back to a provider: written once, and remembered.
+//! The messages of a conversation in a wire format, each written once and cached.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use crate::message::{Block, Message, Reply, ToolResult};
 use crate::model::ToolSpec;
 use crate::model::settings::ModelSettings;
 
-/// What is said for a call that never returned.
+/// Stands in for the result of a call that never returned.
 const UNFINISHED: &str = "(no result: the call was not finished)";
-/// What is said for a result that is empty: some providers refuse an empty message.
+/// Stands in for an empty result: some providers refuse an empty message.
 const NOTHING: &str = "(no output)";
 
-/// How a wire writes the messages of a conversation.
+/// How a protocol writes the messages of a conversation.
 pub(crate) trait MessageWriter {
-    /// What the task is told.
+    /// Writes a message to the task.
     fn write_user(&mut self, out: &mut Vec<u8>, text: &str);
-    /// What the model answered; `ids` are those of its calls, as the wire knows them.
+    /// Writes a reply of the model; `ids` are the wire ids of its calls.
     fn write_reply(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]);
-    /// What a call returned.
+    /// Writes the result of a call.
     fn write_result(&mut self, out: &mut Vec<u8>, id: &str, tool: &str, output: &str);
-    /// Whether the provider takes this id of a call.
+    /// Whether the provider accepts this call id.
     fn accepts_id(&self, id: &str) -> bool;
-    /// An id that the provider takes.
+    /// A call id that the provider accepts.
     fn make_id(&self, n: usize) -> String;
 }
 
-/// A conversation in the form of a wire, as far as it has been written.
+/// The part of a conversation that is already written in a wire format.
 #[derive(Debug)]
 pub(crate) struct MessageList<F> {
-    /// How it is written.
+    /// The writer of the protocol.
     pub(crate) form: F,
     bytes: Vec<u8>,
     seen: usize,
@@ -46,7 +46,7 @@ pub(crate) struct MessageList<F> {
 }
 
 impl<F: MessageWriter> MessageList<F> {
-    /// Nothing written yet.
+    /// An empty list.
     pub(crate) fn new(form: F) -> Self {
         MessageList {
             form,
@@ -60,8 +60,8 @@ impl<F: MessageWriter> MessageList<F> {
         }
     }
 
-    /// Writes the messages, with commas between them. Only those that are new are written; all of them if the
-    /// conversation is not the one that was seen. `fresh` is how it is written from the start.
+    /// Writes the new messages, separated by commas, or all of them if this is a different conversation.
+    /// `fresh` creates the writer for a new start.
     pub(crate) fn update(&mut self, messages: &[Message], fresh: impl FnOnce() -> F) {
         let same = match (self.seen.checked_sub(1), &self.last) {
             (Some(at), Some(last)) => messages.get(at).is_some_and(|m| is_same(m, last)),
@@ -78,7 +78,7 @@ impl<F: MessageWriter> MessageList<F> {
                 Message::User(text) => self.form.write_user(&mut self.bytes, text),
                 Message::Assistant(reply) => self.reply(reply, &messages[at + 1..], at + 1, &mut placed),
                 Message::Tool(_) if placed.contains(&at) => {}
-                // Nobody asked for it, or not any more.
+                // The reply with this call is gone, or it never existed.
                 Message::Tool(result) => {
                     let note = format!("Result of {}:\n{}", result.tool, output(result));
                     self.form.write_user(&mut self.bytes, &note);
@@ -93,8 +93,8 @@ impl<F: MessageWriter> MessageList<F> {
         }
     }
 
-    /// The whole body: the frame, what was written of the conversation under this key and behind this beginning,
-    /// and the tools.
+    /// Builds the whole body: the frame, the written conversation under this key and after this prefix, and
+    /// the tools.
     pub(crate) fn build_body<T: Serialize>(
         &mut self,
         frame: &serde_json::Map<String, serde_json::Value>,
@@ -107,7 +107,7 @@ impl<F: MessageWriter> MessageList<F> {
         let tools = self.tools.write(tools, dialect, memo, |out, tool| write(out, &form(tool)));
         let mut body = Vec::with_capacity(1024 + beginning.len() + self.bytes.len() + tools.len());
         write(&mut body, frame);
-        // The frame names the model at least, so what follows needs a comma.
+        // The frame contains at least the model, so a comma must follow.
         body.pop();
         body.extend_from_slice(b",\"");
         body.extend_from_slice(key.as_bytes());
@@ -127,13 +127,13 @@ impl<F: MessageWriter> MessageList<F> {
         body
     }
 
-    /// How many messages have been written since it was begun.
+    /// How many messages have been written since the start.
     #[cfg(test)]
     pub(crate) fn written(&self) -> usize {
         self.written
     }
 
-    /// A reply, and right behind it what its calls returned, in their order.
+    /// Writes a reply, followed by the results of its calls in their order.
     fn reply(&mut self, reply: &Reply, rest: &[Message], first: usize, placed: &mut HashSet<usize>) {
         let mut ids = Vec::new();
         for call in reply.calls() {
@@ -164,7 +164,7 @@ impl<F: MessageWriter> MessageList<F> {
         }
     }
 
-    /// The id of a call on the wire: its own, unless the provider would not take it or it was used before.
+    /// The wire id of a call: its own, unless the provider does not accept it or it was used before.
     fn wire_id(&mut self, id: &str) -> String {
         if self.form.accepts_id(id) && self.ids.insert(id.to_owned()) {
             return id.to_owned();
@@ -193,7 +193,7 @@ fn is_same(a: &Message, b: &Message) -> bool {
     }
 }
 
-/// Whether a reply has anything in it that other providers than its own understand.
+/// Whether a reply contains anything that other providers understand.
 pub(crate) fn has_content(reply: &Reply) -> bool {
     reply.blocks.iter().any(|block| match block {
         Block::Text(text) => !text.trim().is_empty(),
@@ -202,7 +202,7 @@ pub(crate) fn has_content(reply: &Reply) -> bool {
     })
 }
 
-/// The arguments of a call as JSON: servers that read them fail on anything else.
+/// The arguments of a call as valid JSON: some servers parse them and fail on anything else.
 pub(crate) fn json_arguments(written: &str) -> String {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(written) {
         Ok(_) => written.to_owned(),
@@ -211,7 +211,7 @@ pub(crate) fn json_arguments(written: &str) -> String {
     }
 }
 
-/// Adds a value to a list that is being written.
+/// Appends a value to a list that is being written.
 pub(crate) fn push_json(out: &mut Vec<u8>, value: &impl Serialize) {
     if !out.is_empty() {
         out.push(b',');
@@ -221,20 +221,20 @@ pub(crate) fn push_json(out: &mut Vec<u8>, value: &impl Serialize) {
 
 /// Writes a value.
 pub(crate) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
-    // Strings, numbers and maps with strings for keys, into memory: nothing there fails.
+    // Writing strings, numbers and maps with string keys to memory cannot fail.
     let written = serde_json::to_writer(out, value);
     debug_assert!(written.is_ok(), "{written:?}");
 }
 
-/// Refuses options that would overwrite what only we write.
+/// Refuses options that would overwrite a key that only Longhaul sets.
 pub(crate) fn reject_reserved_keys(settings: &ModelSettings, ours: &[&str]) -> Result<(), String> {
     match ours.iter().find(|key| settings.provider_opts.contains_key(**key)) {
-        Some(key) => Err(format!("provider_opts: `{key}` is written by Longhaul and cannot be set")),
+        Some(key) => Err(format!("provider_opts: `{key}` is set by Longhaul and cannot be changed")),
         None => Ok(()),
     }
 }
 
-/// Puts options into a body: last, and over what is there; objects are merged.
+/// Merges options into a body: they come last and override; objects are merged.
 pub(crate) fn merge_options(
     body: &mut serde_json::Map<String, serde_json::Value>,
     options: &serde_json::Map<String, serde_json::Value>,

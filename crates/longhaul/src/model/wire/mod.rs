@@ -1,7 +1,7 @@
-//! The wire: what providers are sent and what they stream back, as pure code. One file a family.
+//! The wire protocols: request bodies and streamed replies, as pure code. One module per family of providers.
 //!
-//! Nothing here does IO: a [`WireProtocol`] makes the body of a request, and a [`ReplyParser`] takes the bytes of the answer as
-//! they come, however they are cut.
+//! Nothing here does I/O: a [`WireProtocol`] builds the body of a request, and a [`ReplyParser`] takes the
+//! bytes of the response in chunks of any size.
 
 pub mod anthropic;
 pub(crate) mod parsing;
@@ -43,16 +43,16 @@ use super::settings::ModelSettings;
 use super::{ModelErrorKind, ModelRequest, ReplyChunk};
 use crate::message::Reply;
 
-/// A family of providers that speak the same protocol.
+/// A protocol that a family of providers shares.
 pub trait WireProtocol: Send + Sync + 'static {
-    /// Whether it can do what the settings ask for; if not, why not, naming the key.
+    /// Checks that the protocol supports these settings. The error names the key.
     fn check_settings(&self, settings: &ModelSettings) -> Result<(), String>;
 
     /// The path of the request below the provider's base URL.
     fn request_path(&self, settings: &ModelSettings) -> String;
 
-    /// The body of the request. `memo` keeps what of the conversation is already in the form of this wire, so
-    /// that a turn costs what is new in it.
+    /// Builds the body of the request. `memo` caches the part of the conversation that is already in this
+    /// wire format, so that a turn costs only what is new. Fails if the conversation cannot be sent.
     fn request_body(
         &self,
         request: &ModelRequest<'_>,
@@ -60,34 +60,34 @@ pub trait WireProtocol: Send + Sync + 'static {
         memo: &WireCache,
     ) -> Result<Vec<u8>, String>;
 
-    /// A parser for one answer.
+    /// A parser for one response.
     fn parser(&self) -> Box<dyn ReplyParser>;
 
-    /// What an answer with an error status says. The text has no secrets in it and is bounded.
+    /// Parses a response with an error status. The text is bounded and contains no secrets.
     fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind;
 
-    /// How long the provider wants to be left alone, where it says so in the body of such an answer.
+    /// How long to wait before a retry, if the body of an error response says so.
     fn retry_after(&self, _body: &[u8]) -> Option<Duration> {
         None
     }
 }
 
-/// Takes the bytes of a streamed answer as they come.
+/// Parses a streamed response chunk by chunk.
 pub trait ReplyParser: Send {
-    /// More bytes: what they say is added to `chunks`. An error ends the answer.
+    /// Takes more bytes and adds what they contain to `chunks`. An error ends the reply.
     fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind>;
 
-    /// No more bytes: the whole reply, or why it is none. A stream that ended without saying why it stopped was
-    /// cut.
+    /// Ends the stream and returns the whole reply. Fails if the reply is incomplete: a stream without a stop
+    /// reason was cut off.
     fn finish(&mut self) -> Result<Reply, ModelErrorKind>;
 
-    /// Whether the answer has said that it is complete, so that nothing is lost if its end never comes.
+    /// Whether the reply is already complete, so that nothing is lost if the stream never ends.
     fn is_complete(&self) -> bool {
         false
     }
 }
 
-/// What a task remembers of its conversation in the form of a wire. Empty until somebody remembers something.
+/// A task's cache of its conversation in a wire format. Starts empty.
 #[derive(Default)]
 pub struct WireCache {
     kept: Mutex<Option<Box<dyn Any + Send>>>,
@@ -95,7 +95,7 @@ pub struct WireCache {
 }
 
 impl WireCache {
-    /// Works on what is remembered, or on a fresh `T` if nothing, or something else, is.
+    /// Works on the cached value, or on a new `T` if there is none or it has another type.
     pub fn with<T: Default + Send + 'static, R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let mut slot = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut remembered: Box<T> = slot.take().and_then(|any| any.downcast().ok()).unwrap_or_default();
@@ -104,17 +104,17 @@ impl WireCache {
         result
     }
 
-    /// Forgets everything: the conversation was made anew.
+    /// Clears the cache, because the conversation was rewritten.
     pub fn clear(&self) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Says something that people should know of. The task writes it into its journal, once, however often it is said.
+    /// Adds a warning for people. The task writes it into its journal once, however often it is repeated.
     pub fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.into());
     }
 
-    /// What was said since this was asked the last time.
+    /// Takes the warnings that were added since the last call.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }

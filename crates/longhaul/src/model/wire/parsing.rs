@@ -1,4 +1,4 @@
-//! What the parsers share: pieces put together into blocks, ids made unique, errors read.
+//! Shared by the parsers: collects deltas into blocks, makes ids unique, reads errors.
 
 use std::collections::HashSet;
 
@@ -9,19 +9,19 @@ use super::{status_errors, surrogates};
 use crate::message::{Block, Call, StopReason};
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// Of what a provider says about an error, this many characters are kept.
+/// How many characters of a provider's error message are kept.
 const LONGEST_ERROR: usize = 600;
 
-/// Puts the pieces of a reply together, in the order in which each block began.
+/// Collects the deltas of a reply into blocks, in the order in which the blocks began.
 #[derive(Debug, Default)]
 pub(crate) struct BlockCollector {
     blocks: Vec<Block>,
-    /// Half a character, and the block it ended.
+    /// The first half of a surrogate pair, and the block that ended with it.
     half: Option<(usize, char)>,
 }
 
 impl BlockCollector {
-    /// More text: of the last block, if that is text.
+    /// Appends text to the last block if that is text, else begins a new one.
     pub(crate) fn push_text(&mut self, piece: String, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
@@ -33,7 +33,7 @@ impl BlockCollector {
         self.append(at, piece, chunks);
     }
 
-    /// More thinking: of the last block, if that is thinking.
+    /// Appends thinking to the last block if that is thinking, else begins a new one.
     pub(crate) fn push_reasoning(&mut self, piece: String, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
@@ -45,18 +45,18 @@ impl BlockCollector {
         self.append(at, piece, chunks);
     }
 
-    /// Begins a block, and says where it is.
+    /// Begins a block and returns its index.
     pub(crate) fn open_block(&mut self, block: Block) -> usize {
         self.blocks.push(block);
         self.blocks.len() - 1
     }
 
-    /// More of the text or thinking there.
+    /// Appends to the text or thinking at this index.
     pub(crate) fn append(&mut self, at: usize, piece: String, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
         }
-        // One whose other half comes in another block never gets it.
+        // A half whose other half comes in another block is never completed.
         let mut half = self.half.take().filter(|(block, _)| *block == at).map(|(_, half)| half);
         let piece = surrogates::join_piece(&mut half, piece);
         self.half = half.map(|half| (at, half));
@@ -76,12 +76,12 @@ impl BlockCollector {
         }
     }
 
-    /// The block there.
+    /// The block at this index.
     pub(crate) fn block_mut(&mut self, at: usize) -> Option<&mut Block> {
         self.blocks.get_mut(at)
     }
 
-    /// The call there.
+    /// The call at this index.
     pub(crate) fn call_mut(&mut self, at: usize) -> Option<&mut Call> {
         match self.blocks.get_mut(at) {
             Some(Block::Call(call)) => Some(call),
@@ -89,7 +89,7 @@ impl BlockCollector {
         }
     }
 
-    /// Keeps what the provider wants to see again with the first thinking of the reply.
+    /// Attaches the provider's opaque data to the first thinking of the reply.
     pub(crate) fn attach_opaque(&mut self, seal: Value) {
         let thinking = self.blocks.iter_mut().find_map(|block| match block {
             Block::Reasoning { opaque, .. } => Some(opaque),
@@ -101,18 +101,18 @@ impl BlockCollector {
         }
     }
 
-    /// Whether there is a call. One of which nothing came but that there is one does not count.
+    /// Whether there is a call. A call without a name or arguments does not count.
     pub(crate) fn has_calls(&self) -> bool {
         self.blocks.iter().any(|b| matches!(b, Block::Call(call) if !is_void(call)))
     }
 
-    /// Whether nothing has begun.
+    /// Whether no block has begun.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// The blocks: empty ones left out, each call with an id of its own, no arguments as `{}`. In a reply that
-    /// ran into its limit a call without arguments was cut before it had any, so there they stay empty.
+    /// Returns the blocks: without empty ones, each call with a unique id, missing arguments as `{}`. In a
+    /// reply that hit its length limit, a call without arguments was cut off, so they stay empty.
     pub(crate) fn finish(&mut self, stop: StopReason) -> Vec<Block> {
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.retain(|block| match block {
@@ -137,12 +137,12 @@ fn is_void(call: &Call) -> bool {
     call.tool.is_empty() && call.arguments.is_empty()
 }
 
-/// Ids of which none is given twice.
+/// A set of unique ids.
 #[derive(Debug, Default)]
 pub(crate) struct UniqueIds(HashSet<String>);
 
 impl UniqueIds {
-    /// This id, or one like it that is not taken yet.
+    /// Returns this id, or a similar one if it is taken.
     pub(crate) fn claim(&mut self, id: String, at: usize) -> String {
         if !id.is_empty() && self.0.insert(id.clone()) {
             return id;
@@ -159,7 +159,7 @@ impl UniqueIds {
     }
 }
 
-/// Follows JSON as it comes, to know when an object is whole.
+/// Tracks streamed JSON to detect when an object is complete.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct JsonCompletion {
     depth: u32,
@@ -169,7 +169,7 @@ pub(crate) struct JsonCompletion {
 }
 
 impl JsonCompletion {
-    /// More of it.
+    /// Takes more of the JSON.
     pub(crate) fn feed(&mut self, piece: &str) {
         for byte in piece.bytes() {
             match byte {
@@ -187,13 +187,13 @@ impl JsonCompletion {
         }
     }
 
-    /// Whether an object has come to its end.
+    /// Whether an object is complete.
     pub(crate) fn is_complete(self) -> bool {
         self.whole
     }
 }
 
-/// The string in a raw value; nothing if it is something else.
+/// The string in a raw value, or `None` if it is something else.
 pub(crate) fn raw_string(raw: Option<&RawValue>) -> Option<String> {
     let literal = raw?.get();
     serde_json::from_str(literal).ok().or_else(|| surrogates::decode_json_string(literal))
@@ -205,7 +205,7 @@ pub(crate) fn raw_number(raw: Option<&RawValue>) -> Option<u64> {
     text.parse().ok().or_else(|| text.parse::<f64>().ok().filter(|n| *n >= 0.0).map(|n| n as u64))
 }
 
-/// A number in an object, under the first of these names that has one.
+/// The number at the first of these paths that has one, or 0.
 pub(crate) fn token_count(object: &Value, paths: &[&str]) -> u64 {
     paths
         .iter()
@@ -216,23 +216,24 @@ pub(crate) fn token_count(object: &Value, paths: &[&str]) -> u64 {
         .unwrap_or(0)
 }
 
-/// What a reply cost in millionths of a dollar, where its usage tells it: nobody knows better than who sends the bill.
-/// What is less than a millionth is one, for it is not nothing.
+/// The cost of a reply in millionths of a dollar, if its usage reports one: the provider knows best. Anything
+/// below a millionth is rounded up to one, because it is not free.
 pub(crate) fn reported_cost(usage: &Value) -> Option<u64> {
     let number =
         |path: &str| usage.pointer(path).and_then(Value::as_f64).filter(|n| *n >= 0.0 && n.is_finite());
-    // OpenRouter's is the whole cost, but where one's own key was used only its fee; Perplexity's has parts.
+    // OpenRouter reports the whole cost, or only its fee if the user's own key was used. Perplexity reports
+    // parts.
     let own_key = usage.get("is_byok") == Some(&Value::Bool(true));
     let upstream = own_key.then(|| number("/cost_details/upstream_inference_cost")).flatten();
     let dollars =
         number("/cost").map(|cost| cost + upstream.unwrap_or(0.0)).or_else(|| number("/cost/total_cost"));
     // xAI counts in ten-billionths of a dollar.
     let dollars = dollars.or_else(|| number("/cost_in_usd_ticks").map(|ticks| ticks / 1e10))?;
-    // What was added up in binary is not rounded up for the last of its digits.
+    // Do not round up because of a binary rounding error.
     Some(((dollars * 1e6) - 1e-6).ceil().max(0.0) as u64)
 }
 
-/// What an answer with an error status says.
+/// Parses a response with an error status.
 pub(crate) fn error_from_response(status: u16, body: &[u8]) -> ModelErrorKind {
     let error: Option<Value> = serde_json::from_slice(body).ok();
     let message = match &error {
@@ -242,7 +243,7 @@ pub(crate) fn error_from_response(status: u16, body: &[u8]) -> ModelErrorKind {
     error_kind(status, code_of(error.as_ref()).as_str(), message)
 }
 
-/// What an error in the middle of a stream says. One that does not say what it is may pass.
+/// Parses an error in the middle of a stream. An unknown error counts as transient.
 pub(crate) fn error_from_stream(error: &Value) -> ModelErrorKind {
     let code = code_of(Some(error));
     let told = ["/error/code", "/code", "/error/status", "/status", "/error/status_code", "/status_code"]
@@ -274,7 +275,7 @@ fn error_kind(status: u16, code: &str, message: String) -> ModelErrorKind {
     }
 }
 
-/// The status that fits an error which does not give one.
+/// The status that matches an error without one.
 fn status_of(code: &str) -> u16 {
     let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
     if has(&["rate_limit", "resource_exhausted", "too_many_requests", "throttl"]) {
@@ -294,7 +295,7 @@ fn status_of(code: &str) -> u16 {
     }
 }
 
-/// Everything an error calls itself, in small letters.
+/// All codes and types of an error, in lower case.
 fn code_of(error: Option<&Value>) -> String {
     let Some(error) = error else { return String::new() };
     let names = ["/error/code", "/error/type", "/error/status", "/code", "/type", "/status"];
@@ -302,7 +303,7 @@ fn code_of(error: Option<&Value>) -> String {
     names.join(" ").to_ascii_lowercase()
 }
 
-/// What an error says, wherever it says it.
+/// The message of an error, wherever it is.
 pub(crate) fn error_message(error: &Value) -> String {
     let first = match error {
         Value::Array(several) => several.first().unwrap_or(error),
@@ -321,7 +322,7 @@ pub(crate) fn error_message(error: &Value) -> String {
     }
 }
 
-/// A text from outside in one line, bounded, and without what looks like a key.
+/// External text as one bounded line, without anything that looks like a key.
 pub(crate) fn sanitized_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -339,7 +340,7 @@ pub(crate) fn sanitized_line(text: &str) -> String {
     line
 }
 
-/// Whether a word looks like a secret: a known beginning, long, and not starred out.
+/// Whether a word looks like a secret: a known prefix, long, and not masked.
 fn is_key(word: &str) -> bool {
     const BEGINNINGS: [&str; 9] =
         ["sk-", "gsk_", "xai-", "AIza", "ghp_", "gho_", "github_pat_", "pplx-", "eyJ"];

@@ -1,5 +1,6 @@
-//! Captured bodies held against what each provider publishes: the JSON schemas in `tests/published`, made by hand from its own
-//! documents (each says which), and the rules in those documents that a JSON schema cannot say.
+//! Checks captured bodies against what each provider publishes: the JSON schemas in `tests/published`,
+//! written by hand from the provider's documents (each names its source), and the rules that a JSON schema
+//! cannot express.
 
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ fn published(family: &str) -> jsonschema::Validator {
     jsonschema::validator_for(&serde_json::from_str(text).unwrap()).unwrap()
 }
 
-/// The schema of the answer in a body, and whether the model is strictly held to it.
+/// The schema of the answer in a body, and whether it is strict.
 fn answer_of<'a>(family: &str, body: &'a Value) -> Option<(&'a Value, bool)> {
     let at = |path: &str| body.pointer(path);
     match family {
@@ -33,7 +34,7 @@ fn answer_of<'a>(family: &str, body: &'a Value) -> Option<(&'a Value, bool)> {
     }
 }
 
-/// What is counted in a schema.
+/// The counts of a schema.
 #[derive(Debug, Default)]
 struct Counts {
     properties: usize,
@@ -63,7 +64,7 @@ fn count(schema: &Value, depth: usize, counts: &mut Counts) {
     }
 }
 
-/// Rules for every schema that JSON Schema itself cannot say.
+/// Rules for every schema that JSON Schema itself cannot express.
 fn hold_schema(schema: &Value, all_required: bool, faults: &mut Vec<String>) {
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();
@@ -82,7 +83,7 @@ fn hold_schema(schema: &Value, all_required: bool, faults: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with a body.
+/// The violations in a body.
 fn faults(family: &str, body: &Value) -> Vec<String> {
     let wrong = published(family);
     let mut faults: Vec<String> =
@@ -108,7 +109,7 @@ fn faults(family: &str, body: &Value) -> Vec<String> {
             && counts.depth <= 10
             && counts.values <= 1_000
             && counts.letters <= 120_000;
-        // "Structured outputs": schema complexity limits. Of 16 unions one was seen refused as too complex.
+        // "Structured outputs": schema complexity limits. A schema with 16 unions was refused as too complex.
         let simple = counts.optional <= 24 && counts.unions < 16;
         if openai && !small || family == "anthropic" && !simple {
             faults.push(format!("too much: {counts:?}"));
@@ -171,7 +172,7 @@ fn object(properties: impl Iterator<Item = (String, Value)>, required: bool) -> 
     json!({"type": "object", "required": names, "properties": properties, "additionalProperties": false})
 }
 
-/// Answers of which each is odd for somebody.
+/// Answer schemas, each of them unusual for some provider.
 fn odd_answers() -> Vec<(&'static str, StructuredOutput)> {
     let named = |count: usize, schema: Value| (0..count).map(move |n| (format!("p{n}"), schema.clone()));
     let one = |schema: Value| answer(object([("a".to_owned(), schema)].into_iter(), true));
@@ -216,7 +217,7 @@ fn odd_answers_are_asked_for_only_as_far_as_each_provider_takes_them() {
     }
 }
 
-/// "Some type-specific keywords are not yet supported" for models that were tuned.
+/// "Some type-specific keywords are not yet supported" for fine-tuned models.
 #[test]
 fn a_tuned_model_is_not_held_to_patterns_and_bounds() {
     let shape = answer(json!({"type": "object", "required": ["a", "n", "l"], "properties": {
@@ -242,7 +243,7 @@ fn a_tuned_model_is_not_held_to_patterns_and_bounds() {
     }
 }
 
-/// The tests above can fail: each of these bodies is wrong in one place.
+/// The tests above can fail: each of these bodies has one error.
 #[test]
 fn wrong_bodies_are_found() {
     let shape = shape(true);

@@ -1,4 +1,4 @@
-//! A reply while it comes.
+//! Streams a reply as chunks.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use crate::message::{Block, Call};
 use crate::model::ReplyChunk;
 
-/// Gives text to whoever listens, as one chunk with what came just before it.
+/// Adds text to the chunks, merged with a text chunk right before it.
 pub(super) fn push_text_chunk(chunks: &mut Vec<ReplyChunk>, text: &str) {
     match chunks.last_mut() {
         _ if text.is_empty() => {}
@@ -18,7 +18,7 @@ pub(super) fn push_text_chunk(chunks: &mut Vec<ReplyChunk>, text: &str) {
     }
 }
 
-/// Gives thinking to whoever listens, as one chunk with what came just before it.
+/// Adds thinking to the chunks, merged with a thinking chunk right before it.
 pub(super) fn push_reasoning_chunk(chunks: &mut Vec<ReplyChunk>, text: &str) {
     match chunks.last_mut() {
         _ if text.is_empty() => {}
@@ -27,10 +27,10 @@ pub(super) fn push_reasoning_chunk(chunks: &mut Vec<ReplyChunk>, text: &str) {
     }
 }
 
-/// What the ids that we make begin with.
+/// The prefix of the ids that Longhaul generates.
 pub(super) const GENERATED_ID_PREFIX: &str = "lh_call_";
 
-/// Gives the calls ids that have none, or that of another.
+/// Gives a new id to every call whose id is missing or a duplicate.
 pub(super) fn assign_call_ids(blocks: &mut [Block]) {
     let mut calls: Vec<&mut Call> = blocks
         .iter_mut()
@@ -57,7 +57,7 @@ pub(super) fn assign_call_ids(blocks: &mut [Block]) {
     }
 }
 
-/// A string as a provider gives it: anything else in its place counts as none.
+/// A string from a provider: any other type counts as missing.
 #[derive(Debug, Default)]
 pub(super) struct LenientStr<'a>(pub(super) Cow<'a, str>);
 

@@ -1,5 +1,5 @@
-//! What goes to providers means what it meant: schemas, answers, names and ids of a whole conversation, in all four families.
-//! Whether it is what they take is held against their own documents in `published_tests.rs`.
+//! What is sent to providers keeps its meaning: schemas, answers, names and ids of a whole conversation, in
+//! all four families. `published_tests.rs` checks that the providers accept it.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ fn tools_of_mcp_servers_are_what_each_provider_takes() {
             assert!(names.insert(name.clone()) && name != CANNOT && description.starts_with("Does "));
         }
         let of = |name: &str| offered.iter().find(|one| one.0 == name).unwrap();
-        // The meaning is kept, where it has to be in words.
+        // The meaning is kept, in words if necessary.
         let (_, words, folded) = of("root_one_of");
         for name in ["kind", "x", "y"] {
             assert!(folded["properties"].get(name).is_some(), "{family}: {folded}");
@@ -78,7 +78,7 @@ fn a_structured_answer_is_asked_for_in_each_familys_own_form() {
     }
 }
 
-/// One that cannot be held to it is told of it; a schema that a provider cannot say strictly is not refused.
+/// A model that is not held to the schema is told about it; a schema that cannot be strict is not refused.
 #[test]
 fn who_cannot_be_held_to_a_schema_gets_it_in_words() {
     let shape = shape(true);
@@ -189,7 +189,7 @@ fn names_and_ids_of_calls_fit_and_belong_together() {
         assert_eq!(ids, results, "{family}: each call has its result");
         let names: HashSet<&str> = calls.iter().map(|(name, _)| name.as_str().unwrap()).collect();
         assert_eq!(names.len(), 6, "{family}: no two names become one");
-        // A call of a tool that was offered has the very name that it was offered by.
+        // A call of an offered tool uses exactly the name it was offered by.
         let offered = tools_of(family, &body);
         assert!(offered.iter().any(|tool| json!(tool.0) == calls[1].0), "{family}: {:?}", calls[1]);
     }

@@ -1,47 +1,47 @@
-//! Which JSON schema each provider takes. Each dialect names the document that says so; `published_tests.rs` holds captured
-//! bodies against an independent statement of the same documents.
+//! The JSON schema that each provider accepts. Each dialect names the document that defines it;
+//! `published_tests.rs` checks captured bodies against an independent reading of the same documents.
 
-/// The JSON schema of a provider.
+/// The JSON schema that a provider accepts.
 #[derive(Debug)]
 pub(crate) struct SchemaDialect {
-    /// What people call it.
+    /// The name in messages.
     pub(crate) name: &'static str,
-    /// The keywords that may stand in a schema. What the others say is said in the description.
+    /// The keywords that a schema may contain. Other keywords move into the description.
     pub(crate) keywords: &'static [&'static str],
-    /// The formats of strings that are known.
+    /// The string formats that are supported.
     pub(crate) formats: &'static [&'static str],
-    /// Whether every schema must say its type, one type, and `anyOf` must stand alone.
+    /// Whether every schema must have exactly one type, and `anyOf` must be the only keyword.
     pub(crate) explicit_types: bool,
-    /// Whether names of arguments are at most 64 of `a-z A-Z 0-9 _ . -`.
+    /// Whether argument names are limited to 64 characters of `a-z A-Z 0-9 _ . -`.
     pub(crate) short_keys: bool,
-    /// Whether objects have the properties that are named, and no others.
+    /// Whether objects must forbid properties that are not listed.
     pub(crate) closed_objects: bool,
     /// Whether every property must be required.
     pub(crate) all_required: bool,
-    /// Whether an answer must be an object.
+    /// Whether the answer must be an object.
     pub(crate) object_root: bool,
-    /// Whether `enum` and `const` may only have texts, numbers, booleans and null.
+    /// Whether `enum` and `const` may contain only strings, numbers, booleans and null.
     pub(crate) plain_values: bool,
-    /// How much an answer may have of everything.
+    /// The limits of an answer's schema.
     pub(crate) limits: SchemaLimits,
 }
 
-/// How much a schema of an answer may have of everything.
+/// The limits of an answer's schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchemaLimits {
-    /// Properties, in all objects together.
+    /// Properties of all objects together.
     pub(crate) properties: usize,
     /// Properties that are not required.
     pub(crate) optional: usize,
-    /// Places with `anyOf` or several types.
+    /// Schemas with `anyOf` or several types.
     pub(crate) unions: usize,
-    /// Objects within objects.
+    /// Nesting depth of objects.
     pub(crate) depth: usize,
     /// Values of all `enum`s together.
     pub(crate) values: usize,
-    /// Letters in names of properties and in values.
+    /// Characters in property names and values.
     pub(crate) letters: usize,
-    /// Letters in the values of an `enum` that has more than 250 of them.
+    /// Characters in the values of an `enum` with more than 250 values.
     pub(crate) letters_of_one: usize,
 }
 
@@ -60,11 +60,12 @@ impl SchemaLimits {
 const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// OpenAI's functions, and answers that it is not strictly held to.
+/// OpenAI's functions, and answers without strict mode.
 ///
-/// Published is only that `parameters` are a JSON schema (`FunctionParameters` in openai-openapi). The API answers 400 to more:
-/// no object at the top, alternatives there, an array without `items`, an object without `properties`. Keywords that say
-/// something else than these do are put into words, for the many servers that speak this protocol and know less.
+/// The published rule is only that `parameters` are a JSON schema (`FunctionParameters` in openai-openapi).
+/// The API refuses more with 400: a top level that is not an object or has alternatives, an array without
+/// `items`, an object without `properties`. Other keywords move into the description, because many servers
+/// with this protocol support less.
 pub(crate) const OPENAI: SchemaDialect = SchemaDialect {
     name: "OpenAI",
     keywords: &[
@@ -101,7 +102,8 @@ pub(crate) const OPENAI: SchemaDialect = SchemaDialect {
     limits: SchemaLimits::NONE,
 };
 
-/// Answers that OpenAI holds a model to (`strict: true`): "Supported schemas" of its guide "Structured model outputs".
+/// Answers in OpenAI's strict mode (`strict: true`): "Supported schemas" of its guide "Structured model
+/// outputs".
 pub(crate) const OPENAI_STRICT: SchemaDialect = SchemaDialect {
     name: "OpenAI, strict",
     keywords: &[
@@ -139,7 +141,8 @@ pub(crate) const OPENAI_STRICT: SchemaDialect = SchemaDialect {
     ..OPENAI
 };
 
-/// The same for models that were tuned, which know no bounds: "Some type-specific keywords are not yet supported".
+/// Strict mode for fine-tuned models, which do not support bounds: "Some type-specific keywords are not yet
+/// supported".
 pub(crate) const OPENAI_STRICT_TUNED: SchemaDialect = SchemaDialect {
     name: "OpenAI, strict, tuned",
     keywords: &[
@@ -158,12 +161,12 @@ pub(crate) const OPENAI_STRICT_TUNED: SchemaDialect = SchemaDialect {
     ..OPENAI_STRICT
 };
 
-/// The strict dialect for a model of OpenAI's.
+/// The strict dialect for an OpenAI model.
 pub(crate) fn openai_strict(model: &str) -> &'static SchemaDialect {
     if model.starts_with("ft:") { &OPENAI_STRICT_TUNED } else { &OPENAI_STRICT }
 }
 
-/// Servers of one's own, which make a grammar of a schema: patterns and numbers are more than most of them can do.
+/// Local servers, which turn a schema into a grammar: most do not support patterns and numeric bounds.
 pub(crate) const LOCAL: SchemaDialect = SchemaDialect {
     name: "a local server",
     keywords: &[
@@ -187,13 +190,14 @@ pub(crate) const LOCAL: SchemaDialect = SchemaDialect {
     ..OPENAI
 };
 
-/// The arguments of Anthropic's tools: a JSON schema of draft 2020-12 (`ToolParam` of its SDKs). The API refuses alternatives at the
-/// top, and names that are not `^[a-zA-Z0-9_.-]{1,64}$`.
+/// The arguments of Anthropic's tools: a JSON schema of draft 2020-12 (`ToolParam` of its SDKs). The API
+/// refuses alternatives at the top level, and names that do not match `^[a-zA-Z0-9_.-]{1,64}$`.
 pub(crate) const ANTHROPIC: SchemaDialect =
     SchemaDialect { name: "Anthropic", short_keys: true, object_root: false, ..OPENAI };
 
-/// Answers that Anthropic holds a model to: "JSON Schema limitations" of "Structured outputs", as `transform_schema` of its SDKs
-/// has it. Of 16 unions, which is the limit that is published, a recorded answer says that they are too complex.
+/// Anthropic's structured outputs: "JSON Schema limitations" of "Structured outputs", as `transform_schema`
+/// of its SDKs implements them. The published limit is 16 unions, but a recorded response refuses 16 as too
+/// complex.
 pub(crate) const ANTHROPIC_OUTPUT: SchemaDialect = SchemaDialect {
     name: "Anthropic, output",
     keywords: &[
@@ -217,8 +221,9 @@ pub(crate) const ANTHROPIC_OUTPUT: SchemaDialect = SchemaDialect {
     ..ANTHROPIC
 };
 
-/// Gemini's functions and answers (`parametersJsonSchema`, `responseJsonSchema`): the properties that its reference of
-/// `responseJsonSchema` lists, the formats of its guide "Structured outputs". References are resolved, so `$ref` is not needed.
+/// Gemini's functions and answers (`parametersJsonSchema`, `responseJsonSchema`): the properties that its
+/// reference of `responseJsonSchema` lists, and the formats of its guide "Structured outputs". References are
+/// resolved, so `$ref` is not needed.
 pub(crate) const GEMINI: SchemaDialect = SchemaDialect {
     name: "Gemini",
     keywords: &[

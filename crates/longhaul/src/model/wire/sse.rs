@@ -1,43 +1,43 @@
-//! Server-sent events as providers really send them, taken in as bytes cut anywhere.
+//! Parses server-sent events as providers really send them, from chunks of any size.
 
 use std::borrow::Cow;
 
 use crate::model::ModelErrorKind;
 
-/// No event of a model's answer is longer than this: what is made of one takes many times its size.
+/// The longest event of a reply. Parsing one takes many times its size in memory.
 pub(crate) const MAX_EVENT_BYTES: usize = 4 << 20;
-/// No answer is longer than this: what is kept of one is bounded.
+/// The longest reply, to bound memory.
 pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SseEvent<'a> {
-    /// Its name; empty where it has none.
+    /// The name; empty if there is none.
     pub(crate) name: &'a str,
-    /// Its data lines, put together with newlines. Never empty.
+    /// The data lines, joined with newlines. Never empty.
     pub(crate) data: &'a str,
 }
 
-/// Takes a stream of events apart. Every byte is looked at once and copied at most twice.
+/// Splits a stream into events. Every byte is read once and copied at most twice.
 ///
-/// Beyond the letter of the standard: an event that the end of the stream leaves without its blank line counts; a
-/// field `error:` is an event named `error` (old llama.cpp); and JSON that stands there without any field, as the
-/// whole answer or in the middle of it, is an event without a name.
+/// It accepts more than the standard: an event without a blank line at the end of the stream counts; a field
+/// `error:` is an event named `error` (old llama.cpp); and JSON without any field, as the whole response or
+/// in the middle of it, is an event without a name.
 #[derive(Debug, Default)]
 pub(crate) struct SseParser {
-    /// A line that has not ended yet.
+    /// A line that is still incomplete.
     line: Vec<u8>,
     event: String,
     data: String,
-    /// Whether there is an event to give, and of which kind.
+    /// Whether an event is pending, and of which kind.
     pending: PendingEvent,
     /// The last byte was a CR: a LF right after it belongs to it.
     after_cr: bool,
-    /// Something other than a byte order mark may have come.
+    /// Whether the stream is past the place of a byte order mark.
     begun: bool,
-    /// How many bytes have been read, as lines.
+    /// How many bytes have been read as lines.
     taken: usize,
-    /// No line, and no event, is longer than this; [`LONGEST`] where it is 0.
+    /// The longest line and the longest event; 0 means [`MAX_EVENT_BYTES`].
     longest: usize,
 }
 
@@ -50,12 +50,12 @@ enum PendingEvent {
 }
 
 impl SseParser {
-    /// At the start of a stream.
+    /// A parser at the start of a stream.
     pub(crate) fn new() -> Self {
         SseParser::default()
     }
 
-    /// The same for events that may be as long as this.
+    /// A parser with another limit for events.
     #[cfg(unix)]
     pub(crate) fn with_max_event(longest: usize) -> Self {
         SseParser { longest, ..SseParser::default() }
@@ -65,7 +65,7 @@ impl SseParser {
         if self.longest == 0 { MAX_EVENT_BYTES } else { self.longest }
     }
 
-    /// Takes more bytes, and gives each event that they complete.
+    /// Takes more bytes and passes on each event that they complete.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
@@ -107,13 +107,13 @@ impl SseParser {
         Ok(())
     }
 
-    /// What has come so far does not count towards the length of the whole: for a stream that is not one answer.
+    /// Resets the count of bytes, for a stream that is not a single reply.
     #[cfg(all(unix, feature = "mcp"))]
     pub(crate) fn reset_total(&mut self) {
         self.taken = 0;
     }
 
-    /// The stream has ended: gives the event that was not completed, if there is one.
+    /// Ends the stream and passes on the incomplete event, if there is one.
     pub(crate) fn finish(
         &mut self,
         mut each: impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
@@ -141,7 +141,7 @@ impl SseParser {
         self.taken += bytes;
         if self.taken > MAX_ANSWER_BYTES {
             return Err(ModelErrorKind::TooLarge(format!(
-                "more than {} MiB came, and it is not asked for again",
+                "more than {} MiB came; not retrying",
                 MAX_ANSWER_BYTES >> 20
             )));
         }
@@ -181,7 +181,7 @@ impl SseParser {
         Ok(())
     }
 
-    /// Whether JSON begins here that is no field of an event.
+    /// Whether JSON begins here outside of any field.
     fn is_stray(&self, line: &[u8]) -> bool {
         self.pending == PendingEvent::Nothing && matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
     }
@@ -216,8 +216,8 @@ impl SseParser {
     }
 }
 
-/// The data of an event that begins here, and how long the event is, if it is here whole and has one line of data and
-/// nothing else. It is what most of a stream consists of, and need not be copied.
+/// The data of the event that begins here and the length of the event, if it is complete and has one data
+/// line and nothing else. Most events are like this, and need not be copied.
 fn whole_event(bytes: &[u8], longest: usize) -> Option<(&str, usize)> {
     let value = bytes.strip_prefix(b"data:")?;
     let value = value.strip_prefix(b" ").unwrap_or(value);
@@ -229,7 +229,7 @@ fn whole_event(bytes: &[u8], longest: usize) -> Option<(&str, usize)> {
     Some((data, bytes.len() - value.len() + length + 2))
 }
 
-/// The value of a field, if the line is that field.
+/// The value of a field, if the line holds that field.
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let rest = line.strip_prefix(name)?;
     match rest.strip_prefix(b":") {

@@ -4,7 +4,7 @@ use super::*;
 
 type SseRecord = Vec<(String, String)>;
 
-/// What a stream gives when it comes in these pieces.
+/// The events of a stream that comes in these pieces.
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> SseRecord {
     let mut sse = SseParser::new();
     let mut seen = Vec::new();
@@ -19,7 +19,7 @@ fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> SseRecord {
     seen
 }
 
-/// What a stream gives, the same however it is cut in two and byte by byte.
+/// The events of a stream, the same wherever it is split in two, and byte by byte.
 fn seen(stream: &[u8]) -> SseRecord {
     let whole = events([stream]);
     assert_eq!(events(stream.chunks(1)), whole);

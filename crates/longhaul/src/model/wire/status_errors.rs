@@ -1,14 +1,15 @@
-//! Errors that providers answer with, by their number.
+//! Errors by their HTTP status.
 
 use super::parsing::sanitized_line;
 use crate::model::ModelErrorKind;
 
-/// Whether an error of a server stays, whatever its number says: it was not started for what is asked of it.
+/// Whether a retry cannot help, whatever the status says: the server was not started with what the request
+/// needs.
 pub(super) fn is_permanent(said: &str) -> bool {
     said.contains("--jinja") || said.contains("does not support tools")
 }
 
-/// What an error status means.
+/// Converts an error status.
 pub(super) fn error_from_status(status: u16, said: &str) -> ModelErrorKind {
     let message = sanitized_line(said);
     match status {

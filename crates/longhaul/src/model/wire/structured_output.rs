@@ -1,4 +1,4 @@
-//! The shape of an answer, where a provider holds the model to it and where it does not.
+//! Structured output: enforced by the provider, or described in the prompt.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::schema::{self, SchemaDialect};
 use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, StructuredOutput};
 
-/// The shape that is asked for: the agent's, else the model's own.
+/// The schema that applies: the agent's, or else the model's own.
 pub(crate) fn requested_output<'a>(
     request: &ModelRequest<'a>,
     settings: &'a ModelSettings,
@@ -14,34 +14,34 @@ pub(crate) fn requested_output<'a>(
     request.output.or(settings.structured_output.as_ref())
 }
 
-/// How a provider is told of the shape of an answer.
+/// How a provider learns the schema of the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SchemaDelivery<'a> {
-    /// There is none.
+    /// There is no schema.
     NotRequested,
-    /// By this schema; strictly or not.
+    /// As this schema; strict or not.
     Schema(&'a StructuredOutput, Value, bool),
-    /// In the system instruction.
+    /// As words in the system instruction.
     Prompt(String),
 }
 
 impl<'a> SchemaDelivery<'a> {
-    /// By the first of these dialects in which it can be said, else in words.
+    /// Uses the first of these dialects that can express the schema, or else the prompt.
     pub(crate) fn choose(
-        shape: Option<&'a StructuredOutput>,
+        requested: Option<&'a StructuredOutput>,
         dialects: &[&SchemaDialect],
     ) -> SchemaDelivery<'a> {
-        let Some(shape) = shape else { return SchemaDelivery::NotRequested };
+        let Some(requested) = requested else { return SchemaDelivery::NotRequested };
         let said = dialects.iter().find_map(|dialect| {
-            Some((schema::adapt_output(&shape.schema, dialect)?, dialect.closed_objects))
+            Some((schema::adapt_output(&requested.schema, dialect)?, dialect.closed_objects))
         });
         match said {
-            Some((schema, strict)) => SchemaDelivery::Schema(shape, schema, strict),
-            None => SchemaDelivery::Prompt(in_words(shape)),
+            Some((schema, strict)) => SchemaDelivery::Schema(requested, schema, strict),
+            None => SchemaDelivery::Prompt(in_words(requested)),
         }
     }
 
-    /// The system instruction, with the shape in it where it is told in words.
+    /// The system instruction, with the schema in it if it goes into the prompt.
     pub(crate) fn system_prompt(&self, system: &str) -> String {
         match self {
             SchemaDelivery::Prompt(words) if system.trim().is_empty() => words.clone(),
@@ -51,12 +51,12 @@ impl<'a> SchemaDelivery<'a> {
     }
 }
 
-/// What a model is told of the shape of its answer that nobody holds it to.
-fn in_words(shape: &StructuredOutput) -> String {
-    let about = shape.description.as_deref().map(|said| format!(" ({said})")).unwrap_or_default();
+/// Describes the schema to a model that the provider does not hold to it.
+fn in_words(requested: &StructuredOutput) -> String {
+    let about = requested.description.as_deref().map(|said| format!(" ({said})")).unwrap_or_default();
     format!(
         "Your final answer is one JSON value and nothing around it: no words, no code fence. It fits the JSON schema \
          `{}`{about}:\n{}",
-        shape.name, shape.schema
+        requested.name, requested.schema
     )
 }

@@ -1,15 +1,15 @@
-//! Halves of characters: some providers cut a text into events in the middle of a surrogate pair.
+//! Repairs split characters: some providers split a text into events in the middle of a surrogate pair.
 //!
-//! JSON may say half a pair (`"\ud83d"`), a string of ours cannot. Until its other half comes, one is kept as a character of a
-//! private plane.
+//! JSON can hold half a pair (`"\ud83d"`), a Rust string cannot. A half is stored as a private-use character
+//! until its other half comes.
 
-/// Where halves are kept: behind all that fonts and standards use.
+/// The private-use range for halves: beyond what fonts and standards use.
 const PLANE: u32 = 0x0010_F000;
 const FIRST: u32 = 0xD800;
 const FIRST_LOW: u32 = 0xDC00;
 const LAST: u32 = 0xDFFF;
 
-/// The text of a JSON string that has halves of characters in it, with their stand-ins; nothing if it is no string.
+/// Decodes a JSON string with halves of pairs, as private-use characters. `None` if it is not a string.
 pub(super) fn decode_json_string(literal: &str) -> Option<String> {
     let body = literal.trim().strip_prefix('"')?.strip_suffix('"')?;
     let mut text = String::with_capacity(body.len());
@@ -46,7 +46,7 @@ fn is_high(c: char) -> bool {
     unit(c).is_some_and(|unit| unit < FIRST_LOW)
 }
 
-/// Puts halves together that stand side by side.
+/// Joins halves that are next to each other.
 fn joined(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     for c in text.chars() {
@@ -62,12 +62,12 @@ fn joined(text: &str) -> String {
     whole
 }
 
-/// Whether there may be halves in a text: of all characters only those of the last plane begin like this.
+/// Whether a text may contain halves: only characters of the last plane begin with this byte.
 fn may_have(text: &str) -> bool {
     memchr::memchr(0xF4, text.as_bytes()).is_some()
 }
 
-/// A text in which halves have found each other, and those that have not are marks of what is lost.
+/// Joins the halves in a text, and turns those without a partner into replacement characters.
 pub(super) fn repair(text: String) -> String {
     if !may_have(&text) {
         return text;
@@ -75,7 +75,7 @@ pub(super) fn repair(text: String) -> String {
     joined(&text).chars().map(|c| if unit(c).is_some() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// A piece of a text behind what was kept of the one before it. The first half of a character at its end is kept.
+/// Puts the kept half in front of the next piece. A first half at the end of the piece is kept again.
 pub(super) fn join_piece(kept: &mut Option<char>, piece: String) -> String {
     if kept.is_none() && !may_have(&piece) {
         return piece;

@@ -1,9 +1,9 @@
-//! Calls that a small model writes as text.
+//! Parses tool calls that a small model writes as text.
 //!
-//! The rule, which errs on the side of text: a reply counts as calls only if it has no real ones, and is *nothing but*
-//! calls: JSON objects that name a tool which was offered and have nothing in them but a call, bare, each in a code fence,
-//! or in the marks that models are trained on. Words before the calls are let pass only where such marks follow, outside of
-//! any code fence: a model that explains how a tool is called shows an example, and does not call.
+//! When in doubt, it is text. A reply counts as calls only if it has no real ones and contains *nothing but*
+//! calls: JSON objects that name an offered tool and hold only a call, bare, in code fences, or in the tags
+//! that models are trained on. Words before the calls are allowed only if such tags follow, outside of any
+//! code fence: a model that explains how to call a tool shows an example, and does not call it.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::tool_names::resolve_tool_name;
 use crate::message::Call;
 use crate::model::ToolSpec;
 
-/// What a reply says, and the calls that are written behind that.
+/// The text of a reply, and the calls written after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextCalls<'a> {
-    /// The words before the calls.
+    /// The text before the calls.
     pub text: &'a str,
     /// The calls.
     pub calls: Vec<Call>,
@@ -28,10 +28,10 @@ type IsKnownTool<'a> = &'a dyn Fn(&str) -> bool;
 /// The tags that models put around a call.
 const TAGS: [(&str, &str); 3] =
     [("<tool_call>", "</tool_call>"), ("<function_call>", "</function_call>"), ("<tools>", "</tools>")];
-/// What models begin a reply with that is nothing but calls.
+/// The prefixes of replies that are nothing but calls.
 const BEGINNINGS: [&str; 3] = ["<|python_tag|>", "[TOOL_CALLS]", "functools"];
 
-/// The calls in a text, if they are what it is there for. Anything less plain is just text.
+/// The calls in a text, if the text is there to make them. `None` if in doubt.
 pub fn parse_text_calls<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<TextCalls<'a>> {
     if tools.is_empty() {
         return None;
@@ -39,13 +39,13 @@ pub fn parse_text_calls<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<Te
     calls_of(text, &|name| resolve_tool_name(name, tools).is_some())
 }
 
-/// Whether a text is nothing but calls of such tools, and says nothing in words.
+/// Whether a text is nothing but calls of such tools.
 pub(crate) fn is_only_calls(text: &str, tools: &dyn Fn(&str) -> bool) -> bool {
     calls_of(text, tools).is_some_and(|found| found.text.trim().is_empty())
 }
 
 fn calls_of<'a>(text: &'a str, tools: IsKnownTool<'_>) -> Option<TextCalls<'a>> {
-    // Nothing else is worth the parsing.
+    // Skip parsing if there is no JSON.
     if !text.contains(['{', '[']) {
         return None;
     }
@@ -78,7 +78,7 @@ fn found<'a>(said: &'a str, parts: &[&str], tools: IsKnownTool<'_>) -> Option<Te
     (!calls.is_empty()).then_some(TextCalls { text: said.trim_end(), calls })
 }
 
-/// What is in the code fences of a text that consists of nothing else; the text itself if there are none.
+/// The contents of the code fences in a text that has nothing else; the text itself if there are none.
 fn fenced(text: &str) -> Option<Vec<&str>> {
     if !text.starts_with("```") {
         return (!text.contains("```")).then(|| vec![text]);
@@ -90,7 +90,7 @@ fn fenced(text: &str) -> Option<Vec<&str>> {
         if language.contains(['{', '[']) {
             return None;
         }
-        // One that is never closed is closed by the end.
+        // An unclosed fence ends with the text.
         let (json, after) = after.split_once("```").unwrap_or((after, ""));
         inside.push(json.trim());
         rest = after.trim_start();
@@ -103,7 +103,7 @@ fn strip<'a>(part: &'a str, close: &str) -> &'a str {
     part.strip_suffix(close).unwrap_or(part)
 }
 
-/// A call, a list of calls, or an object with such a list.
+/// Collects a call, a list of calls, or an object with such a list.
 fn several(value: &Value, tools: IsKnownTool<'_>, calls: &mut Vec<Call>) -> Option<()> {
     match value {
         Value::Array(list) => list.iter().try_for_each(|one| several(one, tools, calls)),
@@ -139,7 +139,7 @@ fn call(object: &Map<String, Value>, tools: IsKnownTool<'_>, at: usize) -> Optio
         Value::Object(object) => serde_json::to_string(&object).ok()?,
         _ => return None,
     };
-    // A string counts only if an object is written in it.
+    // A string counts only if it holds a JSON object.
     serde_json::from_str::<Map<String, Value>>(&arguments).ok()?;
     Some(Call { id: format!("call_{at}"), tool: tool.to_owned(), arguments })
 }

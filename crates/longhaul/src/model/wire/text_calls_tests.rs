@@ -29,7 +29,7 @@ fn a_call_written_as_text_is_found_where_it_is_unmistakable() {
     assert_eq!(found("<tool_call>\n{\"name\": \"look\", \"arguments\": {}}\n</tool_call>"), look("{}"));
     assert_eq!(found("<tool_call>{\"name\": \"look\", \"arguments\": {}}"), look("{}"));
     assert_eq!(found("[TOOL_CALLS][{\"name\": \"look\", \"arguments\": {}}]"), look("{}"));
-    // What models of this size really write: Llama, Hermes, Qwen Coder, Phi, and some who make it up as they go.
+    // What small models really write: Llama, Hermes, Qwen Coder, Phi, and some that improvise.
     assert_eq!(
         found("<|python_tag|>{\"name\": \"look\", \"parameters\": {\"at\": \"1\"}}"),
         look(r#"{"at":"1"}"#)

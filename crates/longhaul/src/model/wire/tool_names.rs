@@ -1,22 +1,24 @@
-//! Names of tools as providers take them.
+//! Tool names that every provider accepts.
 //!
-//! Models call tools by names that nobody offered (`functions.alpha beta`, `assistant<|channel|>commentary`, nothing at
-//! all), and MCP servers offer names that providers refuse. One such name in a conversation fails every request after it.
+//! Models call tools by names that were never offered (`functions.alpha beta`,
+//! `assistant<|channel|>commentary`, an empty name), and MCP servers offer names that providers refuse. One
+//! such name in a conversation fails every later request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::model::ToolSpec;
 
-/// How long a name may be at the provider that allows least.
+/// The shortest length limit of any provider.
 const LONGEST: usize = 64;
-/// How long the mark of a name is that had to be changed: an underscore and eight digits.
+/// The length of the suffix of a changed name: an underscore and eight digits.
 const MARK: usize = 9;
 
-/// A name that every provider takes: at most 64 of `a-z A-Z 0-9 _ -`, a letter or an underscore first.
+/// A name that every provider accepts: at most 64 of `a-z A-Z 0-9 _ -`, beginning with a letter or an
+/// underscore.
 ///
-/// A name that is fine stays as it is. Any other ends with a mark made of the whole name, so that two names never become
-/// one, and the same name always becomes the same: [`meant`] finds the way back.
+/// A valid name stays unchanged. Any other gets a suffix with a hash of the whole name, so that two names
+/// never collide and the same name always gives the same result. [`resolve_tool_name`] maps it back.
 pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let first = |c: char| c.is_ascii_alphabetic() || c == '_';
@@ -32,13 +34,13 @@ pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
-/// The tool that a model means: of that name, or of the one that became it on the way to the provider.
+/// The tool that a model called: by its name, or by its wire name.
 pub(crate) fn resolve_tool_name<'a>(called: &str, tools: &'a [Arc<ToolSpec>]) -> Option<&'a str> {
     let names = || tools.iter().map(|tool| tool.name.as_str());
     names().find(|name| *name == called).or_else(|| names().find(|name| wire_name(name) == called))
 }
 
-/// FNV-1a: the same in every process, for a conversation outlives the one that began it.
+/// FNV-1a: the same in every process, because a conversation outlives the process that began it.
 fn mark(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,4 +1,4 @@
-//! Tools as providers are offered them: the same for all families but for the dialect of their schemas.
+//! Tools in wire format: the same for all families except for the dialect of their schemas.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use super::schema::{self, SchemaDialect};
 use super::tool_names::wire_name;
 use crate::model::ToolSpec;
 
-/// A tool in the form of a provider.
+/// A tool in wire format.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WireTool {
-    /// Its name, as the provider takes it.
+    /// The wire name.
     pub(crate) name: String,
-    /// What it does, and whatever of its schema had to be said in words.
+    /// The description, with the parts of the schema that the dialect cannot express.
     pub(crate) description: String,
-    /// The schema of its arguments: always that of an object.
+    /// The schema of the arguments, always of an object.
     pub(crate) parameters: Value,
 }
 
-/// A tool as the provider takes it, or why it cannot be said there.
+/// Converts a tool. Fails if the dialect cannot express its schema.
 pub(crate) fn to_wire_tool(spec: &ToolSpec, dialect: &SchemaDialect) -> Result<WireTool, String> {
     let schema::AdaptedSchema { schema: parameters, notes } =
         schema::adapt_arguments(&spec.parameters, dialect)?;
@@ -42,12 +42,13 @@ pub(crate) struct ToolBytes {
 }
 
 impl ToolBytes {
-    /// What was written last.
+    /// The tools as they were last written.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Writes the tools, with commas between them. One that the provider cannot be told of is left out, and people are warned of it.
+    /// Writes the tools, separated by commas. A tool that the dialect cannot express is left out, with a
+    /// warning.
     pub(crate) fn write(
         &mut self,
         tools: &[Arc<ToolSpec>],

@@ -1,4 +1,4 @@
-//! Odd answers that were seen in real traffic, the same for all families.
+//! Unusual responses from real traffic, the same for all families.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use super::{Anthropic, Gemini, WireProtocol};
 use crate::model::ModelErrorKind;
 use crate::model::settings::{ModelSettings, Thinking};
 
-/// The two halves of 😀, each in an event of its own, and half of one that never comes whole.
+/// The two halves of 😀, each in its own event, and one half that is never completed.
 #[test]
 fn a_surrogate_pair_that_is_split_over_two_events_is_one_character() {
     let chat = OpenAiChat::new(Quirks::PLAIN);
@@ -55,7 +55,7 @@ fn a_surrogate_pair_that_is_split_over_two_events_is_one_character() {
     assert_eq!(reply(&OpenAiResponses::new(), &stream).text(), "x😀!");
 }
 
-/// Waiting does not help with what a server was not started for.
+/// A retry does not help if the server was not started with what the request needs.
 #[test]
 fn a_server_error_that_stays_is_no_outage() {
     let said =
@@ -95,7 +95,7 @@ fn responses_ask_for_thinking_of_models_that_think() {
     assert_eq!(low["reasoning"], json!({"effort": "low", "summary": "auto"}));
     assert_eq!(body("gpt-5.4", Some(Thinking::Adaptive))["reasoning"], json!({"summary": "auto"}));
     assert_eq!(body("gpt-5.4", Some(Thinking::Off))["reasoning"], json!({"effort": "none"}));
-    // Who does not think refuses to be told not to.
+    // Models without thinking refuse a request to turn it off.
     assert_eq!(body("gpt-4o", Some(Thinking::Off)).get("reasoning"), None);
     let chat = |model: &str| {
         let settings = ModelSettings { model: model.into(), thinking: Some(Thinking::Off), ..settings() };
@@ -104,12 +104,12 @@ fn responses_ask_for_thinking_of_models_that_think() {
         body.get("reasoning_effort").cloned()
     };
     assert_eq!((chat("gpt-4.1-mini"), chat("gpt-5.2")), (None, Some(json!("none"))));
-    // The least that is published for `max_output_tokens`.
+    // The published minimum of `max_output_tokens`.
     let few = ModelSettings { model: "gpt-5.4".into(), max_tokens: Some(8), ..settings() };
     assert!(OpenAiResponses::new().check_settings(&few).is_err_and(|why| why.starts_with("max_tokens: ")));
 }
 
-/// However it is cut, an event that is too large is refused before it is kept.
+/// An event that is too large is refused before it is buffered, wherever it is split.
 #[test]
 fn an_event_of_many_megabytes_is_refused() {
     let chat = OpenAiChat::new(Quirks::PLAIN);

@@ -1,4 +1,4 @@
-//! Agents as the file says them become agents: what they are told, how they work, whom they know.
+//! Builds agents from their configuration: instruction, policy and sub-agents.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::teamfile::{AgentConfig, BudgetConfig, LimitsConfig, PermissionsConfig
 use crate::toolset::{with_call_description, with_redaction};
 
 impl<'a> TeamAssembler<'a> {
-    /// Puts an agent together, and those of other files that it knows.
+    /// Builds an agent, and the agents of other files that it refers to.
     pub(super) fn assemble_agent(
         &mut self,
         job: &mut FileAssembly<'a>,
@@ -37,7 +37,7 @@ impl<'a> TeamAssembler<'a> {
         if let Some(hooks) = self.hooks(job, &part.hooks, &format!("{path}.hooks")) {
             builder = builder.hooks(hooks);
         }
-        // Those of the first file count for the whole team; another file's for its own agents.
+        // Permissions of the main file apply to the whole team, those of another file only to its own agents.
         let of_file = job.prefix.is_some().then_some(&job.team.permissions);
         if of_file.is_some() || part.permissions != PermissionsConfig::default() {
             let usual = PermissionsConfig::default();
@@ -81,7 +81,8 @@ impl<'a> TeamAssembler<'a> {
         Ok(())
     }
 
-    /// The name in the whole team of an agent that another one names. One of another file brings its file along.
+    /// The name in the whole team of an agent that another one names. Assembles its file if that is another
+    /// one.
     fn resolve_agent(
         &mut self,
         job: &mut FileAssembly<'a>,
@@ -93,7 +94,7 @@ impl<'a> TeamAssembler<'a> {
             AgentReference::Remote { name, address } if is_a2a_address(address) => {
                 return self.remote_agent(job, name, address, path);
             }
-            // The reader has told it.
+            // Already reported by the reader.
             AgentReference::Remote { .. } | AgentReference::Unknown => return Ok(None),
             AgentReference::File { name, path } => (name.to_owned(), path.to_owned()),
         };
@@ -106,7 +107,7 @@ impl<'a> TeamAssembler<'a> {
             return Ok(None);
         };
         if self.open.contains(&key) || key.is_empty() {
-            job.add_error(path, format!("the team file '{file}' is on the way to itself"));
+            job.add_error(path, format!("the team file '{file}' refers to itself"));
             return Ok(None);
         }
         if self.agents.iter().any(|agent| agent.name.as_str() == name) {
@@ -142,7 +143,7 @@ impl<'a> TeamAssembler<'a> {
     }
 }
 
-/// In which words an agent speaks of its sub-agents: as it says, as its toolsets say, or by blocking delegation alone.
+/// The tool names for sub-agents: from the agent, from its toolsets, or else blocking delegation only.
 fn dialect(team: &TeamFile, part: &AgentConfig) -> SubAgentDialect {
     let has = |wanted: &str| {
         let groups = part.use_toolsets.iter().filter_map(|name| team.toolsets.get(name)).flatten();
@@ -159,7 +160,7 @@ fn dialect(team: &TeamFile, part: &AgentConfig) -> SubAgentDialect {
     }
 }
 
-/// How an agent works.
+/// The policy of an agent.
 fn policy(team: &TeamFile, part: &AgentConfig) -> Policy {
     let usual = Policy::default();
     let turns = part.limits.turns.or(part.max_iterations);
@@ -181,7 +182,7 @@ fn policy(team: &TeamFile, part: &AgentConfig) -> Policy {
         letter_delivery: part.background.letters.unwrap_or(usual.letter_delivery),
         output_cap: match part.max_tool_result_tokens {
             None | Some(0) => usual.output_cap,
-            // A token is some four bytes.
+            // A token is about four bytes.
             Some(tokens) => usize::try_from(tokens.saturating_mul(4)).unwrap_or(usize::MAX),
         },
         history_items: part
@@ -203,14 +204,14 @@ fn policy(team: &TeamFile, part: &AgentConfig) -> Policy {
     }
 }
 
-/// What may be used, in the words of orders.
+/// Converts a budget.
 pub(super) fn budget(part: &BudgetConfig) -> Budget {
-    // Millionths of a dollar; a float holds them exactly up to billions of dollars.
+    // Millionths of a dollar. A float is exact up to billions of dollars.
     let micros = |dollars: f64| (dollars * 1e6).round() as u64;
     Budget { tokens: part.max_tokens, cost: part.max_cost.map(micros), time: part.max_time }
 }
 
-/// What the toolset that launches tasks says about them.
+/// The limits and the budget from the toolset that launches tasks.
 fn launch_settings(part: &AgentConfig) -> Option<(&LimitsConfig, &BudgetConfig)> {
     part.toolsets.iter().find_map(|toolset| match &toolset.kind {
         ToolsetKind::BackgroundAgents { limits, budget } | ToolsetKind::Agents { limits, budget } => {
@@ -220,7 +221,7 @@ fn launch_settings(part: &AgentConfig) -> Option<(&LimitsConfig, &BudgetConfig)>
     })
 }
 
-/// Bounds on the tasks that an agent launches.
+/// The limits on the tasks that an agent launches.
 fn launch_limits(part: &AgentConfig) -> LaunchLimits {
     launch_settings(part).map_or_else(LaunchLimits::default, |(limits, allowed)| LaunchLimits {
         max_turns: limits.turns.filter(|turns| *turns > 0),
@@ -229,7 +230,7 @@ fn launch_limits(part: &AgentConfig) -> LaunchLimits {
     })
 }
 
-/// Bounds on how many tasks there may be.
+/// The limits on the number of tasks.
 pub(super) fn limits(root: &AgentConfig) -> TaskLimits {
     let usual = TaskLimits::default();
     let of_toolset = launch_settings(root).map(|(limits, _)| *limits).unwrap_or_default();
@@ -244,12 +245,12 @@ pub(super) fn limits(root: &AgentConfig) -> TaskLimits {
     }
 }
 
-/// Which tools run, which are asked about, and which never run. The reader has tried the patterns.
+/// Converts permissions. The reader has already checked the patterns.
 pub(super) fn permissions(part: &PermissionsConfig) -> Result<Permissions, TeamError> {
     Permissions::parse(&part.allow, &part.ask, &part.deny).map_err(TeamError::File)
 }
 
-/// Whether a toolset is one of the words for sub-agents, which the agent has by its dialect.
+/// Whether a toolset only selects the tools for sub-agents, which come from the agent's dialect.
 pub(super) fn is_sub_agent_toolset(kind: &ToolsetKind) -> bool {
     matches!(kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. })
 }

@@ -1,4 +1,4 @@
-//! Models made of models: the first that can be asked, and several in turn.
+//! Models made of models: the first available one, and several in rotation.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::VariableLookup;
 use crate::model::http::{HttpClient, HttpModel};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyStream};
 
-/// `auto` where no key is set: a server on this machine, looked for when it is first asked.
+/// `auto` without a key: a local server, looked up at the first request.
 pub(super) struct AutoModel {
     http: HttpClient,
     variables: VariableLookup,
@@ -52,20 +52,20 @@ impl Model for AutoModel {
     }
 
     fn unpriced_model(&self) -> Option<String> {
-        // Which it is turns out when it is asked; a server on this machine has no price that is known.
+        // The model is known only after the first request, and a local server has no known price.
         self.found.get().map_or_else(|| Some("auto".to_owned()), |model| model.unpriced_model())
     }
 }
 
-/// Several models, of which each turn asks the next. It has no memory: which one is asked depends on the turn alone, so it
-/// is the same after a restart.
+/// Several models that take turns. It has no memory: the turn alone decides which model is used, so the
+/// choice is the same after a restart.
 pub(super) struct RotatingModel {
     name: String,
     models: Vec<Arc<dyn Model>>,
 }
 
 impl RotatingModel {
-    /// Of one model, that model.
+    /// Returns a single model as it is.
     pub(super) fn from_models(mut models: Vec<Arc<dyn Model>>) -> Option<Arc<dyn Model>> {
         match models.len() {
             0 | 1 => models.pop(),

@@ -1,4 +1,4 @@
-//! Hooks as the file says them become hooks.
+//! Builds hooks from their configuration.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::{FileAssembly, TeamAssembler};
 use crate::hook::{Hook, Hooks, OnHookError, ToolMatcher};
 use crate::teamfile::{HookConfig, HookMatcherConfig, HooksConfig};
 
-/// Where hooks find what lies beside their team file.
+/// The variable that tells hooks the directory of their team file.
 const TEAM_DIR: &str = "LONGHAUL_TEAM_DIR";
 
 impl TeamAssembler<'_> {
@@ -24,7 +24,7 @@ impl TeamAssembler<'_> {
         let mut matched = |key: &str, parts: &[HookMatcherConfig]| {
             let mut all = Vec::new();
             for (index, part) in parts.iter().enumerate() {
-                // The reader has tried them.
+                // Already checked by the reader.
                 match ToolMatcher::parse(part.matcher.as_deref().unwrap_or_default()) {
                     Ok(matcher) => all.push((matcher, commands(&part.hooks))),
                     Err(why) => job.add_error(&format!("{path}.{key}[{index}].matcher"), why),

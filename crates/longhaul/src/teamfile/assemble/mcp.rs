@@ -1,4 +1,4 @@
-//! MCP servers as the file says them become toolsets: one server for all agents that name it with the same settings.
+//! Builds MCP toolsets from their configuration: agents with the same settings share one server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::toolset::{FileTokenStore, McpOptions, McpServer, McpTransport, Secret
 
 use super::toolsets::apply_common_options;
 
-/// What a `ref` to Docker's catalogue begins with.
+/// The prefix of a `ref` to Docker's catalogue.
 const DOCKER: &str = "docker:";
-/// The directory of the tokens of logins, in that of the data.
+/// The directory for login tokens, below the data directory.
 const TOKENS: &str = "tokens";
-/// What programs need to find their parts, their caches and Docker. None of it is a secret; whatever else a server needs
-/// is named in its `env`.
+/// Variables that programs need to find their parts, their caches and Docker. None of them is a secret;
+/// anything else that a server needs must be in its `env`.
 const INHERITED_VARIABLES: [&str; 20] = [
     "PATH",
     "HOME",
@@ -41,20 +41,20 @@ const INHERITED_VARIABLES: [&str; 20] = [
     "DOCKER_CONTEXT",
 ];
 
-/// How the servers of a process are run.
-pub(super) fn mcp_options(variables: &VariableLookup, data: &Path, watchman: &ProcessGuardian) -> McpOptions {
+/// The options for the servers of a process.
+pub(super) fn mcp_options(variables: &VariableLookup, data: &Path, guardian: &ProcessGuardian) -> McpOptions {
     let path = ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned());
     let set = INHERITED_VARIABLES.iter().filter_map(|name| Some((*name, variables(name)?)));
     McpOptions {
         env: SecretEnv::from_iter(std::iter::once(path).chain(set)),
         token_store: Arc::new(FileTokenStore::new(data.join(TOKENS))),
-        guardian: watchman.clone(),
+        guardian: guardian.clone(),
         ..McpOptions::default()
     }
 }
 
 impl TeamAssembler<'_> {
-    /// The tools of a server, by what the toolset says and what is said under `mcps` if it refers to that.
+    /// The tools of a server, from the toolset and from the entry under `mcps` that it refers to.
     pub(super) fn mcp_tools(
         &self,
         job: &mut FileAssembly<'_>,
@@ -76,7 +76,7 @@ impl TeamAssembler<'_> {
                 made.name = server.name;
                 (made, Some((tools, instruction)))
             }
-            // The reader has told that there is no such server.
+            // The reader has already reported a server that does not exist.
             _ => (self.mcp_server(job, mcp, path), None),
         };
         server.name = mcp.name.clone().or(server.name);
@@ -86,7 +86,7 @@ impl TeamAssembler<'_> {
             part.instruction = part.instruction.or(instruction);
         }
         let toolset = self.environment.mcp.toolset(server);
-        // Its tools have two names, the server's and the model's: it narrows them itself.
+        // An MCP tool has two names, the server's and the model's, so the toolset filters its own tools.
         let toolset = match part.tools.take().filter(|tools| !tools.is_empty()) {
             Some(tools) => toolset.only(tools),
             None => toolset,
@@ -121,7 +121,7 @@ impl TeamAssembler<'_> {
         McpServer { name: part.name.clone(), ..server }
     }
 
-    /// Where the programs of a team run: where it works, or else beside its file.
+    /// The working directory of a team's programs: the team's, or else the directory of its file.
     fn working_dir(&self, job: &FileAssembly<'_>) -> std::path::PathBuf {
         let beside = || self.bundle.base.join(parent_dir(&job.source.key));
         self.bundle.working_dir.clone().unwrap_or_else(beside)

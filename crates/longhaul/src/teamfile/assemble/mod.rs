@@ -1,4 +1,4 @@
-//! Makes a [`Team`] of a team file: models that can be asked, tools that can be called, agents that know one another.
+//! Builds a [`Team`] from a team file: its models, toolsets and agents.
 
 mod agents;
 mod composite_models;
@@ -24,45 +24,45 @@ use crate::process::ProcessGuardian;
 use crate::toolset::McpPool;
 use crate::worker::TeamLoader;
 
-/// Looks up a variable. The library reads no environment; whoever calls it does.
+/// Looks up a variable. The library does not read the environment; its caller does.
 pub type VariableLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// What a team is put together with: all that is not in its file.
+/// Everything that a team needs and its file does not contain.
 #[derive(Clone)]
 pub struct Environment {
-    /// The way to providers.
+    /// The HTTP client for providers.
     pub http: HttpClient,
-    /// Variables: keys of providers, and what stands in the file as `${env.NAME}`.
+    /// Variables: the keys of providers, and `${env.NAME}` in the file.
     pub variables: VariableLookup,
-    /// Where toolsets keep what they keep: memories, tokens.
+    /// The directory for the data of toolsets: memories, tokens.
     pub data_dir: PathBuf,
-    /// Other models than those of the file.
+    /// Models that replace those of the file.
     pub model_overrides: Vec<ModelOverride>,
-    /// Sees to it that the processes of toolsets end with this one.
+    /// Ends the processes of toolsets when this process ends.
     pub watchman: ProcessGuardian,
-    /// The MCP servers of this process. Whoever is done with all teams closes it.
+    /// The MCP servers of this process. Close it when you are done with all teams.
     #[cfg(all(unix, feature = "mcp"))]
     pub mcp: McpPool,
-    /// The program that can confine itself for a sandbox where there is no bubblewrap: see `toolset::Sandbox::helper`.
+    /// The program that can sandbox itself if there is no bubblewrap: see `toolset::Sandbox::helper`.
     pub sandbox_helper: Option<PathBuf>,
 }
 
 impl Environment {
-    /// An outfit with nothing special. MCP servers get these variables of the caller's, if they are set: `PATH`, `HOME`
-    /// and a few more that programs need to start and that are no secrets. Tokens of logins are kept below `data`.
+    /// An environment with defaults. MCP servers inherit `PATH`, `HOME` and a few other variables that
+    /// programs need to start and that hold no secrets. Login tokens are stored below `data`.
     pub fn new(
         http: HttpClient,
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
         data: impl Into<PathBuf>,
     ) -> Environment {
-        let (data, watchman): (PathBuf, _) = (data.into(), ProcessGuardian::new());
+        let (data_dir, watchman): (PathBuf, _) = (data.into(), ProcessGuardian::new());
         let variables: VariableLookup = Arc::new(variables);
         Environment {
             http,
             #[cfg(all(unix, feature = "mcp"))]
-            mcp: McpPool::new(mcp::mcp_options(&variables, &data, &watchman)),
+            mcp: McpPool::new(mcp::mcp_options(&variables, &data_dir, &watchman)),
             variables,
-            data_dir: data,
+            data_dir,
             model_overrides: Vec::new(),
             watchman,
             sandbox_helper: None,
@@ -70,41 +70,42 @@ impl Environment {
     }
 }
 
-/// Another model than the file says. The last one that fits counts.
+/// Replaces a model of the file. The last matching override wins.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ModelOverride {
-    /// For which agent; for all, if `None`.
+    /// The agent, or `None` for all agents.
     pub agent: Option<String>,
-    /// The model, in the words of the file: a name under `models`, provider/model, or auto.
+    /// The model, as in the file: a name under `models`, provider/model, or auto.
     pub model: String,
 }
 
-/// A team that has been put together.
+/// The result of [`assemble`].
 pub struct AssembledTeam {
-    /// The team. It is known by its file only when it was kept: see [`Team::with_reference`].
+    /// The team. It has a reference to its file only after the bundle was stored: see
+    /// [`Team::with_reference`].
     pub team: Team,
-    /// What it runs without, or otherwise than written.
+    /// What the team runs without, or differently from the file.
     pub warnings: Vec<FileProblem>,
-    /// Bounds on how many tasks there may be, as the root's `limits` say.
+    /// The limits on tasks, from `limits` of the root agent.
     pub limits: TaskLimits,
-    /// What a whole run may use: the budget of the tree of a root's order.
+    /// The budget of a whole run, for the root's order.
     pub budget: Budget,
 }
 
-/// Why there is no team.
+/// Why a team cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssembleError {
-    /// A team file is wrong.
+    /// A team file has errors.
     #[error("{}", rendered(.file, .text, .problems))]
     InvalidFile {
-        /// What the file is called.
+        /// The name of the file.
         file: String,
         /// Its text.
         text: String,
-        /// All that is wrong with it.
+        /// Its errors.
         problems: Vec<Problem>,
     },
-    /// The agents do not make a team.
+    /// The agents do not form a team.
     #[error(transparent)]
     Team(#[from] TeamError),
 }
@@ -113,68 +114,69 @@ fn rendered(file: &str, text: &str, problems: &[Problem]) -> String {
     problems.iter().map(|problem| problem.render(file, text)).collect::<Vec<_>>().join("\n")
 }
 
-/// Makes a team of a team file and what it refers to.
-pub fn assemble(bundle: &TeamBundle, outfit: &Environment) -> Result<AssembledTeam, AssembleError> {
-    let mut workshop = TeamAssembler {
+/// Builds a team from a team file and the files it refers to. Fails if a file has errors, or if something
+/// that it needs is missing: a key, a variable, a file.
+pub fn assemble(bundle: &TeamBundle, environment: &Environment) -> Result<AssembledTeam, AssembleError> {
+    let mut assembler = TeamAssembler {
         bundle,
-        environment: outfit,
+        environment,
         models: models::ModelRegistry::default(),
         agents: Vec::new(),
         open: Vec::new(),
         warnings: Vec::new(),
     };
     let source = TeamFileSource { key: String::new(), name: bundle.name.clone(), text: &bundle.text };
-    let team = workshop.assemble_file(source, None)?;
+    let team = assembler.assemble_file(source, None)?;
     let root_name = team.root_agent().unwrap_or_default().to_owned();
     let root_part = team.agents.get(&root_name).cloned().unwrap_or_default();
-    let mut agents = workshop.agents;
+    let mut agents = assembler.agents;
     let at = agents.iter().position(|agent| agent.name.as_str() == root_name).unwrap_or(0);
     let root = agents.remove(at);
     let mut whole =
         Team::with_agents(root, agents)?.with_permissions(agents::permissions(&team.permissions)?);
-    for (name, model) in workshop.models.named() {
+    for (name, model) in assembler.models.named() {
         whole = whole.with_model(name, model);
     }
     Ok(AssembledTeam {
         team: whole,
-        warnings: workshop.warnings,
+        warnings: assembler.warnings,
         limits: agents::limits(&root_part),
         budget: agents::budget(&team.budget),
     })
 }
 
-/// A team file that is being put together.
+/// A team file that is being assembled.
 #[derive(Clone)]
 struct TeamFileSource<'a> {
-    /// Its path in the bundle; empty for the first.
+    /// Its path in the bundle; empty for the main file.
     key: String,
-    /// What people call it.
+    /// The display name.
     name: String,
     text: &'a str,
 }
 
-/// Where a team is put together.
+/// Assembles the files of a team.
 struct TeamAssembler<'a> {
     bundle: &'a TeamBundle,
     environment: &'a Environment,
     models: models::ModelRegistry,
     agents: Vec<Agent>,
-    /// The files on the way to the one that is being put together.
+    /// The files on the path to the current one.
     open: Vec<String>,
     warnings: Vec<FileProblem>,
 }
 
-/// What is being put together: the file, and what went wrong with it so far.
+/// A file that is being assembled, and its problems so far.
 struct FileAssembly<'a> {
     source: TeamFileSource<'a>,
     team: TeamFile,
-    /// What its agents' names begin with, where another file brought it.
+    /// The prefix of its agents' names, if another file refers to it.
     prefix: Option<String>,
     problems: Vec<Problem>,
 }
 
 impl FileAssembly<'_> {
-    /// An agent's name in the whole team.
+    /// The name of an agent in the whole team.
     fn full_name(&self, name: &str) -> String {
         match &self.prefix {
             None => name.to_owned(),
@@ -183,7 +185,7 @@ impl FileAssembly<'_> {
         }
     }
 
-    /// Something that may be a mistake. It is told whether the file can be run or not.
+    /// Adds a possible mistake. It is reported whether or not the file has errors.
     fn doubtful(&mut self, path: &str, message: impl Into<String>, help: String) {
         let problem = Problem::warning(self.team.span_of(path).value, path, message).with_help(help);
         if !self.problems.contains(&problem) {
@@ -197,7 +199,7 @@ impl FileAssembly<'_> {
 }
 
 impl<'a> TeamAssembler<'a> {
-    /// Puts the agents of a file together.
+    /// Assembles the agents of a file.
     fn assemble_file(
         &mut self,
         source: TeamFileSource<'a>,
@@ -232,7 +234,7 @@ impl<'a> TeamAssembler<'a> {
         Err(AssembleError::InvalidFile { file, text, problems: job.problems })
     }
 
-    /// Tells something that the team runs without.
+    /// Warns of something that the team runs without.
     fn warn(&mut self, job: &FileAssembly<'_>, path: &str, message: impl Into<String>, help: &str) {
         let problem = Problem::warning(job.team.span_of(path).value, path, message);
         let problem = if help.is_empty() { problem } else { problem.with_help(help) };
@@ -243,16 +245,16 @@ impl<'a> TeamAssembler<'a> {
     }
 }
 
-/// Makes teams of the bundles that are kept in the store, so that any process can carry their tasks on.
+/// Builds teams from the bundles in the store, so that any process can continue their tasks.
 #[derive(Clone)]
 pub struct BundleLoader {
     environment: Environment,
 }
 
 impl BundleLoader {
-    /// A loader with an outfit.
-    pub fn new(outfit: Environment) -> BundleLoader {
-        BundleLoader { environment: outfit }
+    /// A loader that uses this environment.
+    pub fn new(environment: Environment) -> BundleLoader {
+        BundleLoader { environment }
     }
 }
 
@@ -262,7 +264,7 @@ impl TeamLoader for BundleLoader {
         let assembly =
             assemble(&bundle, &self.environment).map_err(|error| TeamError::File(error.to_string()))?;
         for notice in &assembly.warnings {
-            tracing::info!(%notice, "the team is not quite as it is written");
+            tracing::info!(%notice, "the team differs from its file");
         }
         Ok(assembly.team)
     }

@@ -1,4 +1,4 @@
-//! Models as the file names them become models that can be asked.
+//! Builds models from the names in a team file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::teamfile::reader::join_path;
 use crate::teamfile::variables::fill_variables;
 use crate::teamfile::{AgentConfig, ModelConfig, ThinkingConfig};
 
-/// How often a model is asked again before another one is, where the file does not say.
+/// The default number of retries before a fallback.
 const RETRIES: u32 = 2;
-/// How long a model that failed is left alone, where the file does not say.
+/// The default time for which a model that failed is skipped.
 const COOLDOWN: Duration = Duration::from_secs(60);
 
-/// The models that have been made: of each there is one, whoever names it.
+/// The models so far: one for each name, shared by all agents.
 #[derive(Default)]
 pub(super) struct ModelRegistry {
     made: HashMap<(String, String), Arc<dyn Model>>,
@@ -33,13 +33,13 @@ pub(super) struct ModelRegistry {
 }
 
 impl ModelRegistry {
-    /// Those that an order may ask for by name.
+    /// The models that an order may name.
     pub(super) fn named(&self) -> impl Iterator<Item = (String, Arc<dyn Model>)> + '_ {
         self.named.iter().map(|(name, model)| (name.clone(), model.clone()))
     }
 }
 
-/// Variables as keys.
+/// Variables as a source of keys.
 pub(super) fn key_source(
     variables: &VariableLookup,
 ) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + use<> {
@@ -48,7 +48,7 @@ pub(super) fn key_source(
 }
 
 impl TeamAssembler<'_> {
-    /// The model of an agent: its own ones in turn, and those that stand in for them.
+    /// The model of an agent: its own models in rotation, and their fallbacks.
     pub(super) fn agent_model(
         &mut self,
         job: &mut FileAssembly<'_>,
@@ -79,7 +79,7 @@ impl TeamAssembler<'_> {
             return None;
         };
         for (index, why) in missing {
-            self.warn(job, &format!("{path}.model[{index}]"), why, "the other models are asked");
+            self.warn(job, &format!("{path}.model[{index}]"), why, "the other models are used");
         }
         let Some(fallback) = &agent.fallback else { return Some(own) };
         let mut others = Vec::new();
@@ -89,7 +89,7 @@ impl TeamAssembler<'_> {
                 Ok(model) => others.push(model),
                 Err(why) => {
                     let path = format!("{path}.fallback.models[{index}]");
-                    self.warn(job, &path, why, "it cannot stand in");
+                    self.warn(job, &path, why, "the fallback is skipped");
                 }
             }
         }
@@ -104,7 +104,7 @@ impl TeamAssembler<'_> {
         Some(Arc::new(FallbackModel::new(own, others, retries, cooldown)))
     }
 
-    /// Warns of a model whose name is nearly a known one.
+    /// Warns of a model whose name is close to a known one.
     fn doubt(&self, job: &mut FileAssembly<'_>, name: &str, path: &str) {
         let part = job.team.models.get(name);
         let typed = part.map_or(Some(name), |part| part.model.as_deref()).unwrap_or_default();
@@ -118,13 +118,13 @@ impl TeamAssembler<'_> {
         }
         let Some(meant) = self.environment.http.meant(provider, model) else { return };
         let message = format!("{provider} has no model '{model}' that Longhaul knows of");
-        let help = format!("did you mean {meant}? If it is new, all is well");
+        let help = format!("did you mean {meant}? Ignore this if the model is new");
         let path =
             if part.is_some() { format!("{}.model", join_path("models", name)) } else { path.to_owned() };
         job.doubtful(&path, message, help);
     }
 
-    /// The model of a name, or why there is none.
+    /// The model of a name. The error says why there is none.
     pub(super) fn model(&mut self, job: &FileAssembly<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
         let key = (job.source.key.clone(), name.to_owned());
         if let Some(model) = self.models.made.get(&key) {
@@ -218,7 +218,7 @@ impl TeamAssembler<'_> {
                 presence_penalty: part.presence_penalty,
                 thinking: part.thinking_budget.as_ref().and_then(thinking),
                 parallel_tool_calls: part.parallel_tool_calls,
-                // The shape belongs to the agent, and goes with each of its requests.
+                // The schema belongs to the agent, and comes with each of its requests.
                 structured_output: None,
                 reads_text_calls: None,
                 context_size: None,
@@ -234,7 +234,7 @@ impl TeamAssembler<'_> {
         Ok(model)
     }
 
-    /// A text with its variables, or which are not set.
+    /// Fills in the variables of a text. The error names those that are not set.
     pub(super) fn try_fill(&self, text: &str) -> Result<String, String> {
         fill_variables(text, &*self.environment.variables).map_err(|unset| describe_variable_error(&unset))
     }
@@ -245,7 +245,7 @@ fn scripted(name: &str, text: &str) -> Result<Arc<dyn Model>, String> {
     Ok(Arc::new(ScriptedModel::new(Arc::new(script))))
 }
 
-/// How much a model thinks, in the words of models.
+/// Converts the thinking setting.
 fn thinking(part: &ThinkingConfig) -> Option<Thinking> {
     let tokens = |tokens: i64| match tokens {
         0 => Thinking::Off,

@@ -1,7 +1,8 @@
-//! A sub-agent that is somewhere else: an agent whose tasks are passed on to it (A2A), word for word.
+//! A remote sub-agent: its tasks are passed on to it over A2A, word for word.
 //!
-//! It is an agent like any other, with one tool that reaches the remote one, and a "model" that calls it with what it was
-//! told and answers with what came back. So its tasks are journaled, stopped, asked about and carried on as all are.
+//! It is an agent like any other, with one tool that calls the remote agent, and a "model" that passes its
+//! messages to the tool and replies with the result. So its tasks are journaled, stopped, approved and
+//! resumed like all others.
 
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ use crate::message::{Block, Call, Message, Reply, StopReason};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream};
 use crate::toolset::{A2a, SecretHeaders};
 
-/// How much of what the remote agent says is its answer; it is not a model's to cut.
+/// How many bytes of the remote agent's answer are kept; no model limits it.
 const ANSWER: usize = 1 << 20;
 
 impl TeamAssembler<'_> {
-    /// The name in the whole team of an agent at an address; it is put together if it is not there yet.
+    /// The name in the whole team of the agent at an address. It is added if it does not exist yet.
     pub(super) fn remote_agent(
         &mut self,
         job: &mut FileAssembly<'_>,
@@ -47,7 +48,7 @@ impl TeamAssembler<'_> {
         }
         if had.is_none() {
             let agent = Agent::builder(full.as_str())
-                .description(format!("An agent elsewhere, at {shown}. It sees nothing but the task."))
+                .description(format!("A remote agent at {shown}. It sees only the task."))
                 .model(Arc::new(relay))
                 .policy(Policy { output_cap: ANSWER, ..Policy::default() })
                 .toolset(A2a::new(address, SecretHeaders::default()).name(name).single_tool())
@@ -58,14 +59,14 @@ impl TeamAssembler<'_> {
     }
 }
 
-/// An address without what may be secret in it.
+/// An address without the parts that may be secret.
 fn shown(address: &str) -> Option<String> {
     let url = reqwest::Url::parse(address).ok()?;
     let port = url.port().map_or(String::new(), |port| format!(":{port}"));
     Some(format!("{}://{}{port}{}", url.scheme(), url.host_str()?, url.path()))
 }
 
-/// Passes on what it is told, and answers with what comes back.
+/// Passes messages on to the tool, and replies with the result.
 struct RelayModel {
     name: String,
 }
@@ -95,13 +96,13 @@ impl Model for RelayModel {
     }
 }
 
-/// What is to be said or called now; or why there is nothing.
+/// The next text or call. The error says why there is none.
 fn next(request: &ModelRequest<'_>) -> Result<(Block, StopReason), String> {
     match request.messages.last() {
         Some(Message::Tool(result)) if result.is_error => Err(result.output.to_string()),
         Some(Message::Tool(result)) => Ok((Block::Text(result.output.to_string()), StopReason::End)),
         _ => {
-            // Where it could not be reached, the instruction says why.
+            // If the agent could not be reached, the instruction says why.
             let tool = request.tools.first().ok_or_else(|| request.system.trim().to_owned())?;
             let arguments = arguments(request.messages).to_string();
             let id = format!("call_{}", request.turn + 1);
@@ -110,8 +111,8 @@ fn next(request: &ModelRequest<'_>) -> Result<(Block, StopReason), String> {
     }
 }
 
-/// What the remote agent is told: all that was said since it last spoke; and where it asked something, which of its tasks
-/// is answered.
+/// The arguments of the call: all messages since the last answer, and the id of the remote task if it asked a
+/// question.
 fn arguments(messages: &[Message]) -> serde_json::Value {
     let new =
         messages.iter().rposition(|message| !matches!(message, Message::User(_))).map_or(0, |at| at + 1);
@@ -134,7 +135,7 @@ fn arguments(messages: &[Message]) -> serde_json::Value {
     match (named("task_id"), before) {
         (Some(task), _) => json!({"message": said, "task_id": task, "context_id": named("context_id")}),
         (None, Some(answer)) => {
-            // It keeps nothing of a conversation that has ended.
+            // The remote agent keeps nothing of a conversation that has ended.
             let message = format!(
                 "You have answered before:\n\n<answer>\n{}\n</answer>\n\nNow:\n\n{said}",
                 escape(answer)

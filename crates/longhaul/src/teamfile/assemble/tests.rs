@@ -1,4 +1,4 @@
-//! Teams that are put together, and that run.
+//! Teams that are assembled and run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::store::{MemoryStore, Store};
 use crate::testing::{FnModel, reply};
 use crate::{Longhaul, Order, Status};
 
-fn outfit(set: &'static [(&'static str, &'static str)]) -> Environment {
+fn environment(set: &'static [(&'static str, &'static str)]) -> Environment {
     let http = HttpClient::new(HttpOptions::default()).unwrap();
     let look =
         move |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
     Environment::new(http, look, "data")
 }
 
-/// Every variable is set.
+/// An environment in which every variable is set.
 fn rich() -> Environment {
     let http = HttpClient::new(HttpOptions::default()).unwrap();
     Environment::new(http, |name: &str| Some(format!("value-of-{name}")), "data")
@@ -30,8 +30,8 @@ fn made(text: &str) -> AssembledTeam {
     assemble(&TeamBundle::from_text("team.yaml", text), &rich()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn told(text: &str, outfit: &Environment) -> String {
-    match assemble(&TeamBundle::from_text("team.yaml", text), outfit) {
+fn assemble_error(text: &str, environment: &Environment) -> String {
+    match assemble(&TeamBundle::from_text("team.yaml", text), environment) {
         Ok(_) => panic!("nothing is wrong with: {text}"),
         Err(error) => error.to_string(),
     }
@@ -73,16 +73,16 @@ fn keys_of_an_agent_become_its_habits() {
     let agent = assembly.team.agent(&"first".into()).unwrap();
     assert_eq!(agent.sub_agents, ["second".into()]);
     assert!(agent.preamble.date);
-    let habits = &agent.policy;
-    assert_eq!((habits.max_turns, habits.history_items, habits.output_cap), (7, Some(30), 4000));
-    assert_eq!((habits.warn_after_repeats, habits.fail_after_repeats, habits.read_only), (2, 4, true));
+    let policy = &agent.policy;
+    assert_eq!((policy.max_turns, policy.history_items, policy.output_cap), (7, Some(30), 4000));
+    assert_eq!((policy.warn_after_repeats, policy.fail_after_repeats, policy.read_only), (2, 4, true));
     assert_eq!(
-        (habits.timeout, habits.inactivity_timeout),
+        (policy.timeout, policy.inactivity_timeout),
         (Some(Duration::from_secs(300)), Duration::from_secs(20))
     );
-    assert_eq!((habits.on_finish, habits.completion_notice), (OnFinish::Detach, CompletionNotice::Quiet));
+    assert_eq!((policy.on_finish, policy.completion_notice), (OnFinish::Detach, CompletionNotice::Quiet));
     let budget = Budget { tokens: Some(500), cost: Some(250_000), time: Some(Duration::from_secs(60)) };
-    assert_eq!(habits.budget, budget);
+    assert_eq!(policy.budget, budget);
     assert_eq!(assembly.budget, Budget { cost: Some(2_000_000), ..Budget::default() });
     assert_eq!((assembly.limits.running, assembly.limits.depth, assembly.limits.tree), (3, 1, Some(9)));
     assert_eq!(assembly.limits.processes, 5);
@@ -90,13 +90,13 @@ fn keys_of_an_agent_become_its_habits() {
         max_turns: Some(0),
         ..Order::new("second", "x").budget(Budget { tokens: Some(99), ..Budget::default() })
     };
-    let bound = habits.launch_limits.apply_to(order);
+    let bound = policy.launch_limits.apply_to(order);
     assert_eq!(
         (bound.max_turns, bound.timeout, bound.budget.tokens),
         (Some(3), Some(Duration::from_secs(9)), Some(70))
     );
-    assert_eq!(habits.launch_limits.apply_to(Order::new("second", "x").max_turns(2)).max_turns, Some(2));
-    // One model, whoever names it.
+    assert_eq!(policy.launch_limits.apply_to(Order::new("second", "x").max_turns(2)).max_turns, Some(2));
+    // One model, shared by all agents that name it.
     let second = assembly.team.agent(&"second".into()).unwrap();
     assert!(Arc::ptr_eq(&agent.model, &second.model));
 }
@@ -117,22 +117,22 @@ fn models_are_found_whichever_way_they_are_named() {
         assert!(assembly.team.model(model).is_some(), "{model}");
     }
     assert_eq!(assembly.warnings, []);
-    // Where no key is set, a server is looked for when it is asked.
-    let bare = assemble(&TeamBundle::from_text("t", "agents: {root: {}}"), &outfit(&[])).unwrap();
+    // Without a key, a local server is looked up at the first request.
+    let bare = assemble(&TeamBundle::from_text("t", "agents: {root: {}}"), &environment(&[])).unwrap();
     assert_eq!(bare.team.agent(&"root".into()).unwrap().model.name(), "auto");
 }
 
 #[test]
 fn another_model_than_the_file_says() {
     let text = "agents: {root: {model: openai/gpt-5}, helper: {model: openai/gpt-5}}";
-    let mut outfit = rich();
+    let mut environment = rich();
     let other = |agent: Option<&str>, model: &str| ModelOverride {
         agent: agent.map(str::to_owned),
         model: model.to_owned(),
     };
-    outfit.model_overrides =
+    environment.model_overrides =
         vec![other(None, "google/gemini-2.5-flash"), other(Some("helper"), "xai/grok-4")];
-    let assembly = assemble(&TeamBundle::from_text("t", text), &outfit).unwrap();
+    let assembly = assemble(&TeamBundle::from_text("t", text), &environment).unwrap();
     let name = |agent: &str| assembly.team.agent(&agent.into()).unwrap().model.name().to_owned();
     assert_eq!(
         (name("root"), name("helper")),
@@ -143,15 +143,16 @@ fn another_model_than_the_file_says() {
 #[test]
 fn what_is_not_set_is_told_with_its_place_and_never_with_its_value() {
     let text = "agents:\n  root:\n    model: openai/gpt-5\n    toolsets:\n      - {type: openapi, url: 'https://x.example.com', headers: {A: 'Bearer ${env.TOKEN}'}}\n";
-    let shown = told(text, &outfit(&[]));
+    let shown = assemble_error(text, &environment(&[]));
     assert!(shown.contains("openai/gpt-5 needs a key: set OPENAI_API_KEY"), "{shown}");
     assert!(shown.contains("team.yaml:3:12"), "{shown}");
-    let shown = told(text, &outfit(&[("OPENAI_API_KEY", "sk-very-secret-key")]));
+    let shown = assemble_error(text, &environment(&[("OPENAI_API_KEY", "sk-very-secret-key")]));
     assert!(shown.contains("the variable TOKEN is not set") && shown.contains("team.yaml:5:"), "{shown}");
     assert!(!shown.contains("secret"), "{shown}");
-    // One of several is enough, and what stands in may be missing.
+    // One of several models is enough, and a fallback may be missing.
     let some = "agents: {root: {model: 'openai/gpt-5, xai/grok-4', fallback: {models: [groq/x]}}}";
-    let assembly = assemble(&TeamBundle::from_text("t", some), &outfit(&[("XAI_API_KEY", "k")])).unwrap();
+    let assembly =
+        assemble(&TeamBundle::from_text("t", some), &environment(&[("XAI_API_KEY", "k")])).unwrap();
     let notices: Vec<String> = assembly.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(notices.len(), 2, "{notices:?}");
     assert!(notices[0].contains("OPENAI_API_KEY") && notices[1].contains("GROQ_API_KEY"), "{notices:?}");
@@ -180,7 +181,7 @@ fn agents_of_another_file_come_along_with_those_they_know() {
     write("other.yaml", "agents: {lead: {model: openai/gpt-5, sub_agents: ['back:team.yaml']}}");
     let round = TeamBundle::load(&dir.path().join("team.yaml")).unwrap();
     let error = assemble(&round, &rich()).err().unwrap().to_string();
-    assert!(error.contains("on the way to itself"), "{error}");
+    assert!(error.contains("refers to itself"), "{error}");
     write("other.yaml", "agents: {lead: {modle: x}}");
     let wrong = TeamBundle::load(&dir.path().join("team.yaml")).unwrap();
     let error = assemble(&wrong, &rich()).err().unwrap().to_string();
@@ -195,14 +196,15 @@ async fn answer(longhaul: &Longhaul, id: crate::TaskId) -> (Status, String) {
 #[tokio::test]
 async fn a_scripted_team_runs_to_its_end() {
     let bundle = TeamBundle::load(&examples().join("scripted.yaml")).unwrap();
-    let assembly = assemble(&bundle, &outfit(&[])).unwrap();
+    let assembly = assemble(&bundle, &environment(&[])).unwrap();
     let longhaul = Longhaul::builder(assembly.team).limits(assembly.limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("root", "Compare Go and Rust.")).await.unwrap();
     assert_eq!(answer(&longhaul, id).await, (Status::Completed, "Both are back.".to_owned()));
     longhaul.shutdown().await;
 }
 
-/// What is kept is enough: the file and its neighbours are gone, and another process carries the task on.
+/// The stored bundle is enough: after the file and its neighbours are gone, another process continues the
+/// task.
 #[tokio::test]
 async fn a_kept_team_is_enough_to_run_its_tasks() {
     let dir = tempfile::tempdir().unwrap();
@@ -223,13 +225,13 @@ async fn a_kept_team_is_enough_to_run_its_tasks() {
         .unwrap();
     let other = Longhaul::builder(Team::new(nobody).unwrap())
         .shared_store(store)
-        .loader(BundleLoader::new(outfit(&[])));
+        .loader(BundleLoader::new(environment(&[])));
     let longhaul = other.start().await.unwrap();
     assert_eq!(answer(&longhaul, id).await, (Status::Completed, "Carried on: the task".to_owned()));
     longhaul.shutdown().await;
 }
 
-/// A team whose root has a sub-agent at an address, and passes on what it says.
+/// A team whose root has a remote sub-agent and passes its answer on.
 fn with_remote(address: &str) -> String {
     format!(
         "permissions: {{allow: [transfer_task, desk]}}\n\
@@ -244,7 +246,7 @@ async fn a_sub_agent_at_an_address_is_given_the_task_and_its_answer_or_failure_c
     use crate::toolset::loopback::{LoopbackServer, http_response as http};
     let card = serde_json::json!({"name": "Travel", "description": "Connections.", "url": "/rpc", "protocolVersion": "0.3.0",
         "capabilities": {}, "skills": [{"id": "a", "name": "A"}, {"id": "b", "name": "B"}]});
-    for (state, told) in [("completed", "At nine."), ("failed", "The agent has failed")] {
+    for (state, expected) in [("completed", "At nine."), ("failed", "The agent has failed")] {
         let card = card.to_string();
         let server = LoopbackServer::start(move |asked| match asked.line.as_str() {
             "GET /agent/.well-known/agent-card.json" => http(200, &[], &card),
@@ -257,19 +259,19 @@ async fn a_sub_agent_at_an_address_is_given_the_task_and_its_answer_or_failure_c
         })
         .await;
         let text = with_remote(&server.url("/agent"));
-        let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &outfit(&[])).unwrap();
+        let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &environment(&[])).unwrap();
         assert_eq!(assembly.warnings, []);
-        let desk = assembly.team.agent(&"desk".into()).unwrap();
+        let remote = assembly.team.agent(&"desk".into()).unwrap();
         assert!(
-            desk.description.starts_with("An agent elsewhere, at http://127.0.0.1:"),
+            remote.description.starts_with("A remote agent at http://127.0.0.1:"),
             "{}",
-            desk.description
+            remote.description
         );
         let longhaul = Longhaul::builder(assembly.team).start().await.unwrap();
         let id = longhaul.submit(Order::new("root", "go")).await.unwrap();
         let (status, output) = answer(&longhaul, id).await;
         assert_eq!(status, Status::Completed, "{output}");
-        assert!(output.contains(told), "{state}: {output}");
+        assert!(output.contains(expected), "{state}: {output}");
         let child = longhaul.list(crate::store::TaskFilter::children(id)).await.unwrap().remove(0);
         let ended = if state == "failed" { Status::Failed } else { Status::Completed };
         assert_eq!(child.status, ended, "{:?}", child.error);
@@ -283,7 +285,7 @@ async fn a_sub_agent_at_an_address_is_given_the_task_and_its_answer_or_failure_c
 #[tokio::test]
 async fn a_sub_agent_that_cannot_be_reached_fails_its_task_and_says_why() {
     let text = with_remote("http://127.0.0.1:9/agent?key=s3cret");
-    let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &outfit(&[])).unwrap();
+    let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &environment(&[])).unwrap();
     let longhaul = Longhaul::builder(assembly.team).start().await.unwrap();
     let id = longhaul.submit(Order::new("root", "go")).await.unwrap();
     let (_, output) = answer(&longhaul, id).await;
@@ -298,7 +300,7 @@ async fn calls_say_what_they_are_for_and_results_have_no_secrets() {
     let text = "permissions: {allow: ['*']}\nagents: {root: {model: play, redact_secrets: true, add_description_parameter: true, toolsets: [{type: shell}]}}\n\
                 models: {play: {provider: scripted, script: \"agents: {root: {turns: [{calls: [{tool: shell, arguments: {description: Look., \
                 cmd: 'echo API_KEY=abcdefgh'}}]}, {text: '{{ result }}'}]}}\"}}";
-    let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &outfit(&[])).unwrap();
+    let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &environment(&[])).unwrap();
     assert_eq!(assembly.warnings, []);
     let longhaul = Longhaul::builder(assembly.team).start().await.unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -308,7 +310,8 @@ async fn calls_say_what_they_are_for_and_results_have_no_secrets() {
     longhaul.shutdown().await;
 }
 
-/// A server under `mcps` and the same one written out, by two agents: one process, which ends with the outfit's pool.
+/// A server under `mcps` and the same server written inline, for two agents: one process, which ends with the
+/// pool.
 #[cfg(all(target_os = "linux", feature = "mcp"))]
 #[tokio::test]
 async fn agents_that_name_one_server_in_two_ways_share_it() {
@@ -331,15 +334,15 @@ async fn agents_that_name_one_server_in_two_ways_share_it() {
         "WHERE" => Some(place.clone()),
         _ => None,
     };
-    let outfit = Environment::new(HttpClient::new(HttpOptions::default()).unwrap(), look, dir.path());
-    let team = assemble(&bundle, &outfit).unwrap_or_else(|error| panic!("{error}")).team;
+    let environment = Environment::new(HttpClient::new(HttpOptions::default()).unwrap(), look, dir.path());
+    let team = assemble(&bundle, &environment).unwrap_or_else(|error| panic!("{error}")).team;
     let mut offered = Vec::new();
     for name in ["root", "other"] {
         let agent = team.agent(&name.into()).unwrap();
-        let (toolset, patron) = (agent.toolsets.last().unwrap(), team.toolset_context(agent));
-        let tools = toolset.open(&patron).await.unwrap_or_else(|error| panic!("{error}"));
+        let (toolset, context) = (agent.toolsets.last().unwrap(), team.toolset_context(agent));
+        let tools = toolset.open(&context).await.unwrap_or_else(|error| panic!("{error}"));
         let names: Vec<String> = tools.iter().map(|tool| tool.spec().name).collect();
-        offered.push((names.join(" "), toolset.instruction(&patron).unwrap_or_default()));
+        offered.push((names.join(" "), toolset.instruction(&context).unwrap_or_default()));
     }
     let about = |label: &str| format!("About the tools of the MCP server '{label}':\nBe kind.");
     assert_eq!(offered[0], ("f_say_it".to_owned(), format!("Mind: {}", about("f"))));
@@ -349,7 +352,7 @@ async fn agents_that_name_one_server_in_two_ways_share_it() {
     assert_eq!(started.len(), 1, "{noted}");
     let process = Path::new("/proc").join(started[0]);
     assert!(process.exists());
-    outfit.mcp.close().await;
+    environment.mcp.close().await;
     assert!(!process.exists(), "it ends with the pool");
 }
 
@@ -359,7 +362,7 @@ fn what_a_server_needs_and_is_not_set_is_told_with_its_place() {
     let text = "mcps: {far: {remote: {url: 'https://x.example.com/mcp', headers: {Authorization: 'Bearer ${env.FAR}'}}}}\n\
                 agents:\n  root:\n    model: openai/gpt-5\n    toolsets:\n      - {type: mcp, ref: far}\n      \
                 - {type: mcp, command: x, env: {KEY: '${env.NEAR}'}}\n";
-    let shown = told(text, &outfit(&[("OPENAI_API_KEY", "k")]));
+    let shown = assemble_error(text, &environment(&[("OPENAI_API_KEY", "k")]));
     assert!(shown.contains("the variable FAR is not set") && shown.contains("team.yaml:1:"), "{shown}");
     assert!(shown.contains("the variable NEAR is not set") && shown.contains("team.yaml:7:"), "{shown}");
 }
@@ -381,11 +384,11 @@ fn permissions_of_an_agent_are_added_to_those_of_the_file_list_by_list() {
     assert_eq!(*root, rules(&["read_*", "write_file"], &["read_file"], &["shell:cmd=rm *", "fetch"]));
     assert_eq!(*team.permissions_for(&"other".into()).unwrap(), rules(&["read_*"], &[], &["shell:cmd=rm *"]));
     let wrong = "agents: {root: {model: play, permissions: {ask: ['shell:cmd=[a']}}}\nmodels: {play: {provider: scripted, script: \"agents: {}\"}}";
-    let why = told(wrong, &outfit(&[]));
+    let why = assemble_error(wrong, &environment(&[]));
     assert!(why.contains("team.yaml:1:50") && why.contains("the permission pattern"), "{why}");
 }
 
-/// What a parent is denied its child is denied, whatever its own permissions allow.
+/// A child cannot do what its parent is denied, whatever its own permissions allow.
 #[cfg(unix)]
 #[tokio::test]
 async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
@@ -400,7 +403,7 @@ async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
              task: go, expected_output: x}}}}]}}, {{text: '{{{{ result }}}}'}}]}}, child: {{turns: [{{calls: [{{tool: shell, arguments: {{cmd: \
              'echo made-$((40+2))'}}}}]}}, {{text: '{{{{ result }}}}'}}]}}}}\"}}}}"
         );
-        let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &outfit(&[])).unwrap();
+        let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &environment(&[])).unwrap();
         let longhaul = Longhaul::builder(assembly.team)
             .attended(false)
             .unattended(crate::agent::Unattended::Deny)
@@ -411,7 +414,7 @@ async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
         let order = Order::new("root", "go").working_dir(here.path());
         let id = longhaul.submit(order).await.unwrap();
         let (_, output) = answer(&longhaul, id).await;
-        // Nobody is there to be asked: only what is allowed to both runs.
+        // No one is there to approve: only what both allow runs.
         assert_eq!(output.contains("made-42"), made_it, "{of_root}: {output}");
         longhaul.shutdown().await;
     }

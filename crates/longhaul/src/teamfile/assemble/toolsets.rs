@@ -1,4 +1,4 @@
-//! Toolsets as the file says them become toolsets. What this build does not have is told, once, and left out.
+//! Builds toolsets from their configuration. A type that this build lacks is reported once and left out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::toolset::{
     Skills, Think, Todo, Toolset, UserPrompt, only_tools, with_instruction,
 };
 
-/// Where skills usually are, beside a team file.
+/// The default folders for skills, beside a team file.
 const USUAL_SKILLS: [&str; 4] = [".agents/skills", ".claude/skills", ".github/skills", "skills"];
-/// Where tasks are kept, if the file does not say.
+/// The default file for tasks.
 const TASKS: &str = "tasks.json";
 
 impl TeamAssembler<'_> {
@@ -61,7 +61,7 @@ impl TeamAssembler<'_> {
         toolsets
     }
 
-    /// The toolset itself.
+    /// Builds one toolset.
     fn toolset(
         &mut self,
         job: &mut FileAssembly<'_>,
@@ -134,7 +134,7 @@ impl TeamAssembler<'_> {
                 }
                 Some(Arc::new(ModelPicker::new(known)))
             }
-            // The reader has told these.
+            // Already reported by the reader.
             ToolsetKind::Unknown { .. } | ToolsetKind::Lsp | ToolsetKind::Rag | ToolsetKind::Wrong => None,
             kind => {
                 let message = format!("toolset '{}' is not available in this build", kind.name());
@@ -182,7 +182,7 @@ impl TeamAssembler<'_> {
         }
     }
 
-    /// The sandbox of commands, if they are to have one.
+    /// The sandbox for commands, if it is on.
     #[cfg(unix)]
     fn sandbox(
         &self,
@@ -197,7 +197,7 @@ impl TeamAssembler<'_> {
                 let paths = settings.get("paths").and_then(serde_json::Value::as_array);
                 for path in paths.into_iter().flatten().filter_map(serde_json::Value::as_str) {
                     match path.strip_suffix(":ro") {
-                        // Everything can be read.
+                        // Everything can be read anyway.
                         Some(_) => {}
                         None => sandbox = sandbox.allow_write(path.trim_end_matches(":rw")),
                     }
@@ -214,7 +214,7 @@ impl TeamAssembler<'_> {
         let call = &part.api_config;
         let path = format!("{path}.api_config");
         let headers = self.fill_all(job, &call.headers, &format!("{path}.headers"));
-        // What is in braces may be one of the call's own arguments, which are filled in when it is made.
+        // A name in braces may be an argument of the call, which is filled in when the call is made.
         let lookup = |name: &str| match call.args.contains_key(name) {
             true => Some(format!("${{{name}}}")),
             false => (self.environment.variables)(name),
@@ -235,7 +235,7 @@ impl TeamAssembler<'_> {
         })
     }
 
-    /// The skills of an agent, and those of the team that it uses.
+    /// The skills of an agent, including those of the team that it uses.
     fn skills(&self, job: &FileAssembly<'_>, agent: &AgentConfig) -> Option<Arc<dyn Toolset>> {
         let named = agent.use_skills.iter().filter_map(|name| job.team.skills.get(name));
         let mut folders = Vec::new();
@@ -260,12 +260,12 @@ impl TeamAssembler<'_> {
         (!folders.is_empty()).then(|| Arc::new(Skills::new(folders)) as Arc<dyn Toolset>)
     }
 
-    /// A path from the directory of the team file.
+    /// A path relative to the directory of the team file.
     fn path_beside_team_file(&self, path: &str) -> PathBuf {
         self.bundle.base.join(Path::new(path))
     }
 
-    /// Texts with their variables filled in. One that is not set is a problem of the file's.
+    /// Fills in the variables of texts. A variable that is not set is reported as an error of the file.
     pub(super) fn fill_all(
         &self,
         job: &mut FileAssembly<'_>,
@@ -286,24 +286,24 @@ impl TeamAssembler<'_> {
     }
 }
 
-/// Why a text could not be filled in.
+/// Describes why a text cannot be filled in.
 pub(super) fn describe_variable_error(why: &VariableError) -> String {
     why.to_string()
 }
 
-/// A name that can be one of a file.
+/// A name that is safe as a file name.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' }).collect()
 }
 
-fn filesystem(part: &FilesystemConfig, outfit: &Environment) -> Filesystem {
+fn filesystem(part: &FilesystemConfig, environment: &Environment) -> Filesystem {
     let mut builder = Filesystem::builder();
     #[cfg(unix)]
     {
-        builder = builder.guardian(outfit.watchman.clone());
+        builder = builder.guardian(environment.watchman.clone());
     }
     #[cfg(not(unix))]
-    let _ = outfit;
+    let _ = environment;
     for path in &part.allow_paths {
         builder = builder.allow_path(path);
     }
@@ -327,7 +327,7 @@ fn fetch(part: &FetchConfig) -> Fetch {
     fetch
 }
 
-/// A toolset with what every toolset can have: fewer tools, and other words about them.
+/// Applies the options that every toolset has: fewer tools, and other instructions.
 pub(super) fn apply_common_options(mut toolset: Arc<dyn Toolset>, part: &ToolsetConfig) -> Arc<dyn Toolset> {
     if let Some(tools) = part.tools.as_ref().filter(|tools| !tools.is_empty()) {
         toolset = only_tools(toolset, tools.iter().cloned());

@@ -1,4 +1,4 @@
-//! An agent as the file says it.
+//! The configuration of an agent.
 
 use std::time::Duration;
 
@@ -13,71 +13,71 @@ use crate::entry::{Delivery, OnFinish};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct AgentConfig {
-    /// Its models, of which one is picked each turn; none is `auto`.
+    /// Its models, one per turn in rotation. Empty means `auto`.
     pub model: Vec<String>,
-    /// What it is good for.
+    /// What the agent is good for.
     pub description: String,
-    /// What it is told.
+    /// The system instruction.
     pub instruction: String,
-    /// Files with what it is told.
+    /// Files that hold the instruction.
     pub instruction_file: Vec<String>,
     /// Its tools.
     pub toolsets: Vec<ToolsetConfig>,
-    /// Toolsets of the team that it uses.
+    /// Names of the team's toolsets that it uses.
     pub use_toolsets: Vec<String>,
-    /// Whom it may send tasks to.
+    /// The agents that it may send tasks to.
     pub sub_agents: Vec<String>,
-    /// To whom it may hand its conversation over.
+    /// The agents that it may hand its conversation over to.
     pub handoffs: Vec<String>,
     /// Prompts by name.
     pub commands: IndexMap<String, CommandConfig>,
-    /// Groups of commands of the team that it uses.
+    /// Names of the team's groups of commands that it uses.
     pub use_commands: Vec<String>,
-    /// What a person is shown first.
+    /// The first message that a person sees.
     pub welcome_message: Option<String>,
-    /// Whether it is told today's date.
+    /// Whether the instruction includes today's date.
     pub add_date: bool,
-    /// Whether it is told the working directory and the operating system.
+    /// Whether the instruction includes the working directory and the operating system.
     pub add_environment_info: bool,
     /// Files of the working directory whose text is added to its instruction.
     pub add_prompt_files: Vec<String>,
-    /// Models that stand in when its own fails.
+    /// Models to use when its own fails.
     pub fallback: Option<FallbackConfig>,
-    /// Commands that are run when things happen.
+    /// Commands to run on events.
     pub hooks: HooksConfig,
-    /// Which tools run, are asked about, and never run, besides what the file says for all agents.
+    /// Which tools are allowed, need approval or are denied, in addition to the file's own rules.
     pub permissions: PermissionsConfig,
     /// Its skills.
     pub skills: Option<SkillsConfig>,
-    /// Sources of skills of the team that it uses.
+    /// Names of the team's sources of skills that it uses.
     pub use_skills: Vec<String>,
-    /// The shape of its final answer.
+    /// The schema of its final answer.
     pub structured_output: Option<StructuredOutputConfig>,
-    /// At most this many replies; 0 is no bound.
+    /// The maximum number of replies; 0 means no limit.
     pub max_iterations: Option<u32>,
-    /// How much of the conversation the model sees.
+    /// How many items of the conversation the model sees.
     pub num_history_items: Option<u32>,
-    /// After so many identical calls in a row the task fails.
+    /// The task fails after this many identical calls in a row.
     pub max_consecutive_tool_calls: Option<u32>,
-    /// How much of a tool's result the model sees.
+    /// How many tokens of a tool result the model sees.
     pub max_tool_result_tokens: Option<u64>,
-    /// How much of old tool results is kept.
+    /// How many tokens of old tool results are kept.
     pub max_old_tool_call_tokens: Option<i64>,
-    /// What one task of it may use.
+    /// The budget of one task.
     pub budget: BudgetConfig,
-    /// Budgets of the team that it keeps to.
+    /// Names of the team's budgets that apply.
     pub budgets: Vec<String>,
-    /// Bounds on its tasks.
+    /// Limits on its tasks.
     pub limits: LimitsConfig,
     /// How it works with background tasks.
     pub background: BackgroundConfig,
     /// Where its tasks work.
     pub isolation: Option<String>,
-    /// Only tools that change nothing.
+    /// Whether it has only tools that change nothing.
     pub readonly: bool,
-    /// Blots out what looks like a secret in what its tools return.
+    /// Whether to redact what looks like a secret in tool results.
     pub redact_secrets: bool,
-    /// Has the model say with each call what it is for.
+    /// Whether the model must give a reason with each call.
     pub add_description_parameter: bool,
 }
 
@@ -91,15 +91,15 @@ pub struct CommandConfig {
     pub instruction: String,
 }
 
-/// Models that stand in for another.
+/// Fallback models.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct FallbackConfig {
-    /// In the order in which they are asked.
+    /// The models, in the order in which they are tried.
     pub models: Vec<String>,
-    /// How often one is asked again first; -1 is never, 0 and nothing the default.
+    /// How often a model is retried before the next one; -1 means never, 0 or nothing the default.
     pub retries: Option<i64>,
-    /// How long a model that failed is left alone.
+    /// How long a model that failed is skipped.
     #[serde(deserialize_with = "time")]
     pub cooldown: Option<Duration>,
 }
@@ -108,41 +108,41 @@ pub struct FallbackConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum SkillsConfig {
-    /// The usual folders, or none.
+    /// The default folders, or none.
     Switch(bool),
-    /// These.
+    /// These folders.
     Sources(Vec<String>),
 }
 
-/// The shape of a final answer.
+/// The schema of a final answer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct StructuredOutputConfig {
-    /// A name for it.
+    /// The name of the schema.
     pub name: String,
-    /// What it is.
+    /// A description of the answer.
     pub description: Option<String>,
-    /// Its JSON schema.
+    /// The JSON schema.
     pub schema: serde_json::Value,
-    /// Whether the provider is to hold the model to it.
+    /// Whether the provider enforces the schema.
     pub strict: bool,
 }
 
-/// Bounds on tasks.
+/// Limits on tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct LimitsConfig {
-    /// How many run at once.
+    /// How many tasks run at once.
     pub running: Option<u32>,
-    /// How many processes tool calls and hooks run at once.
+    /// How many processes of tool calls and hooks run at once.
     pub processes: Option<u32>,
-    /// How far a task may be from its root.
+    /// The maximum depth of a task below its root.
     pub depth: Option<u32>,
-    /// How many tasks a tree may have.
+    /// The maximum number of tasks in a tree.
     pub tree: Option<u32>,
-    /// At most this many replies; 0 is no bound.
+    /// The maximum number of replies; 0 means no limit.
     pub turns: Option<u32>,
-    /// How long a task may take.
+    /// The timeout of a task.
     #[serde(deserialize_with = "time")]
     pub timeout: Option<Duration>,
     /// How long a model may send nothing.
@@ -157,14 +157,14 @@ pub struct LimitsConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct BackgroundConfig {
-    /// In which words it speaks of its sub-agents.
+    /// The tool names for working with sub-agents.
     pub dialect: Option<String>,
-    /// What becomes of tasks that still run when it would end.
+    /// What happens to tasks that are still running when the agent finishes.
     pub on_finish: Option<OnFinish>,
-    /// Whether the end of a task wakes it.
+    /// Whether the end of a task wakes the agent.
     #[serde(deserialize_with = "notices")]
     pub notices: Option<CompletionNotice>,
-    /// When letters are read.
+    /// When letters are delivered.
     pub letters: Option<Delivery>,
 }
 
@@ -173,7 +173,7 @@ fn notices<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<C
     Ok(word.map(|word| if word == "quiet" { CompletionNotice::Quiet } else { CompletionNotice::Wake }))
 }
 
-/// Commands that are run when things happen.
+/// Commands to run on events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct HooksConfig {
@@ -185,7 +185,7 @@ pub struct HooksConfig {
     pub session_start: Vec<HookConfig>,
     /// When a session ends.
     pub session_end: Vec<HookConfig>,
-    /// When a person is asked.
+    /// When a person is asked something.
     pub on_user_input: Vec<HookConfig>,
     /// When a task begins.
     pub task_start: Vec<HookConfig>,
@@ -199,21 +199,21 @@ pub struct HooksConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct HookMatcherConfig {
-    /// A pattern of tool names; `*` and nothing are all.
+    /// A pattern of tool names; `*` or nothing matches all.
     pub matcher: Option<String>,
-    /// What is run.
+    /// The commands to run.
     pub hooks: Vec<HookConfig>,
 }
 
-/// A command that is run.
+/// A command to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct HookConfig {
     /// The command.
     pub command: String,
-    /// How long it may take.
+    /// The timeout.
     #[serde(deserialize_with = "time")]
     pub timeout: Option<Duration>,
-    /// `allow`: a call is made though the hook that is to judge it fails.
+    /// `allow`: if the hook fails, the call is made anyway.
     pub on_error: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A team file as data: every spelling in its one form, nothing looked up, nothing started.
+//! A team file as data: every spelling normalized, nothing resolved, nothing started.
 
 mod agent;
 mod toolset;
@@ -22,7 +22,7 @@ pub use toolset::{
 use super::reader::SpanIndex;
 use crate::model::http::ApiType;
 
-/// A team file that has been read. Every name in it that refers to something refers to something that is there.
+/// A parsed team file. Every name in it that refers to something is resolved.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TeamFile {
@@ -30,32 +30,32 @@ pub struct TeamFile {
     pub version: Option<String>,
     /// The agents, in the order of the file.
     pub agents: IndexMap<String, AgentConfig>,
-    /// Models by their names.
+    /// Models by name.
     pub models: IndexMap<String, ModelConfig>,
-    /// Providers by their names.
+    /// Providers by name.
     pub providers: IndexMap<String, ProviderConfig>,
-    /// MCP servers by their names.
+    /// MCP servers by name.
     pub mcps: IndexMap<String, ToolsetConfig>,
-    /// What the file says about itself.
+    /// Information about the file.
     pub metadata: MetadataConfig,
-    /// Which tools run, which are asked about, and which never run.
+    /// Which tools are allowed, need approval or are denied.
     pub permissions: PermissionsConfig,
-    /// What a whole run may use.
+    /// The budget of a whole run.
     pub budget: BudgetConfig,
-    /// Budgets by their names.
+    /// Budgets by name.
     pub budgets: IndexMap<String, BudgetConfig>,
-    /// Toolsets by their names.
+    /// Toolsets by name.
     pub toolsets: IndexMap<String, Vec<ToolsetConfig>>,
-    /// Groups of commands by their names.
+    /// Groups of commands by name.
     pub commands: IndexMap<String, IndexMap<String, CommandConfig>>,
-    /// Sources of skills by their names.
+    /// Sources of skills by name.
     pub skills: IndexMap<String, SkillsConfig>,
     #[serde(skip)]
     pub(super) spans: SpanIndex,
 }
 
 impl TeamFile {
-    /// The name of the agent that is asked first: `root`, or the first of the file.
+    /// The name of the root agent: `root`, or else the first one in the file. `None` if there are no agents.
     pub fn root_agent(&self) -> Option<&str> {
         match self.agents.get_key_value("root") {
             Some((name, _)) => Some(name),
@@ -64,101 +64,101 @@ impl TeamFile {
     }
 }
 
-/// A model, and how it is asked.
+/// A model and its settings.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ModelConfig {
-    /// Who provides it.
+    /// The provider.
     pub provider: Option<String>,
-    /// The model, as its provider names it; of `scripted`, the script file.
+    /// The provider's name for the model; for `scripted`, the script file.
     pub model: Option<String>,
-    /// At most this many tokens in a reply.
+    /// The maximum number of tokens in a reply.
     pub max_tokens: Option<u64>,
-    /// How freely it chooses its words.
+    /// The sampling temperature.
     pub temperature: Option<f64>,
     /// Nucleus sampling.
     pub top_p: Option<f64>,
-    /// Dislike of words that were used often.
+    /// Penalty for tokens by how often they were used.
     pub frequency_penalty: Option<f64>,
-    /// Dislike of words that were used at all.
+    /// Penalty for tokens that were used at all.
     pub presence_penalty: Option<f64>,
-    /// How much it thinks.
+    /// How much the model thinks.
     pub thinking_budget: Option<ThinkingConfig>,
-    /// Whether it may make several calls in one reply.
+    /// Whether the model may make several calls in one reply.
     pub parallel_tool_calls: Option<bool>,
-    /// What it speaks, if not what its provider usually does.
+    /// The protocol, if it is not the provider's default.
     pub api_type: Option<ApiType>,
-    /// Whatever else the provider takes.
+    /// Other options for the provider.
     pub provider_opts: Map<String, Value>,
-    /// Where it is.
+    /// The base URL.
     pub base_url: Option<String>,
-    /// The name of the variable with its key.
+    /// The variable that holds the key.
     pub token_key: Option<String>,
-    /// Of `scripted`: the script itself.
+    /// For `scripted`: the script itself.
     pub script: Option<String>,
 }
 
-/// How much a model thinks, as the file says it.
+/// How much a model thinks, as written in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum ThinkingConfig {
-    /// In tokens: 0 is off, -1 as it sees fit.
+    /// A number of tokens: 0 is off, -1 lets the model decide.
     Tokens(i64),
-    /// In a word.
+    /// An effort level.
     Effort(String),
     /// As a map.
     Map {
-        /// In a word.
+        /// An effort level.
         effort: Option<String>,
-        /// In tokens.
+        /// A number of tokens.
         tokens: Option<i64>,
     },
 }
 
-/// A provider of the team's own.
+/// A custom provider.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ProviderConfig {
-    /// What it speaks.
+    /// The protocol.
     pub api_type: Option<ApiType>,
-    /// Where it is.
+    /// The base URL.
     pub base_url: Option<String>,
-    /// The name of the variable with its key.
+    /// The variable that holds the key.
     pub token_key: Option<String>,
-    /// The known provider that it is like.
+    /// The known provider that it behaves like.
     pub provider: Option<String>,
 }
 
-/// What a file says about itself.
+/// Information about a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct MetadataConfig {
-    /// Who wrote it.
+    /// The author.
     pub author: Option<String>,
-    /// Under which license.
+    /// The license.
     pub license: Option<String>,
     /// What the team is for.
     pub description: Option<String>,
-    /// More about it.
+    /// More information.
     pub readme: Option<String>,
     /// The version of the team.
     pub version: Option<String>,
 }
 
-/// Which tools run, which are asked about, and which never run: patterns.
+/// Patterns of tools that are allowed, need approval or are denied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PermissionsConfig {
-    /// These run.
+    /// These run without approval.
     pub allow: Vec<String>,
-    /// These are asked about.
+    /// These need approval.
     pub ask: Vec<String>,
     /// These never run.
     pub deny: Vec<String>,
 }
 
 impl PermissionsConfig {
-    /// These and others, list by list.
+    /// Joins each list with the other's.
     pub(crate) fn merged_with(&self, others: &PermissionsConfig) -> PermissionsConfig {
         PermissionsConfig {
             allow: [&self.allow[..], &others.allow[..]].concat(),
@@ -168,20 +168,20 @@ impl PermissionsConfig {
     }
 }
 
-/// What may be used.
+/// Budget limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct BudgetConfig {
-    /// Money, in dollars.
+    /// The cost in dollars.
     pub max_cost: Option<f64>,
-    /// Tokens, read and written.
+    /// Input and output tokens.
     pub max_tokens: Option<u64>,
-    /// Time.
+    /// The time.
     #[serde(deserialize_with = "time")]
     pub max_time: Option<Duration>,
 }
 
-/// A time, which the reader hands on in nanoseconds.
+/// Deserializes a duration, which the reader passes in nanoseconds.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_nanos))
 }

@@ -1,4 +1,4 @@
-//! A toolset as the file says it.
+//! The configuration of a toolset.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{BudgetConfig, LimitsConfig, time};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ToolsetConfig {
-    /// Only these of its tools; none named is all.
+    /// The tools to offer. None named means all.
     pub tools: Option<Vec<String>>,
-    /// What the agent is told about it; `{ORIGINAL_INSTRUCTIONS}` stands for the built-in text.
+    /// Instructions for the agent; `{ORIGINAL_INSTRUCTIONS}` stands for the built-in text.
     pub instruction: Option<String>,
-    /// Which results are written in a shorter form.
+    /// The tools whose results are written in a shorter form.
     pub toon: Option<Vec<String>>,
     /// The model that reads its results.
     pub model: Option<String>,
-    /// Whether its tools are loaded later.
+    /// Whether its tools are loaded on demand.
     pub defer: Option<DeferConfig>,
-    /// Which it is.
+    /// The type and its keys.
     #[serde(flatten)]
     pub kind: ToolsetKind,
 }
@@ -33,13 +33,13 @@ pub struct ToolsetConfig {
 pub enum ToolsetKind {
     /// Files below the working directory.
     Filesystem(FilesystemConfig),
-    /// Commands.
+    /// Shell commands.
     Shell(ShellConfig),
-    /// Commands of the team's own as tools.
+    /// Commands of the team as tools.
     Script(ScriptConfig),
-    /// A place to think.
+    /// A tool to write down thoughts.
     Think,
-    /// A list of things to do.
+    /// A to-do list.
     Todo {
         /// Whether all agents share one list.
         #[serde(default)]
@@ -47,15 +47,15 @@ pub enum ToolsetKind {
     },
     /// Tasks with dependencies.
     Tasks {
-        /// Where they are kept.
+        /// The file that holds them.
         path: Option<String>,
     },
-    /// What is remembered between runs.
+    /// Memory across runs.
     Memory {
-        /// Where it is kept.
+        /// The file that holds it.
         path: Option<String>,
     },
-    /// Pages of the web.
+    /// Web pages.
     Fetch(FetchConfig),
     /// Questions to a person.
     UserPrompt,
@@ -69,44 +69,44 @@ pub enum ToolsetKind {
     Mcp(McpConfig),
     /// Lets the agent change its model.
     ModelPicker {
-        /// The models that it may take.
+        /// The models to choose from.
         #[serde(default)]
         models: Vec<String>,
     },
     /// Sub-agents in the background.
     BackgroundAgents {
-        /// Bounds on the tasks that it launches.
+        /// Limits on the tasks that it launches.
         #[serde(default)]
         limits: LimitsConfig,
-        /// What one of these tasks may use.
+        /// The budget of one of these tasks.
         #[serde(default)]
         budget: BudgetConfig,
     },
     /// Sub-agents as managed agents.
     Agents {
-        /// Bounds on the tasks that it launches.
+        /// Limits on the tasks that it launches.
         #[serde(default)]
         limits: LimitsConfig,
-        /// What one of these tasks may use.
+        /// The budget of one of these tasks.
         #[serde(default)]
         budget: BudgetConfig,
     },
-    /// A language server: read, and not run.
+    /// A language server: accepted but not run.
     Lsp,
-    /// Retrieval: read, and not run.
+    /// Retrieval: accepted but not run.
     Rag,
-    /// A type that nobody knows.
+    /// An unknown type.
     Unknown {
-        /// What the file calls it.
+        /// The type in the file.
         name: String,
     },
-    /// What was wrong, and has been told.
+    /// A toolset with an error that is already reported.
     #[default]
     Wrong,
 }
 
 impl ToolsetKind {
-    /// The word for it, as files write it.
+    /// The type, as written in files.
     pub fn name(&self) -> &str {
         match self {
             ToolsetKind::Filesystem(_) => "filesystem",
@@ -133,13 +133,13 @@ impl ToolsetKind {
     }
 }
 
-/// Which tools are loaded later.
+/// Which tools are loaded on demand.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum DeferConfig {
     /// All, or none.
     Switch(bool),
-    /// These.
+    /// These tools.
     Tools(Vec<String>),
 }
 
@@ -147,64 +147,64 @@ pub enum DeferConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct FilesystemConfig {
-    /// Commands that are run when files have been changed.
+    /// Commands to run after a file is changed.
     pub post_edit: Vec<PostEditConfig>,
-    /// Whether files that git ignores are passed over.
+    /// Whether to skip files that git ignores.
     pub ignore_vcs: Option<bool>,
-    /// Other directories that may be used.
+    /// Additional directories that the agent may use.
     pub allow_paths: Vec<String>,
 }
 
-/// A command that is run when a file has been changed.
+/// A command to run after a file is changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PostEditConfig {
-    /// For which files.
+    /// A pattern of the files.
     pub path: String,
     /// The command.
     pub cmd: String,
 }
 
-/// Whether commands are confined.
+/// Whether commands run in a sandbox.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum SandboxConfig {
-    /// They are, or not.
+    /// On or off.
     Switch(bool),
-    /// In a word: on or off.
+    /// `on` or `off`.
     Word(String),
-    /// As files of old say it, for another runtime.
+    /// The map of older files, for another runtime.
     Old(Map<String, Value>),
 }
 
-/// Commands.
+/// Shell commands.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ShellConfig {
-    /// Variables for them.
+    /// Environment variables of the commands.
     pub env: IndexMap<String, String>,
-    /// Whether they are confined.
+    /// Whether commands run in a sandbox.
     pub sandbox: Option<SandboxConfig>,
-    /// Whether confined ones may use the network.
+    /// Whether sandboxed commands may use the network.
     pub network: Option<bool>,
-    /// How long one may take.
+    /// The timeout of a command.
     #[serde(deserialize_with = "time")]
     pub timeout: Option<Duration>,
 }
 
-/// Commands of the team's own as tools.
+/// Commands of the team as tools.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ScriptConfig {
     /// The tools.
     pub shell: IndexMap<String, ScriptToolConfig>,
-    /// Variables for them.
+    /// Environment variables of the commands.
     pub env: IndexMap<String, String>,
-    /// Whether they are confined.
+    /// Whether commands run in a sandbox.
     pub sandbox: Option<SandboxConfig>,
-    /// Whether confined ones may use the network.
+    /// Whether sandboxed commands may use the network.
     pub network: Option<bool>,
-    /// How long one may take.
+    /// The timeout of a command.
     #[serde(deserialize_with = "time")]
     pub timeout: Option<Duration>,
 }
@@ -217,26 +217,26 @@ pub struct ScriptToolConfig {
     pub cmd: String,
     /// What it does.
     pub description: String,
-    /// Its arguments: their JSON schemas.
+    /// The JSON schemas of its arguments.
     pub args: Map<String, Value>,
-    /// The arguments that must be there.
+    /// The required arguments.
     pub required: Option<Vec<String>>,
-    /// Variables for it.
+    /// Environment variables of the command.
     pub env: IndexMap<String, String>,
-    /// Where it runs.
+    /// The working directory.
     pub working_dir: Option<String>,
 }
 
-/// Pages of the web.
+/// Web pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct FetchConfig {
-    /// How long one may take.
+    /// The timeout of a page.
     #[serde(deserialize_with = "time")]
     pub timeout: Option<Duration>,
-    /// Whether addresses of this machine and its network may be asked.
+    /// Whether private and local addresses are allowed.
     pub allow_private: bool,
-    /// How much of one is read.
+    /// The maximum number of bytes of a page.
     pub max_bytes: Option<u64>,
 }
 
@@ -258,13 +258,13 @@ pub struct ApiCallConfig {
     pub instruction: String,
     /// Its URL.
     pub endpoint: String,
-    /// How it is called.
+    /// The HTTP method.
     pub method: Option<String>,
     /// Its headers.
     pub headers: IndexMap<String, String>,
-    /// Its arguments: their JSON schemas.
+    /// The JSON schemas of its arguments.
     pub args: Map<String, Value>,
-    /// The arguments that must be there.
+    /// The required arguments.
     pub required: Vec<String>,
 }
 
@@ -272,7 +272,7 @@ pub struct ApiCallConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct OpenApiConfig {
-    /// Where the document is.
+    /// The URL of the document.
     pub url: String,
     /// Headers of every request.
     pub headers: IndexMap<String, String>,
@@ -282,9 +282,9 @@ pub struct OpenApiConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct A2aConfig {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// What it is called here.
+    /// Its name in the team.
     pub name: Option<String>,
     /// Headers of every request.
     pub headers: IndexMap<String, String>,
@@ -294,30 +294,30 @@ pub struct A2aConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct McpConfig {
-    /// The program that is the server.
+    /// The program to start.
     pub command: Option<String>,
     /// Its arguments.
     pub args: Vec<String>,
-    /// A server elsewhere.
+    /// A remote server.
     pub remote: Option<McpRemoteConfig>,
     /// `docker:name`, or a name under `mcps`.
     #[serde(rename = "ref")]
     pub reference: Option<String>,
-    /// Variables for it.
+    /// Environment variables of the server.
     pub env: IndexMap<String, String>,
-    /// What it is called here.
+    /// Its name in the team.
     pub name: Option<String>,
-    /// Where it runs.
+    /// The working directory.
     pub working_dir: Option<String>,
 }
 
-/// An MCP server elsewhere.
+/// A remote MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct McpRemoteConfig {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// How it is spoken to.
+    /// The transport.
     pub transport_type: Option<String>,
     /// Headers of every request.
     pub headers: IndexMap<String, String>,

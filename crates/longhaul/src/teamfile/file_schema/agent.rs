@@ -6,44 +6,44 @@ use super::{KeyRule, KeySchema, KeyStatus, ObjectSchema, ValueType, ignored_key,
 pub(super) static AGENT: ObjectSchema = ObjectSchema {
     name: "an agent",
     id: "Agent",
-    doc: "An agent: a model, what it is told, what it can do and whom it can ask.",
+    doc: "An agent: its model, instruction, tools and sub-agents.",
     keys: &[
         key(
             "model",
             ValueType::Names,
-            "A name under `models`, provider/model, or auto. Of several, one is picked each turn. Default: auto.",
+            "A name under `models`, provider/model, or auto. Several take turns. Default: auto.",
         ),
-        key("description", ValueType::Text, "What it is good for, for those who may ask it."),
-        key("instruction", ValueType::Text, "What it is told before everything else."),
+        key("description", ValueType::Text, "What it is good for. Other agents read this."),
+        key("instruction", ValueType::Text, "The system instruction."),
         key("instruction_file", ValueType::Texts, "Files with its instruction, beside the team file."),
         key("toolsets", ValueType::List(&ValueType::Toolset), "Its tools."),
         key("use_toolsets", ValueType::Names, "Names under `toolsets`."),
         key(
             "sub_agents",
             ValueType::Names,
-            "Whom it may send tasks to: agents of this file, or name:reference for another team file.",
+            "The agents it may send tasks to: agents of this file, or name:reference for another team file.",
         ),
-        key("handoffs", ValueType::Names, "To whom it may hand its conversation over."),
+        key("handoffs", ValueType::Names, "The agents it may hand its conversation over to."),
         key("commands", ValueType::Commands, "Prompts by name."),
         key("use_commands", ValueType::Names, "Names under `commands`."),
-        key("welcome_message", ValueType::Text, "What a person is shown first."),
-        key("add_date", ValueType::Bool, "Tell it today's date."),
+        key("welcome_message", ValueType::Text, "The first message that a person sees."),
+        key("add_date", ValueType::Bool, "Add today's date to the instruction."),
         key(
             "add_environment_info",
             ValueType::Bool,
-            "Tell it the working directory and the operating system.",
+            "Add the working directory and the operating system to the instruction.",
         ),
         key(
             "add_prompt_files",
             ValueType::Names,
             "Files of the working directory whose text is added to its instruction.",
         ),
-        key("fallback", ValueType::Object(&FALLBACK), "Models that stand in when its own fails."),
-        key("hooks", ValueType::Object(&HOOKS), "Commands that are run when things happen."),
+        key("fallback", ValueType::Object(&FALLBACK), "Models to use when its own fails."),
+        key("hooks", ValueType::Object(&HOOKS), "Commands to run on events."),
         key(
             "permissions",
             ValueType::Object(&PERMISSIONS),
-            "Which tools it runs, asks about and never runs: added to the `permissions` of the file, list by list.",
+            "Which tools are allowed, need approval or are denied. Each list is added to the file's `permissions`.",
         ),
         key(
             "skills",
@@ -51,23 +51,31 @@ pub(super) static AGENT: ObjectSchema = ObjectSchema {
             "Skills: true for the usual folders, or a list of folders.",
         ),
         key("use_skills", ValueType::Names, "Names under `skills`."),
-        key("structured_output", ValueType::Object(&STRUCTURED), "The shape of its final answer."),
-        key("max_iterations", ValueType::Integer(0), "At most this many replies; 0 is no bound."),
+        key("structured_output", ValueType::Object(&STRUCTURED), "The schema of its final answer."),
+        key("max_iterations", ValueType::Integer(0), "The maximum number of replies; 0 means no limit."),
         key(
             "num_history_items",
             ValueType::Integer(0),
-            "How much of the conversation the model sees; 0 is all.",
+            "How many items of the conversation the model sees; 0 means all.",
         ),
         key(
             "max_consecutive_tool_calls",
             ValueType::Integer(0),
-            "After so many identical calls in a row the task fails.",
+            "The task fails after this many identical calls in a row.",
         ),
-        key("max_tool_result_tokens", ValueType::Integer(0), "How much of a tool's result the model sees."),
-        key("max_old_tool_call_tokens", ValueType::Integer(-1), "How much of old tool results is kept."),
-        key("budget", ValueType::Object(&BUDGET), "What one task of this agent may use."),
-        key("budgets", ValueType::Names, "Names under `budgets`; the smallest of each bound counts."),
-        key("limits", ValueType::Object(&LIMITS), "Bounds on its tasks."),
+        key(
+            "max_tool_result_tokens",
+            ValueType::Integer(0),
+            "How many tokens of a tool result the model sees.",
+        ),
+        key(
+            "max_old_tool_call_tokens",
+            ValueType::Integer(-1),
+            "How many tokens of old tool results are kept.",
+        ),
+        key("budget", ValueType::Object(&BUDGET), "The budget of one task of this agent."),
+        key("budgets", ValueType::Names, "Names under `budgets`; the smallest limit of each kind applies."),
+        key("limits", ValueType::Object(&LIMITS), "Limits on its tasks."),
         key("background", ValueType::Object(&BACKGROUND), "How it works with background tasks."),
         key(
             "isolation",
@@ -75,17 +83,13 @@ pub(super) static AGENT: ObjectSchema = ObjectSchema {
             "Where its tasks work: worktree gives each its own git worktree.",
         ),
         key("readonly", ValueType::Bool, "Only tools that change nothing."),
-        key(
-            "redact_secrets",
-            ValueType::Bool,
-            "Blots out what looks like a secret in what its tools return.",
-        ),
-        key("add_description_parameter", ValueType::Bool, "Has the model say with each call what it is for."),
-        ignored_key("safety", ValueType::Any, "How careful another runtime is."),
+        key("redact_secrets", ValueType::Bool, "Redact what looks like a secret in tool results."),
+        key("add_description_parameter", ValueType::Bool, "Make the model give a reason with each call."),
+        ignored_key("safety", ValueType::Any, "A safety setting of another runtime."),
         ignored_key("harness", ValueType::Any, "Another runtime for this agent."),
         ignored_key("code_mode_tools", ValueType::Bool, "Whether tools are called by code."),
         ignored_key("rag", ValueType::Names, "Sources for retrieval."),
-        ignored_key("name", ValueType::Text, "Its name, which the key above already says."),
+        ignored_key("name", ValueType::Text, "Its name; the key above already gives it."),
         KeySchema {
             name: "think",
             kind: ValueType::Bool,
@@ -120,22 +124,22 @@ static MEMORY_FLAG: ObjectSchema = ObjectSchema {
     name: "memory",
     id: "OldMemory",
     doc: "An older spelling of the toolset memory.",
-    keys: &[key("path", ValueType::Text, "Where it is kept.")],
+    keys: &[key("path", ValueType::Text, "The file that holds it.")],
     rules: &[],
 };
 
 static FALLBACK: ObjectSchema = ObjectSchema {
     name: "fallback",
     id: "Fallback",
-    doc: "Models that stand in when the agent's own fails.",
+    doc: "Models to use when the agent's own fails.",
     keys: &[
-        key("models", ValueType::Names, "They are asked in this order."),
+        key("models", ValueType::Names, "The models, in the order in which they are tried."),
         key(
             "retries",
             ValueType::Integer(-1),
-            "How often one is asked again first; -1 is never. Default: 2.",
+            "How often a model is retried before the next one; -1 means never. Default: 2.",
         ),
-        key("cooldown", ValueType::Duration, "How long a model that failed is left alone. Default: 1m."),
+        key("cooldown", ValueType::Duration, "How long a model that failed is skipped. Default: 1m."),
     ],
     rules: &[KeyRule::Required(&["models"])],
 };
@@ -143,12 +147,12 @@ static FALLBACK: ObjectSchema = ObjectSchema {
 static STRUCTURED: ObjectSchema = ObjectSchema {
     name: "structured_output",
     id: "StructuredOutput",
-    doc: "The shape of a final answer.",
+    doc: "The schema of a final answer.",
     keys: &[
         key("name", ValueType::Text, "A name for it."),
         key("description", ValueType::Text, "What it is."),
         key("schema", ValueType::Map(&ValueType::Any), "Its JSON schema."),
-        key("strict", ValueType::Bool, "Whether the provider is to hold the model to it."),
+        key("strict", ValueType::Bool, "Whether the provider enforces the schema."),
     ],
     rules: &[KeyRule::Required(&["name", "schema"])],
 };
@@ -156,11 +160,11 @@ static STRUCTURED: ObjectSchema = ObjectSchema {
 pub(super) static BUDGET: ObjectSchema = ObjectSchema {
     name: "a budget",
     id: "Budget",
-    doc: "What may be used. What is left out has no bound.",
+    doc: "A budget. A key that is left out means no limit.",
     keys: &[
-        key("max_cost", ValueType::Number(0.0, f64::INFINITY), "Money, in dollars."),
-        key("max_tokens", ValueType::Integer(0), "Tokens, read and written."),
-        key("max_time", ValueType::Duration, "Time at work, counted as `limits.timeout` is."),
+        key("max_cost", ValueType::Number(0.0, f64::INFINITY), "The cost in dollars."),
+        key("max_tokens", ValueType::Integer(0), "Input and output tokens."),
+        key("max_time", ValueType::Duration, "Working time, counted like `limits.timeout`."),
     ],
     rules: &[],
 };
@@ -168,7 +172,7 @@ pub(super) static BUDGET: ObjectSchema = ObjectSchema {
 pub(super) static LIMITS: ObjectSchema = ObjectSchema {
     name: "limits",
     id: "Limits",
-    doc: "Bounds on tasks. running, processes, depth and tree count for the whole run, and are read on the root.",
+    doc: "Limits on tasks. running, processes, depth and tree apply to the whole run; set them on the root agent.",
     keys: &[
         key("running", ValueType::Integer(1), "How many tasks run at once."),
         key(
@@ -176,9 +180,9 @@ pub(super) static LIMITS: ObjectSchema = ObjectSchema {
             ValueType::Integer(1),
             "How many commands and hooks of all its tasks run at once; more wait.",
         ),
-        key("depth", ValueType::Integer(0), "How far a task may be from its root."),
-        key("tree", ValueType::Integer(1), "How many tasks a tree may have."),
-        key("turns", ValueType::Integer(0), "At most this many replies; 0 is no bound."),
+        key("depth", ValueType::Integer(0), "The maximum depth of a task below its root."),
+        key("tree", ValueType::Integer(1), "The maximum number of tasks in a tree."),
+        key("turns", ValueType::Integer(0), "The maximum number of replies; 0 means no limit."),
         key(
             "timeout",
             ValueType::Duration,
@@ -188,7 +192,7 @@ pub(super) static LIMITS: ObjectSchema = ObjectSchema {
         key(
             "ask_timeout",
             ValueType::Duration,
-            "How long a person has to answer an approval or a question; then the answer is no. Default: no end.",
+            "How long a person has to answer an approval or a question; then the answer is no. Default: no limit.",
         ),
         key("inactivity", ValueType::Duration, "How long its model may send nothing."),
     ],
@@ -203,15 +207,15 @@ static BACKGROUND: ObjectSchema = ObjectSchema {
         key(
             "dialect",
             ValueType::Keyword(&["background_agents", "sub_agents", "agents", "transfer"]),
-            "In which words it speaks of its sub-agents.",
+            "The tool names for working with sub-agents.",
         ),
         key(
             "on_finish",
             ValueType::Keyword(&["wait", "detach", "stop"]),
-            "What becomes of tasks that still run when it would end.",
+            "What happens to tasks that are still running when the agent finishes.",
         ),
         key("notices", ValueType::Keyword(&["wake", "quiet"]), "Whether the end of a task wakes it."),
-        key("letters", ValueType::Keyword(&["asap", "when_idle"]), "When letters are read."),
+        key("letters", ValueType::Keyword(&["asap", "when_idle"]), "When letters are delivered."),
     ],
     rules: &[],
 };
@@ -219,13 +223,13 @@ static BACKGROUND: ObjectSchema = ObjectSchema {
 static HOOKS: ObjectSchema = ObjectSchema {
     name: "hooks",
     id: "Hooks",
-    doc: "Commands that are run when things happen. They get JSON on standard input; exit code 2 blocks.",
+    doc: "Commands to run on events. They get JSON on stdin; exit code 2 blocks.",
     keys: &[
         key("pre_tool_use", ValueType::List(&ValueType::Object(&PRE_MATCHER)), "Before a tool runs."),
         key("post_tool_use", ValueType::List(&ValueType::Object(&MATCHER)), "After a tool has run."),
         key("session_start", ValueType::List(&ValueType::Object(&HOOK)), "When a session begins."),
         key("session_end", ValueType::List(&ValueType::Object(&HOOK)), "When a session ends."),
-        key("on_user_input", ValueType::List(&ValueType::Object(&HOOK)), "When a person is asked."),
+        key("on_user_input", ValueType::List(&ValueType::Object(&HOOK)), "When a person is asked something."),
         key("task_start", ValueType::List(&ValueType::Object(&HOOK)), "When a task begins."),
         key("task_end", ValueType::List(&ValueType::Object(&HOOK)), "When a task ends."),
         key(
@@ -247,7 +251,7 @@ static MATCHER: ObjectSchema = ObjectSchema {
             ValueType::Text,
             "A pattern of tool names, such as shell|edit_file; * is all. Default: all.",
         ),
-        key("hooks", ValueType::List(&ValueType::Object(&HOOK)), "What is run."),
+        key("hooks", ValueType::List(&ValueType::Object(&HOOK)), "The commands to run."),
     ],
     rules: &[KeyRule::Required(&["hooks"])],
 };
@@ -262,7 +266,7 @@ static PRE_MATCHER: ObjectSchema = ObjectSchema {
             ValueType::Text,
             "A pattern of tool names, such as shell|edit_file; * is all. Default: all.",
         ),
-        key("hooks", ValueType::List(&ValueType::Object(&PRE_HOOK)), "What is run."),
+        key("hooks", ValueType::List(&ValueType::Object(&PRE_HOOK)), "The commands to run."),
     ],
     rules: &[KeyRule::Required(&["hooks"])],
 };
@@ -270,7 +274,7 @@ static PRE_MATCHER: ObjectSchema = ObjectSchema {
 static HOOK: ObjectSchema = ObjectSchema {
     name: "a hook",
     id: "Hook",
-    doc: "A command that is run.",
+    doc: "A command to run.",
     keys: &[
         key("type", ValueType::Keyword(&["command"]), "What it is."),
         key("command", ValueType::Text, "The command."),
@@ -282,7 +286,7 @@ static HOOK: ObjectSchema = ObjectSchema {
 static PRE_HOOK: ObjectSchema = ObjectSchema {
     name: "a hook that judges a call",
     id: "PreHook",
-    doc: "A command that judges a call before it is made.",
+    doc: "A command that allows or denies a call before it is made.",
     keys: &[
         key("type", ValueType::Keyword(&["command"]), "What it is."),
         key("command", ValueType::Text, "The command."),
@@ -290,7 +294,7 @@ static PRE_HOOK: ObjectSchema = ObjectSchema {
         key(
             "on_error",
             ValueType::Keyword(&["deny", "allow"]),
-            "What becomes of the call if the hook fails. Default: deny.",
+            "What happens to the call if the hook fails. Default: deny.",
         ),
     ],
     rules: &[KeyRule::Required(&["command"])],

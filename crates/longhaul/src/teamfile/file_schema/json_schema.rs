@@ -1,4 +1,4 @@
-//! The JSON schema of team files, made of the same tables that the reader reads.
+//! The JSON schema of team files, generated from the tables that the reader uses.
 
 use serde_json::{Map, Value, json};
 
@@ -74,7 +74,7 @@ fn value_schema(kind: &'static ValueType, defs: &mut Map<String, Value>) -> Valu
         ValueType::Number(least, _) => json!({"type": "number", "minimum": least}),
         ValueType::Duration => json!({"type": ["string", "integer"], "examples": ["30s", "5m", "1h30m"]}),
         ValueType::Keyword(words) => {
-            // YAML takes some words for true and false.
+            // YAML reads some of these words as true and false.
             let taken = [("on", true), ("off", false)].into_iter().filter(|(word, _)| words.contains(word));
             let all: Vec<Value> =
                 words.iter().map(|word| json!(word)).chain(taken.map(|(_, value)| json!(value))).collect();
@@ -109,7 +109,7 @@ fn value_schema(kind: &'static ValueType, defs: &mut Map<String, Value>) -> Valu
     }
 }
 
-/// A toolset: for each type the keys that it has. Types that are not known are skipped, so they are allowed here.
+/// The schema of a toolset: the keys of each type. Unknown types are allowed, because they are skipped.
 fn toolset(defs: &mut Map<String, Value>) -> Value {
     let names: Vec<&str> = TOOLSETS.iter().map(|(name, _)| *name).collect();
     let cases: Vec<Value> = TOOLSETS

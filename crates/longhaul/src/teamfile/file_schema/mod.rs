@@ -1,4 +1,4 @@
-//! The form of a team file, as data: the reader, the JSON schema and the help for typing errors all read these tables.
+//! The schema of a team file, as data: the reader, the JSON schema and the suggestions all use these tables.
 
 mod agent;
 mod model;
@@ -13,7 +13,7 @@ pub(super) use toolset::TOOLSETS;
 /// A map with known keys.
 #[derive(Debug)]
 pub(super) struct ObjectSchema {
-    /// What it is, in a message: "in an agent".
+    /// Its name in a message: "in an agent".
     pub(super) name: &'static str,
     /// Its name in the JSON schema.
     pub(super) id: &'static str,
@@ -31,12 +31,12 @@ pub(super) struct KeySchema {
     pub(super) status: KeyStatus,
 }
 
-/// What becomes of a key.
+/// How a key is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyStatus {
     /// It is used.
     Used,
-    /// It is read, and nothing follows from it.
+    /// It is accepted without effect.
     Ignored,
     /// An older spelling of another key.
     AliasOf(&'static str),
@@ -44,54 +44,54 @@ pub(super) enum KeyStatus {
     AliasOfToolset,
 }
 
-/// What the keys of a map have to do with one another.
+/// A rule about the keys of a map.
 #[derive(Debug)]
 pub(super) enum KeyRule {
-    /// These must be there.
+    /// These are required.
     Required(&'static [&'static str]),
-    /// Exactly one of these must be there.
+    /// Exactly one of these is required.
     OneOf(&'static [&'static str]),
-    /// At most one of these.
+    /// At most one of these is allowed.
     AtMostOne(&'static [&'static str]),
 }
 
-/// The largest whole number.
+/// The largest integer.
 pub(super) const MAX_INTEGER: i64 = 4_000_000_000;
 
-/// What a value can be.
+/// The type of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ValueType {
     /// A text, or any other scalar as it is written.
     Text,
-    /// A text in which variables may stand.
+    /// A text that may contain variables.
     TextWithVariables,
     /// True or false.
     Bool,
-    /// A whole number, at least this and at most [`MOST`].
+    /// An integer, at least this and at most [`MAX_INTEGER`].
     Integer(i64),
-    /// A number within bounds.
+    /// A number in a range.
     Number(f64, f64),
-    /// A time: `90s`, `5m`, `1h30m`, or a number of seconds.
+    /// A duration: `90s`, `5m`, `1h30m`, or a number of seconds.
     Duration,
     /// One of these words.
     Keyword(&'static [&'static str]),
-    /// Texts: a list, or one.
+    /// A list of texts, or one text.
     Texts,
-    /// Names: a list, or one text with commas between them.
+    /// A list of names, or one comma-separated text.
     Names,
     /// A list.
     List(&'static ValueType),
-    /// A map with keys of the writer's own.
+    /// A map with free keys.
     Map(&'static ValueType),
     /// A map with known keys.
     Object(&'static ObjectSchema),
-    /// The first of these whose shape fits.
+    /// The first of these that matches.
     AnyOf(&'static [ValueType]),
-    /// A toolset: its `type` says which keys it has.
+    /// A toolset: its `type` determines its keys.
     Toolset,
-    /// A map of names, or a list of such maps; each a text or a command.
+    /// A map of names, or a list of such maps; each value is a text or a command.
     Commands,
-    /// Whatever it is.
+    /// Any value.
     Any,
 }
 
@@ -108,7 +108,7 @@ const fn alias_key(name: &'static str, kind: ValueType, now: &'static str) -> Ke
 }
 
 impl ValueType {
-    /// What is expected, in words.
+    /// A description of the type for messages.
     pub(super) fn expected(&self) -> String {
         match self {
             ValueType::Text | ValueType::TextWithVariables => "a text".to_owned(),
@@ -137,7 +137,7 @@ impl ValueType {
     }
 }
 
-/// A toolset of this type.
+/// The schema of a toolset type.
 pub(super) fn toolset_schema(name: &str) -> Option<&'static ObjectSchema> {
     TOOLSETS.iter().find(|(kind, _)| *kind == name).map(|(_, object)| *object)
 }

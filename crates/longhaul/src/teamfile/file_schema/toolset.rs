@@ -1,4 +1,4 @@
-//! The keys of toolsets: some are on all, the others depend on the type.
+//! The keys of toolsets: some are common, the others depend on the type.
 
 use super::agent::{BUDGET, LIMITS};
 use super::{KeyRule, KeySchema, ObjectSchema, ValueType, ignored_key, key};
@@ -25,32 +25,32 @@ pub(in crate::teamfile) static TOOLSETS: &[(&str, &ObjectSchema)] = &[
     ("rag", &RAG),
 ];
 
-const TYPE: KeySchema = key("type", ValueType::Text, "Which toolset it is.");
+const TYPE: KeySchema = key("type", ValueType::Text, "The type of the toolset.");
 const TOOLS: KeySchema = key("tools", ValueType::Names, "Only these of its tools.");
 const INSTRUCTION: KeySchema = key(
     "instruction",
     ValueType::Text,
-    "What the agent is told about it; {ORIGINAL_INSTRUCTIONS} stands for the built-in text.",
+    "Instructions for the agent; {ORIGINAL_INSTRUCTIONS} stands for the built-in text.",
 );
 const TOON: KeySchema = ignored_key("toon", ValueType::Names, "Which results are written in a shorter form.");
 const MODEL: KeySchema = ignored_key("model", ValueType::Text, "The model that reads its results.");
 const DEFER: KeySchema = ignored_key(
     "defer",
     ValueType::AnyOf(&[ValueType::Bool, ValueType::Names]),
-    "Whether its tools are loaded later.",
+    "Whether its tools are loaded on demand.",
 );
 const ENV: KeySchema =
-    key("env", ValueType::Map(&ValueType::TextWithVariables), "Variables for its processes.");
+    key("env", ValueType::Map(&ValueType::TextWithVariables), "Environment variables of its processes.");
 const ENV_FILE: KeySchema = ignored_key("env_file", ValueType::Texts, "Files with variables, in old files.");
 const HEADERS: KeySchema =
     key("headers", ValueType::Map(&ValueType::TextWithVariables), "Headers of its requests.");
-const URL: KeySchema = key("url", ValueType::TextWithVariables, "Where it is.");
+const URL: KeySchema = key("url", ValueType::TextWithVariables, "The URL.");
 
-/// A toolset with nothing of its own.
+/// A toolset without its own keys.
 static PLAIN: ObjectSchema = ObjectSchema {
     name: "this toolset",
     id: "PlainToolset",
-    doc: "A toolset without keys of its own.",
+    doc: "A toolset without its own keys.",
     keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER],
     rules: &[],
 };
@@ -69,10 +69,10 @@ static FILESYSTEM: ObjectSchema = ObjectSchema {
         key(
             "post_edit",
             ValueType::List(&ValueType::Object(&POST_EDIT)),
-            "Commands that are run when files have been changed.",
+            "Commands to run after a file is changed.",
         ),
-        key("ignore_vcs", ValueType::Bool, "Whether files that git ignores are passed over. Default: true."),
-        key("allow_paths", ValueType::Texts, "Other directories that may be used."),
+        key("ignore_vcs", ValueType::Bool, "Whether to skip files that git ignores. Default: true."),
+        key("allow_paths", ValueType::Texts, "Additional directories that the agent may use."),
     ],
     rules: &[],
 };
@@ -80,9 +80,9 @@ static FILESYSTEM: ObjectSchema = ObjectSchema {
 static POST_EDIT: ObjectSchema = ObjectSchema {
     name: "post_edit",
     id: "PostEdit",
-    doc: "A command that is run when a file has been changed.",
+    doc: "A command to run after a file is changed.",
     keys: &[
-        key("path", ValueType::Text, "For which files: a pattern such as *.rs."),
+        key("path", ValueType::Text, "A pattern of the files, such as *.rs."),
         key("cmd", ValueType::Text, "The command; ${path} is the file."),
     ],
     rules: &[KeyRule::Required(&["path", "cmd"])],
@@ -96,7 +96,7 @@ const SANDBOX: KeySchema = key(
 const NETWORK: KeySchema = key("network", ValueType::Bool, "Whether sandboxed commands may use the network.");
 
 const TIMEOUT: KeySchema =
-    key("timeout", ValueType::Duration, "How long a command may take where the model does not say.");
+    key("timeout", ValueType::Duration, "The timeout of a command, if the model does not set one.");
 
 static SHELL: ObjectSchema = ObjectSchema {
     name: "a shell toolset",
@@ -109,7 +109,7 @@ static SHELL: ObjectSchema = ObjectSchema {
 static SCRIPT: ObjectSchema = ObjectSchema {
     name: "a script toolset",
     id: "ScriptToolset",
-    doc: "Commands of your own as tools.",
+    doc: "Your own commands as tools.",
     keys: &[
         TYPE,
         TOOLS,
@@ -135,9 +135,9 @@ static SCRIPT_TOOL: ObjectSchema = ObjectSchema {
         key("cmd", ValueType::Text, "The command. Its arguments are variables in it."),
         key("description", ValueType::Text, "What it does."),
         key("args", ValueType::Map(&ValueType::Any), "Its arguments: their JSON schemas, by name."),
-        key("required", ValueType::Names, "The arguments that must be there. Default: all."),
-        key("env", ValueType::Map(&ValueType::TextWithVariables), "Variables for it."),
-        key("working_dir", ValueType::Text, "Where it runs."),
+        key("required", ValueType::Names, "The required arguments. Default: all."),
+        key("env", ValueType::Map(&ValueType::TextWithVariables), "Environment variables of the command."),
+        key("working_dir", ValueType::Text, "The working directory."),
     ],
     rules: &[KeyRule::Required(&["cmd"])],
 };
@@ -145,7 +145,7 @@ static SCRIPT_TOOL: ObjectSchema = ObjectSchema {
 static TODO: ObjectSchema = ObjectSchema {
     name: "a todo toolset",
     id: "TodoToolset",
-    doc: "A list of things to do.",
+    doc: "A to-do list.",
     keys: &[
         TYPE,
         TOOLS,
@@ -169,7 +169,7 @@ static TASKS: ObjectSchema = ObjectSchema {
         TOON,
         MODEL,
         DEFER,
-        key("path", ValueType::Text, "Where they are kept."),
+        key("path", ValueType::Text, "The file that holds them."),
     ],
     rules: &[],
 };
@@ -177,15 +177,7 @@ static TASKS: ObjectSchema = ObjectSchema {
 static MEMORY: ObjectSchema = ObjectSchema {
     name: "a memory toolset",
     id: "MemoryToolset",
-    doc: "What is remembered between runs.",
-    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, key("path", ValueType::Text, "Where it is kept.")],
-    rules: &[],
-};
-
-static FETCH: ObjectSchema = ObjectSchema {
-    name: "a fetch toolset",
-    id: "FetchToolset",
-    doc: "Pages of the web as text.",
+    doc: "Memory across runs.",
     keys: &[
         TYPE,
         TOOLS,
@@ -193,13 +185,25 @@ static FETCH: ObjectSchema = ObjectSchema {
         TOON,
         MODEL,
         DEFER,
-        key("timeout", ValueType::Duration, "How long a page may take."),
-        key(
-            "allow_private",
-            ValueType::Bool,
-            "Whether addresses of this machine and its network may be asked.",
-        ),
-        key("max_bytes", ValueType::Integer(1), "How much of a page is read."),
+        key("path", ValueType::Text, "The file that holds it."),
+    ],
+    rules: &[],
+};
+
+static FETCH: ObjectSchema = ObjectSchema {
+    name: "a fetch toolset",
+    id: "FetchToolset",
+    doc: "Web pages as text.",
+    keys: &[
+        TYPE,
+        TOOLS,
+        INSTRUCTION,
+        TOON,
+        MODEL,
+        DEFER,
+        key("timeout", ValueType::Duration, "The timeout of a page."),
+        key("allow_private", ValueType::Bool, "Whether private and local addresses are allowed."),
+        key("max_bytes", ValueType::Integer(1), "The maximum number of bytes of a page."),
     ],
     rules: &[],
 };
@@ -231,12 +235,12 @@ static API_CONFIG: ObjectSchema = ObjectSchema {
         key(
             "method",
             ValueType::Keyword(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
-            "How it is called. Default: GET.",
+            "The HTTP method. Default: GET.",
         ),
         key("headers", ValueType::Map(&ValueType::TextWithVariables), "Its headers."),
         key("args", ValueType::Map(&ValueType::Any), "Its arguments: their JSON schemas, by name."),
-        key("required", ValueType::Names, "The arguments that must be there."),
-        ignored_key("output_schema", ValueType::Any, "The JSON schema of what it answers."),
+        key("required", ValueType::Names, "The required arguments."),
+        ignored_key("output_schema", ValueType::Any, "The JSON schema of the response."),
     ],
     rules: &[KeyRule::Required(&["name", "endpoint"])],
 };
@@ -261,7 +265,7 @@ static A2A: ObjectSchema = ObjectSchema {
         MODEL,
         DEFER,
         URL,
-        key("name", ValueType::Text, "What it is called here."),
+        key("name", ValueType::Text, "Its name in the team."),
         HEADERS,
     ],
     rules: &[KeyRule::Required(&["url"])],
@@ -278,14 +282,14 @@ pub(super) static MCP: ObjectSchema = ObjectSchema {
         TOON,
         MODEL,
         DEFER,
-        key("command", ValueType::Text, "The program that is the server."),
+        key("command", ValueType::Text, "The program to start."),
         key("args", ValueType::Texts, "Its arguments."),
-        key("remote", ValueType::Object(&REMOTE), "A server elsewhere."),
+        key("remote", ValueType::Object(&REMOTE), "A remote server."),
         key("ref", ValueType::Text, "docker:name for Docker's MCP gateway, or a name under `mcps`."),
         ENV,
         ENV_FILE,
-        key("name", ValueType::Text, "What it is called here: its tools begin with it."),
-        key("working_dir", ValueType::Text, "Where it runs."),
+        key("name", ValueType::Text, "Its name in the team, and the prefix of its tools."),
+        key("working_dir", ValueType::Text, "The working directory."),
         ignored_key("config", ValueType::Any, "Settings for Docker's MCP gateway."),
         ignored_key("version", ValueType::Text, "The package that another runtime would install."),
     ],
@@ -295,16 +299,16 @@ pub(super) static MCP: ObjectSchema = ObjectSchema {
 static REMOTE: ObjectSchema = ObjectSchema {
     name: "remote",
     id: "Remote",
-    doc: "An MCP server elsewhere.",
+    doc: "A remote MCP server.",
     keys: &[
         URL,
         key(
             "transport_type",
             ValueType::Keyword(&["streamable", "streamable-http", "http", "sse"]),
-            "How it is spoken to. Default: streamable.",
+            "The transport. Default: streamable.",
         ),
         HEADERS,
-        ignored_key("oauth", ValueType::Any, "How a token is got; servers that ask for one say so."),
+        ignored_key("oauth", ValueType::Any, "How to get a token; a server that needs one says so."),
     ],
     rules: &[KeyRule::Required(&["url"])],
 };
@@ -320,7 +324,7 @@ static MODEL_PICKER: ObjectSchema = ObjectSchema {
         TOON,
         MODEL,
         DEFER,
-        key("models", ValueType::Names, "The models that it may take."),
+        key("models", ValueType::Names, "The models to choose from."),
     ],
     rules: &[KeyRule::Required(&["models"])],
 };
@@ -336,8 +340,8 @@ static BACKGROUND_AGENTS: ObjectSchema = ObjectSchema {
         TOON,
         MODEL,
         DEFER,
-        key("limits", ValueType::Object(&LIMITS), "Bounds on the tasks that it launches."),
-        key("budget", ValueType::Object(&BUDGET), "What one of these tasks may use."),
+        key("limits", ValueType::Object(&LIMITS), "Limits on the tasks that it launches."),
+        key("budget", ValueType::Object(&BUDGET), "The budget of one of these tasks."),
     ],
     rules: &[],
 };
@@ -345,7 +349,7 @@ static BACKGROUND_AGENTS: ObjectSchema = ObjectSchema {
 static LSP: ObjectSchema = ObjectSchema {
     name: "an lsp toolset",
     id: "LspToolset",
-    doc: "A language server. Read, but not run.",
+    doc: "A language server. Accepted, but not run.",
     keys: &[
         TYPE,
         TOOLS,
@@ -353,10 +357,10 @@ static LSP: ObjectSchema = ObjectSchema {
         TOON,
         MODEL,
         DEFER,
-        key("command", ValueType::Text, "The program that is the server."),
+        key("command", ValueType::Text, "The program to start."),
         key("args", ValueType::Texts, "Its arguments."),
         ENV,
-        key("file_types", ValueType::Names, "For which files."),
+        key("file_types", ValueType::Names, "The file types."),
         key("version", ValueType::Text, "The package that another runtime would install."),
     ],
     rules: &[KeyRule::Required(&["command"])],
@@ -365,7 +369,7 @@ static LSP: ObjectSchema = ObjectSchema {
 static RAG: ObjectSchema = ObjectSchema {
     name: "a rag toolset",
     id: "RagToolset",
-    doc: "Retrieval. Read, but not run.",
+    doc: "Retrieval. Accepted, but not run.",
     keys: &[
         TYPE,
         TOOLS,
@@ -374,13 +378,13 @@ static RAG: ObjectSchema = ObjectSchema {
         MODEL,
         DEFER,
         key("ref", ValueType::Text, "A name under `rag`."),
-        key("name", ValueType::Text, "What it is called here."),
+        key("name", ValueType::Text, "Its name in the team."),
         key("rag_config", ValueType::Any, "The source."),
         key("docs", ValueType::Texts, "Its documents."),
         key("strategies", ValueType::Any, "How they are searched."),
-        key("results", ValueType::Any, "What is shown of what is found."),
-        key("tool", ValueType::Any, "What the tool is called."),
-        key("respect_vcs", ValueType::Bool, "Whether files that git ignores are passed over."),
+        key("results", ValueType::Any, "How results are shown."),
+        key("tool", ValueType::Any, "The name of the tool."),
+        key("respect_vcs", ValueType::Bool, "Whether to skip files that git ignores."),
     ],
     rules: &[],
 };

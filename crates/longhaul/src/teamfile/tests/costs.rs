@@ -1,4 +1,4 @@
-//! Files that are made to cost more than they say: what is kept of them is bounded.
+//! Files that are built to cost more than their size: what is kept of them is bounded.
 
 use super::super::problem::{MAX_PROBLEMS, ProblemList};
 use super::super::*;
@@ -7,12 +7,12 @@ fn many(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The number of problems, and whether the last says that there are more.
+/// Checks that the list was cut off, and returns the number of problems.
 fn cut(text: &str) -> usize {
     let reading = parse(text);
     assert!(reading.file.is_none());
     let last = reading.problems.last().unwrap();
-    assert!(last.message.contains("no more than 100 errors"), "{last:?}");
+    assert!(last.message.contains("only the first 100 errors"), "{last:?}");
     reading.problems.len()
 }
 
@@ -39,7 +39,7 @@ fn warnings_never_hide_an_error() {
     let reading = parse(&text);
     assert!(reading.file.is_some());
     assert_eq!(reading.problems.len(), MAX_PROBLEMS + 1);
-    assert!(reading.problems.last().unwrap().message.contains("no more than 100 warnings"));
+    assert!(reading.problems.last().unwrap().message.contains("only the first 100 warnings"));
     text.push_str("\nzork: 1\n");
     let reading = parse(&text);
     assert!(reading.file.is_none());
@@ -60,7 +60,8 @@ fn what_is_only_counted_is_still_wrong() {
     assert!(problems.iter().all(Problem::is_error));
 }
 
-/// A key stands in the path of all that is below it: half a megabyte of it, twenty thousand times, would be ten gigabytes.
+/// A key is part of the path of everything below it: half a megabyte, twenty thousand times, would be ten
+/// gigabytes.
 #[test]
 fn keys_are_short() {
     let key = "k".repeat(257);
@@ -72,7 +73,7 @@ fn keys_are_short() {
     assert!(parse(&format!("agents: {{root: {{model: auto}}, {key}: {{model: auto}}}}")).file.is_some());
 }
 
-/// A text with commas is a list that no count of YAML's sees.
+/// A comma-separated text is a list that YAML limits do not count.
 #[test]
 fn names_with_commas_are_not_without_number() {
     let reading = parse(&format!("agents: {{root: {{model: '{}'}}}}", many(200_000, |_| "x".to_owned())));

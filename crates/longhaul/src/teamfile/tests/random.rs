@@ -1,6 +1,6 @@
-//! Files nobody would write: nothing panics, and every problem lies in the file.
+//! Random files: nothing panics, and every problem has a position inside the file.
 //!
-//! `LONGHAUL_CASES=10000000` reads as many as that.
+//! `LONGHAUL_CASES=10000000` sets the number of files.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -25,7 +25,7 @@ where
         .unwrap();
 }
 
-/// What holds of every reading.
+/// What must hold for every file.
 fn holds(text: &str) {
     let reading = parse(text);
     assert!(reading.file.is_some() || reading.error_count() > 0, "nothing is wrong and nothing is there");
@@ -41,7 +41,7 @@ fn holds(text: &str) {
     }
 }
 
-/// All keys of all tables, so that the random trees get deep into the reader.
+/// All keys of all tables, so that the random trees reach deep into the reader.
 fn words() -> Vec<&'static str> {
     fn all(object: &'static ObjectSchema, found: &mut Vec<&'static str>) {
         for key in object.keys {
@@ -146,7 +146,7 @@ fn random_texts_never_panic_and_every_problem_lies_in_the_file() {
     run(150, "(\\PC|[\\n:{}\\[\\]&*!|>'\"%@`#,? \\t-]){0,80}", |text| holds(&text));
 }
 
-/// Files that are right but for a piece.
+/// Valid files with one piece changed.
 #[test]
 fn broken_examples_never_panic_and_every_problem_lies_in_the_file() {
     let whole = std::fs::read_to_string(super::dir("tests/teams/everything.yaml")).unwrap();

@@ -1,4 +1,4 @@
-//! Bodies: settings, the conversation, the marks of the cache.
+//! Request bodies: settings, conversation, cache marks.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn body(messages: impl IntoIterator<Item = Message>) -> Value {
     TestConversation::new(messages).body(&Anthropic, &settings(MODEL))
 }
 
-/// The turns, without marks.
+/// The turns, without cache marks.
 fn turns(body: &Value) -> Value {
     let mut turns = body["messages"].clone();
     for block in
@@ -162,7 +162,7 @@ fn thinking_goes_back_to_the_model_that_signed_it() {
     ]);
     assert_eq!(with("claude-sonnet-4-5-20250929")[1]["content"], own);
     assert_eq!(with("claude-opus-5")[1]["content"], json!([own[2], own[3]]));
-    // A turn that is nothing but thinking is none.
+    // A turn with only thinking is left out.
     let [first, ..] = thoughts();
     assert_eq!(
         turns(&body([user("Go"), assistant(MODEL, [first]), user("on")])).as_array().unwrap().len(),
@@ -218,11 +218,11 @@ fn thinking_settings() {
     }
     for (model, thinking, word) in [
         (MODEL, Thinking::Tokens(5), "at least 1024"),
-        (MODEL, Thinking::Adaptive, "as it sees fit"),
+        (MODEL, Thinking::Adaptive, "does not support adaptive thinking"),
         (MODEL, effort("very"), "'very'"),
         ("claude-opus-4-7", Thinking::Tokens(2048), "takes no budget"),
-        ("claude-opus-5-5", Thinking::Off, "cannot do without"),
-        ("claude-mythos-preview", Thinking::Off, "cannot do without"),
+        ("claude-opus-5-5", Thinking::Off, "always thinks"),
+        ("claude-mythos-preview", Thinking::Off, "always thinks"),
         ("claude-3-5-haiku-latest", effort("low"), "does not think"),
     ] {
         let error = with(model, thinking).unwrap_err();
@@ -249,7 +249,7 @@ fn settings_that_cannot_be_are_refused() {
     for (asked, word) in [
         (ModelSettings { frequency_penalty: Some(1.0), ..base() }, "frequency_penalty"),
         (ModelSettings { presence_penalty: Some(1.0), ..base() }, "presence_penalty"),
-        (ModelSettings { temperature: Some(1.5), ..base() }, "temperature: between 0 and 1"),
+        (ModelSettings { temperature: Some(1.5), ..base() }, "temperature: must be between 0 and 1"),
         (ModelSettings { temperature: Some(0.5), top_p: Some(0.5), ..base() }, "top_p: "),
         (ModelSettings { temperature: Some(0.5), thinking: thinks.clone(), ..base() }, "temperature: "),
         (ModelSettings { top_p: Some(0.5), thinking: thinks.clone(), ..base() }, "top_p: "),
@@ -295,7 +295,7 @@ fn tools_one_at_a_time_or_not_at_all() {
     let tools = std::mem::take(&mut talk.tools);
     let none = talk.body(&Anthropic, &one);
     assert!(none.get("tools").is_none() && none.get("tool_choice").is_none());
-    // With calls in the conversation the tools stay, but may not be called.
+    // With calls in the conversation, the tools stay but must not be called.
     talk.messages.extend([assistant("m", [call("a", "{}")]), result("a", "1")]);
     let off = talk.body(&Anthropic, &one);
     assert_eq!(
@@ -305,7 +305,7 @@ fn tools_one_at_a_time_or_not_at_all() {
     talk.memo.clear();
     assert_eq!(talk.body(&Anthropic, &one)["tools"][0]["name"], "none");
     assert!(talk.body(&Anthropic, &settings("qwen")).get("tools").is_none());
-    // A schema that is none becomes one.
+    // An invalid schema becomes a valid one.
     talk.tools = vec![Arc::new(ToolSpec { parameters: Value::Null, ..(*tools[0]).clone() })];
     assert_eq!(
         talk.body(&Anthropic, &one)["tools"][0]["input_schema"],
@@ -330,7 +330,7 @@ fn options_of_the_provider_come_last() {
     assert_eq!(body["system"][0]["cache_control"], json!({"type": "ephemeral", "ttl": "1h"}));
 }
 
-/// Without a type it is refused, and so is thinking in a turn that did not begin with it.
+/// The API refuses thinking without a type, and thinking in a turn that did not begin with it.
 #[test]
 fn options_for_thinking_go_only_where_there_is_some() {
     let opts = json!({"thinking": {"display": "omitted"}});
@@ -348,7 +348,7 @@ fn options_for_thinking_go_only_where_there_is_some() {
     assert_eq!(talk.body(&Anthropic, &ModelSettings { thinking: None, ..asked }).get("thinking"), None);
 }
 
-/// Where the marks are: in tools, system and (turn, block) of the messages.
+/// The positions of the marks: in tools, system and (turn, block) of the messages.
 fn marks(body: &Value) -> (usize, usize, Vec<(usize, usize)>) {
     let count = |blocks: &Value| {
         blocks.as_array().into_iter().flatten().filter(|block| block.get("cache_control").is_some()).count()
@@ -392,17 +392,17 @@ fn only_what_is_new_is_serialised() {
     let mut talk =
         TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
     let before = talk.body(&Anthropic, &settings(MODEL));
-    // Were the beginning looked at again, the change would show.
+    // If the beginning were written again, the change would show.
     talk.messages[0] = user("changed behind the back");
     assert_eq!(talk.body(&Anthropic, &settings(MODEL)), before);
     talk.messages.extend([assistant("m", [text("Well.")]), user("second")]);
     let after = talk.body(&Anthropic, &settings(MODEL));
     assert_eq!(turns(&after).as_array().unwrap()[..3], turns(&before).as_array().unwrap()[..3]);
     assert_eq!(turns(&after)[4]["content"], json!([said("second")]));
-    // And what is remembered is what would be made anew.
+    // The cached body equals a new one.
     talk.messages[0] = user("first");
     assert_eq!(TestConversation::new(talk.messages.clone()).body(&Anthropic, &settings(MODEL)), after);
-    // Another conversation, a shorter one, another model, and a memo that was forgotten: from the start.
+    // Another conversation, a shorter one, another model, and a cleared cache: everything is written again.
     talk.messages[0] = user("new");
     let first = |talk: &TestConversation, model: &str| {
         turns(&talk.body(&Anthropic, &settings(model)))[0]["content"][0].clone()

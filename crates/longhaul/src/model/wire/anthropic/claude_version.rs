@@ -1,21 +1,22 @@
-//! What is known of the models by their names.
+//! What a model's name says about its capabilities.
 
-/// A line of Claude models.
+/// A tier of Claude models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClaudeTier {
     Opus,
     Sonnet,
     Haiku,
-    /// The lines that always think, e.g. Fable and Mythos.
+    /// The tiers that always think, e.g. Fable and Mythos.
     Deep,
     Unknown,
 }
 
-/// What a model's name says of it. Servers of other models speak this wire too: of those nothing is known.
+/// The tier and the version in a model's name. Other models also use this protocol; nothing is known about
+/// those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClaudeVersion {
     pub(super) tier: ClaudeTier,
-    /// Of Claude; a name without a version is taken for the newest.
+    /// The version of a Claude model. A name without one counts as the newest.
     version: Option<(u32, u32)>,
 }
 
@@ -54,12 +55,12 @@ impl ClaudeVersion {
         self.version.is_some_and(|version| version < (major, minor))
     }
 
-    /// Whether it thinks as it sees fit and takes no budget for it, nor any word on how it samples.
+    /// Whether it supports only adaptive thinking: no budget, and no sampling parameters.
     pub(super) fn is_adaptive_only(self) -> bool {
         self.tier == ClaudeTier::Deep || self.is_at_least(4, 7)
     }
 
-    /// Whether it can think as it sees fit.
+    /// Whether it supports adaptive thinking.
     pub(super) fn is_adaptive(self) -> bool {
         self.is_adaptive_only() || self.is_at_least(4, 6)
     }
@@ -70,12 +71,12 @@ impl ClaudeVersion {
         named && (self.is_at_least(5, 5) || self.tier == ClaudeTier::Deep && self.is_at_least(5, 1))
     }
 
-    /// Whether it can be held to a schema.
+    /// Whether it supports structured output.
     pub(super) fn enforces_schema(self) -> bool {
         self.is_at_least(4, 5)
     }
 
-    /// How many tokens a reply may have where nobody says.
+    /// The default for `max_tokens`.
     pub(super) fn default_max_tokens(self) -> u64 {
         match self.version {
             None => 8_192,
@@ -86,7 +87,7 @@ impl ClaudeVersion {
     }
 }
 
-/// Whether two names mean the same model: a date, `-latest` and the place it is served from aside.
+/// Whether two names mean the same model, ignoring a date, `-latest` and the host's prefix.
 pub(super) fn same_model(one: &str, other: &str) -> bool {
     one == other || (core(one) == core(other) && !core(one).is_empty())
 }

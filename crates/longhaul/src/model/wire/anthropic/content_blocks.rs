@@ -1,4 +1,4 @@
-//! The conversation as Anthropic's messages: content blocks, thinking as it was signed, unique ids.
+//! The conversation as Anthropic's content blocks, with signed thinking and unique ids.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use super::super::tool_names::wire_name;
 use super::claude_version::same_model;
 use crate::message::{Block, Call, Reply};
 
-/// Content blocks.
+/// Writes content blocks.
 #[derive(Debug)]
 pub(super) struct AnthropicBlockWriter;
 
@@ -29,7 +29,7 @@ impl TurnWriter for AnthropicBlockWriter {
     fn write_result(out: &mut Vec<u8>, asked: &UnansweredCall, output: &str, is_error: bool) {
         out.extend_from_slice(br#"{"type":"tool_result","tool_use_id":"#);
         write_json(out, &asked.wire_id);
-        // An error without a word, and text that is all blank, are refused.
+        // The API refuses an empty error and text that is all white space.
         let output = match output.trim().is_empty() {
             true if is_error => "The tool failed.",
             true => "",
@@ -59,7 +59,7 @@ impl TurnWriter for AnthropicBlockWriter {
                 Block::Text(text) => pieces.add(|out| Self::write_text(out, text)),
                 Block::Reasoning { text, opaque: Some(opaque) } if is_thinking(block, reply, model) => {
                     pieces.add(|out| thinking(out, text, opaque));
-                    // A turn that ends with thinking is refused.
+                    // The API refuses a turn that ends with thinking.
                     continue;
                 }
                 Block::Reasoning { opaque: Some(opaque), .. } if is_server_block(opaque) => {
@@ -79,13 +79,13 @@ impl TurnWriter for AnthropicBlockWriter {
     }
 }
 
-/// Whether a block is thinking that this model signed itself. It is bound to the model: others refuse it.
+/// Whether a block is thinking that this model signed. It is bound to the model: others refuse it.
 pub(super) fn is_thinking(block: &Block, reply: &Reply, model: &str) -> bool {
     let Block::Reasoning { opaque: Some(opaque), .. } = block else { return false };
     matches!(kind(opaque), "thinking" | "redacted_thinking") && same_model(&reply.model, model)
 }
 
-/// Whether it is what one of the provider's own tools did, which is sent back as it was.
+/// Whether the block comes from one of the provider's own tools. It is sent back unchanged.
 pub(super) fn is_server_block(block: &Value) -> bool {
     let kind = kind(block);
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "compaction")
@@ -117,7 +117,7 @@ fn tool_use(out: &mut Vec<u8>, call: &Call, asked: &UnansweredCall) {
     out.push(b'}');
 }
 
-/// An id is unique in its reply only, and whoever made it may have used other letters.
+/// An id is unique only within its reply, and may contain characters that this API refuses.
 fn ask(call: &Call, used: &mut HashSet<Box<str>>) -> UnansweredCall {
     let id = clean_id(&call.id, 56);
     let mut wire: Box<str> = id.as_ref().into();

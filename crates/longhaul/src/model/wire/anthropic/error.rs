@@ -1,4 +1,4 @@
-//! What an error says.
+//! Parses Anthropic's errors.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ struct AnthropicErrorBody {
     error: Value,
 }
 
-/// An answer with an error status.
+/// Parses a response with an error status.
 pub(super) fn error_from_response(status: u16, body: &[u8]) -> ModelErrorKind {
     let said =
         serde_json::from_slice::<AnthropicErrorBody>(body).ok().and_then(|envelope| words(&envelope.error));
@@ -22,7 +22,7 @@ pub(super) fn error_from_response(status: u16, body: &[u8]) -> ModelErrorKind {
     )
 }
 
-/// An error in the middle of a stream.
+/// Parses an error in the middle of a stream.
 pub(super) fn error_from_stream(data: &str) -> ModelErrorKind {
     let error =
         serde_json::from_str::<AnthropicErrorBody>(data).map(|envelope| envelope.error).unwrap_or_default();
@@ -37,7 +37,7 @@ pub(super) fn error_from_stream(data: &str) -> ModelErrorKind {
         "permission_error" => 403,
         "not_found_error" => 404,
         "request_too_large" => 413,
-        // Other servers give the number.
+        // Other servers send the status as a number.
         _ => error["code"]
             .as_u64()
             .and_then(|code| u16::try_from(code).ok())

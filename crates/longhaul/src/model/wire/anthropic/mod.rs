@@ -1,9 +1,9 @@
-//! Anthropic's messages, and whoever else speaks them (llama.cpp's `/v1/messages`, gateways).
+//! Anthropic's Messages API, also used by llama.cpp (`/v1/messages`) and gateways.
 //!
-//! Prompt caching is on: the end of the tools and the system instruction, and the last two turns of the user are
-//! marked, so that each request reads what the one before it wrote, and one more mark is free for
-//! `provider_opts`. `provider_opts: {cache: false}` turns it off, `cache: 1h` lets it live longer; the rest of
-//! `provider_opts` is merged into the body last, its `tools` added to the tools.
+//! Prompt caching is on: cache marks follow the tools and the system instruction, and the last two user
+//! turns, so that each request reads what the one before it wrote. One more mark is free for `provider_opts`.
+//! `provider_opts: {cache: false}` turns caching off, `cache: 1h` makes it last longer. The rest of
+//! `provider_opts` is merged into the body last; its `tools` are added to the tools.
 
 use serde_json::{Map, Value, json};
 
@@ -31,15 +31,15 @@ pub(crate) fn binds_thinking(model: &str) -> bool {
     ClaudeVersion::from_name(model).binds_thinking()
 }
 
-/// The wire of Anthropic's messages.
+/// The protocol of Anthropic's Messages API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Anthropic;
 
-/// What a task keeps of its conversation.
+/// The cached conversation of a task.
 #[derive(Default)]
 struct AnthropicCache {
     turns: AlternatingTurns<AnthropicBlockWriter>,
-    /// The tools of the last request that had any: the ones that the calls in the conversation were made with.
+    /// The tools of the last request that had any, with which the calls of the conversation were made.
     tools: ToolBytes,
 }
 
@@ -90,11 +90,11 @@ fn body(
     let mut tools = Vec::new();
     let choice = write_tools(&mut tools, request, settings, kept);
 
-    let shape = structured_output::requested_output(request, settings);
-    let held = ClaudeVersion::from_name(&settings.model).enforces_schema();
-    let told = SchemaDelivery::choose(shape, if held { &[&ANTHROPIC_OUTPUT] } else { &[] });
-    let instruction = told.system_prompt(request.system);
-    let mut head = request_fields(settings, plan, &told);
+    let requested = structured_output::requested_output(request, settings);
+    let enforced = ClaudeVersion::from_name(&settings.model).enforces_schema();
+    let delivery = SchemaDelivery::choose(requested, if enforced { &[&ANTHROPIC_OUTPUT] } else { &[] });
+    let instruction = delivery.system_prompt(request.system);
+    let mut head = request_fields(settings, plan, &delivery);
     if plan.needs_thinking_first && !begins_with_thinking(request.messages, &settings.model) {
         head.remove("thinking");
     }
@@ -105,7 +105,7 @@ fn body(
     for (key, more) in
         settings.provider_opts.iter().filter(|(key, _)| !matches!(key.as_str(), "cache" | "tools"))
     {
-        // Half of it, such as how it is shown, is refused where there is no thinking.
+        // Some fields, such as `display`, are refused without thinking.
         if key == "thinking" && head.get(key).is_none() && more.get("type").is_none() {
             continue;
         }
@@ -141,7 +141,7 @@ fn body(
 fn request_fields(
     settings: &ModelSettings,
     plan: &AnthropicParams,
-    told: &SchemaDelivery<'_>,
+    delivery: &SchemaDelivery<'_>,
 ) -> Map<String, Value> {
     let mut head = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
@@ -159,17 +159,17 @@ fn request_fields(
     if let Some(effort) = &plan.effort {
         output.insert("effort".to_owned(), json!(effort));
     }
-    if let SchemaDelivery::Schema(_, schema, _) = told {
+    if let SchemaDelivery::Schema(_, schema, _) = delivery {
         output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
     }
     put("output_config", (!output.is_empty()).then_some(Value::Object(output)));
     head
 }
 
-/// Writes the tools, and says how they may be chosen.
+/// Writes the tools and how the model may choose them.
 ///
-/// A conversation with calls in it needs its tools also when none may be called: the ones it had, so that what is
-/// cached, and thinking that is bound to what came before it, stays good.
+/// A conversation with calls needs its tools even if none may be called. It keeps the ones it had, so that
+/// the cache, and thinking that is bound to what came before it, stay valid.
 fn write_tools(
     out: &mut Vec<u8>,
     request: &ModelRequest<'_>,
@@ -217,7 +217,8 @@ fn comma(out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the model's turn that the results belong to begins with thinking of its own, or there is none.
+/// Whether the model turn that the results belong to begins with the model's own thinking, or there is no
+/// such turn.
 fn begins_with_thinking(messages: &[Message], model: &str) -> bool {
     let last = messages.iter().rev().find_map(|message| match message {
         Message::Assistant(reply) => Some(reply),

@@ -1,40 +1,40 @@
-//! What the settings mean for a model, or why they cannot be.
+//! Converts the settings for a model, or refuses them.
 
 use serde_json::{Value, json};
 
 use super::claude_version::{ClaudeTier, ClaudeVersion};
 use crate::model::settings::{ModelSettings, Thinking};
 
-/// How a model is asked.
+/// The parameters of a request.
 #[derive(Debug)]
 pub(super) struct AnthropicParams {
     pub(super) max_tokens: u64,
     pub(super) thinking: Option<Value>,
     pub(super) effort: Option<String>,
-    /// The value of the cache marks; `None` when caching is off.
+    /// The value of the cache marks; `None` if caching is off.
     pub(super) cache: Option<Value>,
-    /// Whether a turn with calls must begin with thinking, or there must be none.
+    /// Whether a turn with calls must begin with thinking, so that thinking is off otherwise.
     pub(super) needs_thinking_first: bool,
 }
 
-/// The keys of the body that are not for `provider_opts`.
+/// The keys of the body that `provider_opts` cannot set.
 const RESERVED_KEYS: [&str; 4] = ["messages", "model", "stream", "system"];
 
-/// What is left of a reply when its thinking has had its budget.
+/// The tokens of a reply beyond the thinking budget.
 const BESIDE_THINKING: u64 = 8_192;
 
 impl AnthropicParams {
     pub(super) fn from_settings(settings: &ModelSettings) -> Result<AnthropicParams, String> {
         let family = ClaudeVersion::from_name(&settings.model);
         if let Some(key) = RESERVED_KEYS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
-            return Err(format!("provider_opts: '{key}' is made by Longhaul and cannot be set"));
+            return Err(format!("provider_opts: '{key}' is set by Longhaul and cannot be changed"));
         }
         for (key, set) in [
             ("frequency_penalty", settings.frequency_penalty.is_some()),
             ("presence_penalty", settings.presence_penalty.is_some()),
         ] {
             if set {
-                return Err(format!("{key}: Anthropic's messages have no such setting"));
+                return Err(format!("{key}: Anthropic's Messages API does not support it"));
             }
         }
         let (thinking, effort) = thinking(settings, family)?;
@@ -44,7 +44,7 @@ impl AnthropicParams {
             (Some(0), _) => return Err("max_tokens: must be at least 1".to_owned()),
             (Some(max), Some(budget)) if max <= budget => {
                 return Err(format!(
-                    "max_tokens: {max} leaves nothing beside a thinking budget of {budget} tokens"
+                    "max_tokens: {max} must be larger than the thinking budget of {budget} tokens"
                 ));
             }
             (Some(max), _) => max,
@@ -74,12 +74,12 @@ fn thinking(
 ) -> Result<(Option<Value>, Option<String>), String> {
     let model = &settings.model;
     let adaptive = || match family.is_adaptive_only() {
-        // These would else give empty thinking.
+        // Without this, these models return empty thinking.
         true => json!({"type": "adaptive", "display": "summarized"}),
         false => json!({"type": "adaptive"}),
     };
     let budget = |tokens: u32| match tokens {
-        0..1024 => Err(format!("thinking: a budget has at least 1024 tokens, not {tokens}")),
+        0..1024 => Err(format!("thinking: the budget must be at least 1024 tokens, not {tokens}")),
         _ => Ok((Some(json!({"type": "enabled", "budget_tokens": tokens})), None)),
     };
     if family.is_before(3, 7) && !matches!(settings.thinking, None | Some(Thinking::Off)) {
@@ -90,18 +90,18 @@ fn thinking(
         Some(Thinking::Off) => off(family, model),
         Some(Thinking::Effort(word)) if word == "none" => off(family, model),
         Some(Thinking::Tokens(tokens)) if family.is_adaptive_only() => Err(format!(
-            "thinking: {model} takes no budget ({tokens} tokens); say adaptive, or how hard: low, medium, high, …"
+            "thinking: {model} takes no budget ({tokens} tokens); use adaptive, or an effort: low, medium, high, …"
         )),
         Some(Thinking::Tokens(tokens)) => budget(*tokens),
         Some(Thinking::Adaptive) if family.is_adaptive() => Ok((Some(adaptive()), None)),
         Some(Thinking::Adaptive) => {
-            Err(format!("thinking: {model} cannot think as it sees fit; give it a budget"))
+            Err(format!("thinking: {model} does not support adaptive thinking; set a budget"))
         }
         Some(Thinking::Effort(word)) if family.is_adaptive() => {
             let word = if word == "minimal" { "low" } else { word };
             Ok((Some(adaptive()), Some(word.to_owned())))
         }
-        // Models from before the word get the budget that comes near it.
+        // Older models without effort levels get a similar budget.
         Some(Thinking::Effort(word)) => match word.as_str() {
             "minimal" => budget(1_024),
             "low" => budget(4_096),
@@ -109,7 +109,7 @@ fn thinking(
             "high" => budget(20_480),
             "xhigh" | "max" => budget(30_720),
             _ => Err(format!(
-                "thinking: '{word}' says nothing to {model}; minimal, low, medium, high and max do"
+                "thinking: {model} does not know '{word}'; use minimal, low, medium, high or max"
             )),
         },
     }
@@ -117,12 +117,12 @@ fn thinking(
 
 fn off(family: ClaudeVersion, model: &str) -> Result<(Option<Value>, Option<String>), String> {
     match family.tier {
-        ClaudeTier::Deep => Err(format!("thinking: {model} cannot do without; say low")),
+        ClaudeTier::Deep => Err(format!("thinking: {model} always thinks; use low")),
         ClaudeTier::Opus if family.is_at_least(5, 5) => {
-            Err(format!("thinking: {model} cannot do without; say low"))
+            Err(format!("thinking: {model} always thinks; use low"))
         }
         ClaudeTier::Sonnet if family.is_at_least(5, 5) => Ok((Some(json!({"type": "between_tools"})), None)),
-        // From here on they think unless told not to.
+        // Models from here on think unless it is turned off.
         _ if family.is_at_least(5, 0) => Ok((Some(json!({"type": "disabled"})), None)),
         _ => Ok((None, None)),
     }
@@ -136,9 +136,11 @@ fn sampling(settings: &ModelSettings, family: ClaudeVersion, thinking: Option<&V
     }
     for (key, value) in [("temperature", settings.temperature), ("top_p", settings.top_p)] {
         match value {
-            Some(_) if family.is_adaptive_only() => return Err(format!("{key}: {model} takes none")),
+            Some(_) if family.is_adaptive_only() => {
+                return Err(format!("{key}: {model} does not support it"));
+            }
             Some(value) if !(0.0..=1.0).contains(&value) => {
-                return Err(format!("{key}: between 0 and 1, not {value}"));
+                return Err(format!("{key}: must be between 0 and 1, not {value}"));
             }
             _ => {}
         }
@@ -148,10 +150,10 @@ fn sampling(settings: &ModelSettings, family: ClaudeVersion, thinking: Option<&V
             Err(format!("top_p: {model} takes either a temperature or a top_p, not both"))
         }
         (Some(temperature), _) if thinks && temperature != 1.0 => {
-            Err("temperature: a model that thinks takes none but 1".to_owned())
+            Err("temperature: must be 1 when thinking is on".to_owned())
         }
         (_, Some(top_p)) if thinks && top_p < 0.95 => {
-            Err("top_p: a model that thinks takes none below 0.95".to_owned())
+            Err("top_p: must be at least 0.95 when thinking is on".to_owned())
         }
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! The stream of Anthropic's messages, taken in as it comes.
+//! Parses the stream of Anthropic's Messages API.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::error;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// One answer.
+/// Parses one response.
 #[derive(Default)]
 pub(super) struct AnthropicParser {
     sse: SseParser,
@@ -38,7 +38,7 @@ impl ReplyParser for AnthropicParser {
 
 #[derive(Default)]
 struct AnthropicReplyBuilder {
-    /// With the index that the stream gives them.
+    /// The blocks, with their index in the stream.
     pieces: Vec<(u64, AnthropicBlock)>,
     stop: Option<String>,
     usage: AnthropicUsage,
@@ -59,7 +59,7 @@ enum AnthropicBlock {
         whole: Value,
         written: String,
     },
-    /// What one of the provider's own tools did.
+    /// A block of one of the provider's own tools.
     Server {
         block: Value,
         written: String,
@@ -80,7 +80,7 @@ struct AnthropicMessageStart {
     message: AnthropicMessage,
 }
 
-/// The beginning of a message, or, from a server that does not stream, all of it.
+/// The beginning of a message, or all of it from a server that does not stream.
 #[derive(Deserialize)]
 struct AnthropicMessage {
     model: Option<String>,
@@ -132,7 +132,7 @@ struct AnthropicStopDelta {
     stop_reason: Option<String>,
 }
 
-/// What was used, as the provider counts it: the input is what no cache had a hand in.
+/// The usage as the provider counts it: the input does not include cached tokens.
 #[derive(Deserialize, Default)]
 struct AnthropicUsage {
     input_tokens: Option<u64>,
@@ -278,7 +278,7 @@ impl AnthropicReplyBuilder {
         last.output_tokens_details = more.output_tokens_details.or(last.output_tokens_details.take());
     }
 
-    /// The block that a stream means by its index: the last that was begun with it.
+    /// The block of an index: the last one that began with it.
     fn piece(&mut self, index: u64) -> Option<&mut AnthropicBlock> {
         self.pieces.iter_mut().rev().find(|(at, _)| *at == index).map(|(_, piece)| piece)
     }
@@ -290,7 +290,7 @@ impl AnthropicReplyBuilder {
         };
         let mut blocks: Vec<Block> = self.pieces.into_iter().filter_map(|(_, piece)| piece.block()).collect();
         assign_call_ids(&mut blocks);
-        // A last call that the limit left without arguments was cut before it had any: it is not one with none.
+        // A last call that hit the limit without arguments was cut off; it is not a call without arguments.
         if let ("max_tokens" | "model_context_window_exceeded", Some(Block::Call(call))) =
             (&*stop, blocks.last_mut())
             && call.arguments == "{}"
@@ -300,7 +300,7 @@ impl AnthropicReplyBuilder {
         let calls = blocks.iter().any(|block| matches!(block, Block::Call(_)));
         let stop = match stop.as_str() {
             "refusal" => StopReason::Refused,
-            // A paused turn is not at its end either.
+            // A paused turn is not complete either.
             "max_tokens" | "model_context_window_exceeded" | "pause_turn" => StopReason::Length,
             _ if calls => StopReason::Calls,
             _ => StopReason::End,
@@ -324,7 +324,7 @@ impl AnthropicBlock {
         match self {
             AnthropicBlock::Text(text) if text.is_empty() => None,
             AnthropicBlock::Text(text) => Some(Block::Text(text)),
-            // Without a signature it cannot be sent back: llama.cpp has none.
+            // Thinking without a signature cannot be sent back. llama.cpp sends none.
             AnthropicBlock::Thinking { text, signature } if signature.is_empty() => {
                 (!text.is_empty()).then_some(Block::Reasoning { text, opaque: None })
             }
@@ -355,9 +355,8 @@ impl AnthropicBlock {
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelErrorKind> {
-    serde_json::from_str(data).map_err(|_| {
-        ModelErrorKind::Truncated(format!("an event that makes no sense: {}", sanitized_line(data)))
-    })
+    serde_json::from_str(data)
+        .map_err(|_| ModelErrorKind::Truncated(format!("unexpected event: {}", sanitized_line(data))))
 }
 
 fn string(value: &mut Value) -> String {

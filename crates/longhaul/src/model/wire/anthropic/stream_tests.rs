@@ -1,4 +1,4 @@
-//! Streams of the recorded shape, cut everywhere.
+//! Streams like the recorded ones, split at every position.
 
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ fn a_stream_without_its_end() {
     let events = text_reply("end_turn");
     let (all, but_stop) = (sse(&events), sse(&events[..events.len() - 1]));
     assert_eq!(reply(&Anthropic, &but_stop), reply(&Anthropic, &all));
-    // Not even the blank line.
+    // Not even the blank line came.
     assert_eq!(reply(&Anthropic, but_stop.trim_end()), reply(&Anthropic, &all));
     let cut = sse(&events[..events.len() - 2]);
     assert!(matches!(failure(&Anthropic, &cut), ModelErrorKind::Truncated(_)));
@@ -239,15 +239,15 @@ fn errors_in_the_middle() {
         events.push(error.clone());
         let came = cut_everywhere(&Anthropic, &sse(&events));
         assert_eq!((came.reply, came.said.as_str()), (Err(expected.clone()), "Grüß "));
-        // And as the whole answer, with a status that said that all was well.
+        // The same error as the whole response, with status 200.
         assert_eq!(failure(&Anthropic, &error.to_string()), expected);
     }
-    // llama.cpp's.
+    // The errors of llama.cpp.
     let answer = "error: {\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}\n\n";
     assert!(failure(&Anthropic, answer).is_transient());
     let answer = "event: error\ndata: {\"error\":{\"code\":400,\"message\":\"too long\",\"type\":\"exceed_context_size_error\"}}\n\n";
     assert!(!failure(&Anthropic, answer).is_transient());
-    // Nothing counts after the end.
+    // Ignore everything after the end.
     let mut events = text_reply("end_turn");
     events.push(json!({"type": "error", "error": {"type": "api_error", "message": "late"}}));
     assert_eq!(reply(&Anthropic, &sse(&events)).stop, StopReason::End);
@@ -261,7 +261,7 @@ fn what_llama_cpp_sends() {
         "usage": {"cache_read_input_tokens": 5, "input_tokens": 20, "output_tokens": 0}}})];
     events.push(start(0, thinking.clone()));
     events.push(delta(0, json!({"type": "thinking_delta", "thinking": "Hm"})));
-    // Older ones begin the block again with each token.
+    // Older servers begin the block again with each token.
     events.push(start(0, thinking));
     events.push(delta(0, json!({"type": "thinking_delta", "thinking": "m."})));
     events.push(delta(0, json!({"type": "signature_delta", "signature": ""})));
@@ -324,7 +324,7 @@ fn any_bytes_are_survived() {
     survives(&Anthropic, &[sse(&text_reply("end_turn")), sse(&events)]);
 }
 
-/// What is in a recorded stream, found in another way.
+/// Parses a recorded stream in another way, to compare.
 fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 5], StopReason) {
     let (mut text, mut thought, mut calls, mut stop) =
         (String::new(), String::new(), Vec::new(), String::new());

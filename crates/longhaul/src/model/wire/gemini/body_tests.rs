@@ -1,4 +1,4 @@
-//! Bodies: settings and the conversation.
+//! Request bodies: settings and conversation.
 
 use std::sync::Arc;
 
@@ -133,12 +133,13 @@ fn signatures_go_back_on_their_parts() {
             {"text": "", "thoughtSignature": "sig-nothing"},
         ])
     );
-    // The first call of another model's turn is marked as unsigned, where the model would refuse it.
+    // The first call of another model's turn is marked as unsigned, because the API would refuse it
+    // otherwise.
     assert_eq!(contents[3]["parts"][0]["thoughtSignature"], "skip_thought_signature_validator");
     assert!(contents[3]["parts"][1].get("thoughtSignature").is_none());
     let older = super::body_tests::contents(MODEL, messages());
     assert!(older[3]["parts"][0].get("thoughtSignature").is_none());
-    // Nothing but a signature is no turn.
+    // A turn with only a signature is left out.
     let empty =
         super::body_tests::contents(MODEL, [user("Go"), assistant("m", [signed("", "nothing")]), user("on")]);
     assert_eq!(empty.as_array().unwrap().len(), 1);
@@ -171,8 +172,8 @@ fn thinking_settings() {
         assert_eq!(with(model, thinking.clone()).unwrap(), expected, "{model} {thinking:?}");
     }
     for (model, thinking, word) in [
-        ("gemini-2.5-pro", Thinking::Off, "cannot do without"),
-        ("gemini-3-pro-preview", Thinking::Off, "cannot do without"),
+        ("gemini-2.5-pro", Thinking::Off, "always thinks"),
+        ("gemini-3-pro-preview", Thinking::Off, "always thinks"),
         ("gemini-2.0-flash", Thinking::Tokens(9), "does not think"),
         (MODEL, effort("very"), "'very'"),
     ] {
@@ -242,7 +243,8 @@ fn tools_without_parameters_and_options_of_the_provider() {
     assert!(talk.body(&Gemini, &settings(MODEL)).get("tools").is_none());
 }
 
-/// "Combine built-in tools and function calling": only the third generation can, and only if it is told to show what it ran.
+/// "Combine built-in tools and function calling": only Gemini 3 supports it, and only if it returns what its
+/// tools did.
 #[test]
 fn tools_of_its_own_beside_functions_are_shown() {
     let mut talk = TestConversation::new([user("Hi")]);
@@ -269,7 +271,7 @@ fn only_what_is_new_is_serialised() {
     assert_eq!(after["contents"].as_array().unwrap()[..3], before["contents"].as_array().unwrap()[..3]);
     talk.messages[0] = user("first");
     assert_eq!(TestConversation::new(talk.messages.clone()).body(&Gemini, &settings(MODEL)), after);
-    // The memo of another wire is of no use, and does no harm.
+    // A cache of another protocol is ignored.
     let other = talk.body(&super::super::Anthropic, &settings("claude-opus-5"));
     assert_eq!(other["messages"].as_array().unwrap().len(), 5);
     assert_eq!(talk.body(&Gemini, &settings(MODEL)), after);

@@ -1,4 +1,4 @@
-//! The conversation as Gemini's contents: parts, signatures on the parts they came with.
+//! The conversation as Gemini's contents: parts, with each signature on the part it came with.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use super::super::tool_names::wire_name;
 use super::GeminiVersion;
 use crate::message::{Block, Call, Reply};
 
-/// What a call of another model is signed with: the provider's own word for "there is none".
+/// The signature for a call of another model: the provider's own value for "none".
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-/// What a signature stands on.
+/// What a signature belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SignatureTarget {
     /// The call that follows.
@@ -22,7 +22,7 @@ pub(super) enum SignatureTarget {
     Text,
     /// The thinking of the block itself.
     Thought,
-    /// A part with nothing in it.
+    /// An empty part.
     Nothing,
 }
 
@@ -34,7 +34,7 @@ impl SignatureTarget {
         (SignatureTarget::Nothing, "nothing"),
     ];
 
-    /// The block that keeps a signature.
+    /// The block that stores a signature.
     pub(super) fn to_block(self, signature: &str) -> Value {
         let on = SignatureTarget::ALL.iter().find(|(on, _)| *on == self).map(|(_, word)| *word);
         value!({"thoughtSignature": signature, "on": on})
@@ -47,7 +47,7 @@ impl SignatureTarget {
     }
 }
 
-/// Parts.
+/// Writes parts.
 #[derive(Debug)]
 pub(super) struct GeminiPartWriter;
 
@@ -89,7 +89,7 @@ impl TurnWriter for GeminiPartWriter {
                     Some((SignatureTarget::Nothing, signed)) => {
                         pieces.add(|out| part(out, "", false, Some(signed)))
                     }
-                    // What the provider ran itself.
+                    // A part of the provider's own tools.
                     None if opaque["part"].is_object() => pieces.add(|out| write_json(out, &opaque["part"])),
                     None => {}
                 },
@@ -144,7 +144,7 @@ fn sign(out: &mut Vec<u8>, signature: Option<&str>) {
     }
 }
 
-/// The name of a call or a result, and its id unless we made that up.
+/// Writes the name of a call or a result, and its id unless Longhaul generated it.
 fn name(out: &mut Vec<u8>, asked: &UnansweredCall) {
     out.extend_from_slice(br#""name":"#);
     write_json(out, &asked.tool);

@@ -1,8 +1,8 @@
 //! Google's Gemini: `streamGenerateContent`.
 //!
-//! A signature belongs to the part it came with. It is kept as a block without text before that part, and goes
-//! back on it. `provider_opts` is merged into the body last (`safetySettings`, `generationConfig: {topK: …}`), its
-//! `tools` are added to the tools.
+//! A signature belongs to the part it came with. It is stored as a block without text before that part, and
+//! sent back with it. `provider_opts` is merged into the body last (`safetySettings`, `generationConfig:
+//! {topK: …}`); its `tools` are added to the tools.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ mod parser;
 use content_parts::GeminiPartWriter;
 use params::GeminiVersion;
 
-/// The wire of Google's Gemini.
+/// The protocol of Google's Gemini API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gemini;
 
-/// What a task keeps of its conversation.
+/// The cached conversation of a task.
 #[derive(Default)]
 struct GeminiCache {
     turns: AlternatingTurns<GeminiPartWriter>,
@@ -79,8 +79,8 @@ impl WireProtocol for Gemini {
 }
 
 fn body(request: &ModelRequest<'_>, settings: &ModelSettings, kept: &GeminiCache) -> Vec<u8> {
-    let told = params::schema_delivery(request, settings);
-    let mut head = json!({"generationConfig": params::generation_config(settings, &told)});
+    let delivery = params::schema_delivery(request, settings);
+    let mut head = json!({"generationConfig": params::generation_config(settings, &delivery)});
     if shows_own_tools(settings, kept) {
         head["toolConfig"] = json!({"includeServerSideToolInvocations": true});
     }
@@ -90,7 +90,7 @@ fn body(request: &ModelRequest<'_>, settings: &ModelSettings, kept: &GeminiCache
     let mut out = Vec::with_capacity(kept.turns.estimated_len() + request.system.len() + 4096);
     write(&mut out, &head);
     out.pop();
-    let system = told.system_prompt(request.system);
+    let system = delivery.system_prompt(request.system);
     if !system.trim().is_empty() {
         out.extend_from_slice(br#","systemInstruction":{"parts":[{"text":"#);
         write(&mut out, &system);
@@ -103,8 +103,9 @@ fn body(request: &ModelRequest<'_>, settings: &ModelSettings, kept: &GeminiCache
     out
 }
 
-/// Whether functions stand beside tools that the provider runs itself. That is refused unless it shows what it ran, so that it
-/// can be sent back ("Combine built-in tools and function calling"); before the third generation it is refused in any case.
+/// Whether functions are used together with the provider's own tools. The API refuses that unless it returns
+/// what its tools did, so that it can be sent back ("Combine built-in tools and function calling"). Before
+/// Gemini 3 it always refuses.
 fn shows_own_tools(settings: &ModelSettings, kept: &GeminiCache) -> bool {
     GeminiVersion::from_name(&settings.model).is_gemini_3()
         && !kept.tools.bytes().is_empty()
@@ -141,7 +142,7 @@ fn write_tool(out: &mut Vec<u8>, tool: WireTool) {
     write(out, &tool.name);
     out.extend_from_slice(br#","description":"#);
     write(out, &tool.description);
-    // An object without properties is refused; a function without parameters is not.
+    // The API refuses an object without properties, but not a function without parameters.
     let has =
         |key: &str| tool.parameters.get(key).and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     if has("properties") || has("additionalProperties") {
@@ -151,7 +152,7 @@ fn write_tool(out: &mut Vec<u8>, tool: WireTool) {
     out.push(b'}');
 }
 
-/// What an error says.
+/// The parts of an error.
 #[derive(Debug, Default)]
 struct GeminiError {
     code: Option<u16>,
@@ -193,13 +194,13 @@ impl GeminiError {
             Some("DEADLINE_EXCEEDED") => 504,
             _ => 500,
         });
-        // The provider gave up on it by itself.
+        // The provider itself cancelled the request.
         let status = if status == 499 { 500 } else { status };
         status_errors::error_from_status(status, &self.words().unwrap_or_default())
     }
 }
 
-/// The error in a body: of an object, or of the first object of an array.
+/// The error in a body: in an object, or in the first object of an array.
 fn error(body: &[u8]) -> Option<GeminiError> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let object = body.get(0).unwrap_or(&body);

@@ -1,4 +1,4 @@
-//! What the settings mean for a model, or why they cannot be.
+//! Converts the settings for a model, or refuses them.
 
 use serde_json::{Map, Value, json};
 
@@ -7,10 +7,10 @@ use super::super::structured_output::{self, SchemaDelivery};
 use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, Thinking};
 
-/// What a model's name says of it.
+/// The version in a model's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GeminiVersion {
-    /// A name without a version is taken for the newest; `None` for what is no Gemini.
+    /// A name without a version counts as the newest; `None` if it is not a Gemini model.
     version: Option<(u32, u32)>,
     flash: bool,
 }
@@ -25,7 +25,7 @@ impl GeminiVersion {
         GeminiVersion { version: Some(version), flash: rest.contains("flash") }
     }
 
-    /// Whether it wants its signatures back, takes a level of thinking, and tools together with a shape.
+    /// Whether it needs its signatures back, and supports thinking levels and tools together with a schema.
     pub(super) fn is_gemini_3(self) -> bool {
         self.version.is_some_and(|version| version >= (3, 0))
     }
@@ -35,29 +35,29 @@ impl GeminiVersion {
     }
 }
 
-/// The keys of the body that are not for `provider_opts`.
+/// The keys of the body that `provider_opts` cannot set.
 const RESERVED_KEYS: [&str; 2] = ["contents", "systemInstruction"];
 
 pub(super) fn check_settings(settings: &ModelSettings) -> Result<(), String> {
     let model = &settings.model;
     let letters = |c: char| c.is_ascii_alphanumeric() || "-_.:@/".contains(c);
     if model.is_empty() || !model.chars().all(letters) {
-        return Err(format!("model: '{model}' is no name of a model"));
+        return Err(format!("model: '{model}' is not a valid model name"));
     }
     if let Some(key) = RESERVED_KEYS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
-        return Err(format!("provider_opts: '{key}' is made by Longhaul and cannot be set"));
+        return Err(format!("provider_opts: '{key}' is set by Longhaul and cannot be changed"));
     }
     if settings.max_tokens == Some(0) {
         return Err("max_tokens: must be at least 1".to_owned());
     }
     if settings.parallel_tool_calls == Some(false) {
-        return Err("parallel_tool_calls: Gemini cannot be kept to one call at a time".to_owned());
+        return Err("parallel_tool_calls: Gemini cannot be limited to one call at a time".to_owned());
     }
     thinking(settings).map(drop)
 }
 
-/// The configuration of the generation. The settings have been checked.
-pub(super) fn generation_config(settings: &ModelSettings, told: &SchemaDelivery<'_>) -> Value {
+/// The generation config. The settings are already checked.
+pub(super) fn generation_config(settings: &ModelSettings, delivery: &SchemaDelivery<'_>) -> Value {
     let mut config = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -70,14 +70,15 @@ pub(super) fn generation_config(settings: &ModelSettings, told: &SchemaDelivery<
     put("frequencyPenalty", settings.frequency_penalty.map(|p| json!(p)));
     put("presencePenalty", settings.presence_penalty.map(|p| json!(p)));
     put("thinkingConfig", thinking(settings).ok().flatten());
-    if let SchemaDelivery::Schema(_, schema, _) = told {
+    if let SchemaDelivery::Schema(_, schema, _) = delivery {
         put("responseMimeType", Some(json!("application/json")));
         put("responseJsonSchema", Some(schema.clone()));
     }
     Value::Object(config)
 }
 
-/// How a model is told of the shape of its answer. Before the third generation one that has tools is not held to it.
+/// How the model learns the schema of its answer. Before Gemini 3, a schema cannot be enforced together with
+/// tools.
 pub(super) fn schema_delivery<'a>(
     request: &ModelRequest<'a>,
     settings: &'a ModelSettings,
@@ -106,10 +107,10 @@ fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {
     }
     match asked {
         Thinking::Off if family.is_gemini_3() => {
-            Err(format!("thinking: {model} cannot do without; say minimal or low"))
+            Err(format!("thinking: {model} always thinks; use minimal or low"))
         }
         Thinking::Off if family.version.is_some() && !family.flash => {
-            Err(format!("thinking: {model} cannot do without; give it a small budget"))
+            Err(format!("thinking: {model} always thinks; set a small budget"))
         }
         Thinking::Off => Ok(Some(json!({"thinkingBudget": 0}))),
         Thinking::Tokens(tokens) => budget(i64::from(*tokens)),
@@ -119,13 +120,13 @@ fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {
             let word = if matches!(word.as_str(), "xhigh" | "max") { "high" } else { word };
             Ok(Some(json!({"includeThoughts": true, "thinkingLevel": word})))
         }
-        // Models from before the word get the budget that comes near it.
+        // Older models without thinking levels get a similar budget.
         Thinking::Effort(word) => match word.as_str() {
             "minimal" => budget(512),
             "low" => budget(1_024),
             "medium" => budget(8_192),
             "high" | "xhigh" | "max" => budget(24_576),
-            _ => Err(format!("thinking: '{word}' says nothing to {model}; minimal, low, medium and high do")),
+            _ => Err(format!("thinking: {model} does not know '{word}'; use minimal, low, medium or high")),
         },
     }
 }

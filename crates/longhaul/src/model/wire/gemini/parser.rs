@@ -1,4 +1,4 @@
-//! The stream of Gemini's answers, taken in as it comes.
+//! Parses the stream of Gemini's responses.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,7 +13,7 @@ use super::content_parts::SignatureTarget;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// One answer.
+/// Parses one response.
 #[derive(Default)]
 pub(super) struct GeminiParser {
     sse: SseParser,
@@ -36,9 +36,9 @@ impl ReplyParser for GeminiParser {
 #[derive(Default)]
 struct GeminiReplyBuilder {
     blocks: Vec<Block>,
-    /// The last block is complete: what comes begins a new one.
+    /// Whether the last block is complete, so that the next part begins a new one.
     closed: bool,
-    /// Why it stopped; it may say so more than once, and the last word counts.
+    /// The finish reason. It may come more than once; the last one counts.
     finish: Option<String>,
     finish_message: String,
     blocked: bool,
@@ -117,7 +117,7 @@ struct GeminiPromptFeedback {
     block_reason: Option<String>,
 }
 
-/// What was used, as the provider counts it: the output is without the thinking.
+/// The usage as the provider counts it: the output does not include thinking.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct GeminiUsage {
@@ -134,7 +134,7 @@ impl GeminiReplyBuilder {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        // Without `alt=sse`, and for some errors, it is an array.
+        // Without `alt=sse`, and for some errors, the response is an array.
         if data.starts_with('[') {
             for one in read::<Vec<&RawValue>>(data)? {
                 self.take(read(one.get())?, chunks)?;
@@ -210,7 +210,7 @@ impl GeminiReplyBuilder {
             push_text_chunk(chunks, &text);
             match blocks.last_mut() {
                 _ if text.is_empty() => sign(blocks, SignatureTarget::Nothing),
-                // A part that is signed stays by itself.
+                // A signed part stays a separate block.
                 _ if !signature.is_empty() => {
                     sign(blocks, SignatureTarget::Text);
                     blocks.push(Block::Text(text.into_owned()));
@@ -258,7 +258,7 @@ impl GeminiReplyBuilder {
             "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "OTHER"
             | "NO_IMAGE" | "ESCALATION" => Ok(StopReason::Refused),
             _ if finish.starts_with("IMAGE_") => Ok(StopReason::Refused),
-            // The model stumbled: the same question may well get an answer.
+            // The model made a mistake: a retry may succeed.
             "MALFORMED_FUNCTION_CALL"
             | "MALFORMED_RESPONSE"
             | "UNEXPECTED_TOOL_CALL"
@@ -270,7 +270,7 @@ impl GeminiReplyBuilder {
     }
 }
 
-/// What the provider ran itself, as a part.
+/// A part of the provider's own tools.
 fn own_tool(part: &mut GeminiPart<'_>, signature: &str) -> Option<Value> {
     let (name, value) = [
         ("executableCode", &mut part.executable_code),
@@ -288,7 +288,6 @@ fn own_tool(part: &mut GeminiPart<'_>, signature: &str) -> Option<Value> {
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelErrorKind> {
-    serde_json::from_str(data).map_err(|_| {
-        ModelErrorKind::Truncated(format!("an event that makes no sense: {}", sanitized_line(data)))
-    })
+    serde_json::from_str(data)
+        .map_err(|_| ModelErrorKind::Truncated(format!("unexpected event: {}", sanitized_line(data))))
 }

@@ -1,4 +1,4 @@
-//! Streams of the recorded shape, cut everywhere.
+//! Streams like the recorded ones, split at every position.
 
 use serde_json::{Value, json};
 
@@ -266,7 +266,7 @@ fn any_bytes_are_survived() {
     survives(&Gemini, &[sse(&[event(said("Hi"), None), event(parts, Some("STOP"))])]);
 }
 
-/// What is in a recorded stream, found in another way.
+/// Parses a recorded stream in another way, to compare.
 fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 4], StopReason) {
     let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
     let (mut finish, mut counts) = (String::new(), Value::Null);
@@ -290,7 +290,7 @@ fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 4
     let count = |key: &str| counts[key].as_u64().unwrap_or(0);
     let thinking = count("thoughtsTokenCount");
     let output = count("candidatesTokenCount") + thinking;
-    // All that is not output was read.
+    // Everything that is not output is input.
     let used = [count("totalTokenCount") - output, count("cachedContentTokenCount"), output, thinking];
     let stop = match finish.as_str() {
         "STOP" if calls.is_empty() => StopReason::End,

@@ -257,7 +257,7 @@ fn a_turn_writes_only_what_is_new() {
         assert!(bytes.starts_with(&before));
         before = bytes[..end].to_vec();
     }
-    // Letters that come one by one are merged as they would be all at once.
+    // Letters that come one by one are merged like letters that come at once.
     for letter in ["a", "b", "c"] {
         conversation.push(user(letter));
         let (bytes, _) = body(&wire, &conversation, &tools(), &settings(), &memo);

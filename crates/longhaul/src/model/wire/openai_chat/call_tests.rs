@@ -4,7 +4,7 @@ use super::stream_tests::{delta, finish, pairs, piece, reply};
 use crate::message::StopReason;
 use crate::model::wire::testing::{calls, ids};
 
-/// The calls that these pieces make.
+/// The calls that result from these deltas.
 fn made(frames: &[Value]) -> Vec<(String, String)> {
     let mut frames: Vec<Value> = frames.iter().cloned().map(piece).collect();
     frames.push(finish("tool_calls"));
@@ -29,7 +29,7 @@ fn calls_come_in_fragments_side_by_side_and_interleaved() {
 fn calls_are_told_apart_however_they_are_numbered() {
     let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
     let two = pairs(&[("look", "{\"a\":1}"), ("look", "{\"b\":2}")]);
-    // Without any number, with ids and without.
+    // Without an index, with ids and without.
     assert_eq!(
         made(&[
             json!({"id": "a", "function": f("look", "{\"a\":1}")}),
@@ -41,7 +41,7 @@ fn calls_are_told_apart_however_they_are_numbered() {
         made(&[json!({"function": f("look", "{\"a\":1}")}), json!({"function": f("look", "{\"b\":2}")})]),
         two
     );
-    // All with the same number, with ids (Ollama) and without (Gemini's imitation).
+    // All with the same index, with ids (Ollama) and without (Gemini's compatible API).
     assert_eq!(
         made(&[
             json!({"index": 0, "id": "a", "function": f("look", "{\"a\":1}")}),
@@ -56,7 +56,7 @@ fn calls_are_told_apart_however_they_are_numbered() {
         ]),
         two
     );
-    // No number, the same id twice.
+    // Without an index, the same id twice.
     assert_eq!(
         made(&[
             json!({"id": "a", "function": f("look", "{\"a\":1}")}),
@@ -64,7 +64,7 @@ fn calls_are_told_apart_however_they_are_numbered() {
         ]),
         two
     );
-    // In fragments, without any number.
+    // In fragments, without an index.
     assert_eq!(
         made(&[
             json!({"id": "a", "function": f("look", "{\"a\"")}),
@@ -74,7 +74,7 @@ fn calls_are_told_apart_however_they_are_numbered() {
         ]),
         two
     );
-    // The name, and a new id, in every piece.
+    // The name and a new id in every delta.
     assert_eq!(
         made(&[
             json!({"index": 0, "id": "a", "function": f("look", "")}),
@@ -84,7 +84,7 @@ fn calls_are_told_apart_however_they_are_numbered() {
         ]),
         two
     );
-    // The name in every piece, and an empty piece behind.
+    // The name in every delta, and an empty delta at the end.
     assert_eq!(
         made(&[
             json!({"index": 0, "id": "a", "function": f("look", "{\"a\"")}),
@@ -94,7 +94,7 @@ fn calls_are_told_apart_however_they_are_numbered() {
         ]),
         two
     );
-    // Calls without arguments, all with the same number.
+    // Calls without arguments, all with the same index.
     assert_eq!(
         made(&[
             json!({"index": 0, "id": "a", "function": f("look", "")}),
@@ -172,7 +172,7 @@ fn text_before_and_after_calls_stays_where_it_was() {
     assert_eq!(reply.text(), "ab");
 }
 
-/// Found by the fuzzer: a reply stopped for calls of which there was none.
+/// Found by the fuzzer: a reply stopped for calls, but had none.
 #[test]
 fn a_call_of_which_nothing_came_is_none() {
     let reply =

@@ -1,4 +1,5 @@
-//! Events that differ from one before them in a single string: most of a stream is such, and need not be parsed again.
+//! Recognizes events that differ from an earlier one in a single string. Most of a stream is like this, and
+//! need not be parsed.
 
 use std::borrow::Cow;
 
@@ -7,25 +8,25 @@ use std::borrow::Cow;
 pub(super) enum ChatDeltaKind {
     Text,
     Reasoning,
-    /// A piece of the arguments of the call of this number.
+    /// A delta of the arguments of the call with this index.
     Arguments(Option<u64>),
 }
 
-/// An event that was parsed, cut in two where its string was.
+/// A parsed event, split where its string was.
 ///
-/// JSON that begins and ends with the same bytes as JSON before it, and has a string between them as that had, says the
-/// same but for the string.
+/// JSON that begins and ends with the same bytes as earlier JSON, with a string in between, has the same
+/// meaning except for the string.
 #[derive(Debug, Default)]
 pub(super) struct EventTemplate {
     said: Option<ChatDeltaKind>,
-    /// All before the string, and its opening quote.
+    /// Everything before the string, including its opening quote.
     before: String,
-    /// The closing quote, and all after it.
+    /// The closing quote and everything after it.
     after: String,
 }
 
 impl EventTemplate {
-    /// Remembers an event that said nothing but this string, given as it stands in the data.
+    /// Remembers an event that holds only this string, given as it is written in the data.
     pub(super) fn learn(&mut self, data: &str, literal: &str, said: ChatDeltaKind) {
         self.said = None;
         let Some(at) = (literal.as_ptr() as usize).checked_sub(data.as_ptr() as usize) else { return };
@@ -44,7 +45,7 @@ impl EventTemplate {
         self.said = Some(said);
     }
 
-    /// What an event says, if it is like the one that was remembered.
+    /// Parses an event that matches the remembered one.
     pub(super) fn match_event<'a>(&self, data: &'a str) -> Option<(ChatDeltaKind, Cow<'a, str>)> {
         let said = self.said?;
         let body = data.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;

@@ -1,4 +1,4 @@
-//! A conversation as chat completions want it.
+//! Writes a conversation as chat messages.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::model::wire::message_list::{MessageWriter, has_content, json_argument
 use crate::model::wire::parsing::raw_string;
 use crate::model::wire::tool_names::wire_name;
 
-/// How long an id of a call may be.
+/// The longest call id.
 const LONGEST_ID: usize = 40;
 
 #[derive(Debug, Clone)]
@@ -21,11 +21,11 @@ pub(super) struct ChatMessageWriter {
     last: LastRole,
 }
 
-/// Who spoke last.
+/// The role of the last message.
 #[derive(Debug, Clone)]
 enum LastRole {
     Nothing,
-    /// The task: what it was told begins here in what is written.
+    /// The user: the offset at which the message begins in the output, and its text.
     User(usize, String),
     Assistant,
     Tool,
@@ -158,7 +158,7 @@ impl MessageWriter for ChatMessageWriter {
     }
 }
 
-/// The thinking that is plain text, or came from this family. Another's is sealed with a seal we do not know.
+/// The thinking that is plain text or came from this family. The opaque data of other families is unknown.
 fn own_reasoning(reply: &Reply) -> String {
     let pieces = reply.blocks.iter().filter_map(|block| match block {
         Block::Reasoning { text, opaque }
@@ -171,7 +171,7 @@ fn own_reasoning(reply: &Reply) -> String {
     pieces.collect()
 }
 
-/// What a seal of ours is known by.
+/// The key that marks opaque data of this family.
 pub(super) const DETAILS: &str = "reasoning_details";
 
 fn details(reply: &Reply) -> Option<&Value> {
@@ -181,7 +181,7 @@ fn details(reply: &Reply) -> Option<&Value> {
     })
 }
 
-/// Arguments that came as JSON rather than as a string with JSON in it, as a string; a string as it is.
+/// Converts arguments that came as JSON instead of a string into a string. A string stays unchanged.
 pub(super) fn arguments_text(raw: &RawValue) -> String {
     let text = raw.get();
     match raw_string(Some(raw)) {

@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, and everything else that speaks them.
+//! OpenAI's chat completions, and every other provider with the same protocol.
 
 mod tool_calls;
 mod messages;
@@ -24,27 +24,27 @@ use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::{ModelErrorKind, ModelRequest};
 use messages::ChatMessageWriter;
 
-/// The keys of a body that only we write.
+/// The keys of the body that only Longhaul sets.
 const RESERVED_KEYS: [&str; 3] = ["messages", "tools", "stream"];
 
-/// Chat completions, with what is particular about the provider.
+/// The chat completions protocol, with the quirks of a provider.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiChat {
     quirks: Quirks,
 }
 
 impl OpenAiChat {
-    /// Chat completions as a provider with these quirks speaks them.
+    /// The protocol for a provider with these quirks.
     pub fn new(quirks: Quirks) -> Self {
         OpenAiChat { quirks }
     }
 
-    /// Everything in a body but the conversation and the tools.
+    /// All fields of the body except the conversation and the tools.
     fn request_fields(
         &self,
         request: &ModelRequest<'_>,
         settings: &ModelSettings,
-        told: &SchemaDelivery<'_>,
+        delivery: &SchemaDelivery<'_>,
     ) -> Map<String, Value> {
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -63,14 +63,14 @@ impl OpenAiChat {
         if !request.tools.is_empty() {
             put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
         }
-        if let SchemaDelivery::Schema(shape, schema, strict) = told {
-            let mut schema = json!({"name": wire_name(&shape.name), "schema": schema, "strict": strict});
-            if let Some(description) = &shape.description {
+        if let SchemaDelivery::Schema(requested, schema, strict) = delivery {
+            let mut schema = json!({"name": wire_name(&requested.name), "schema": schema, "strict": strict});
+            if let Some(description) = &requested.description {
                 schema["description"] = json!(description);
             }
             put("response_format", Some(json!({"type": "json_schema", "json_schema": schema})));
         }
-        // OpenAI's models that do not think refuse to be told not to.
+        // OpenAI's models without thinking refuse a request to turn it off.
         let is_off = settings.thinking == Some(Thinking::Off) && !is_reasoning_model(&settings.model);
         if let Some(thinking) = settings.thinking.as_ref().filter(|_| !is_off) {
             self.quirks.write_thinking(thinking, &mut body);
@@ -79,7 +79,7 @@ impl OpenAiChat {
         body
     }
 
-    /// The schemas that the server understands.
+    /// The schema dialect of the server.
     fn dialect(&self) -> &'static SchemaDialect {
         match self.quirks.thinking == ThinkingKey::Template || self.quirks == Quirks::OLLAMA {
             true => &LOCAL,
@@ -87,28 +87,28 @@ impl OpenAiChat {
         }
     }
 
-    /// How it is told of the shape of an answer.
+    /// How the provider learns the schema of the answer.
     fn schema_delivery<'a>(
         &self,
         request: &ModelRequest<'a>,
         settings: &'a ModelSettings,
     ) -> SchemaDelivery<'a> {
-        let shape = structured_output::requested_output(request, settings);
+        let requested = structured_output::requested_output(request, settings);
         let holds = match self.quirks.schema_support {
             SchemaSupport::Always => true,
             SchemaSupport::WithoutTools => request.tools.is_empty(),
             SchemaSupport::Never => false,
         };
-        let dialects: &[&SchemaDialect] = match (holds, shape.is_some_and(|shape| shape.strict)) {
+        let dialects: &[&SchemaDialect] = match (holds, requested.is_some_and(|requested| requested.strict)) {
             (false, _) => &[],
             (true, true) => &[openai_strict(&settings.model), self.dialect()],
             (true, false) => &[self.dialect()],
         };
-        SchemaDelivery::choose(shape, dialects)
+        SchemaDelivery::choose(requested, dialects)
     }
 }
 
-/// What is remembered of a conversation: nothing, until there was one.
+/// The cached conversation; `None` until there is one.
 #[derive(Default)]
 struct ChatCache(Option<MessageList<ChatMessageWriter>>);
 
@@ -146,8 +146,8 @@ impl WireProtocol for OpenAiChat {
         memo: &WireCache,
     ) -> Result<Vec<u8>, String> {
         self.check_settings(settings)?;
-        let told = self.schema_delivery(request, settings);
-        let frame = self.request_fields(request, settings, &told);
+        let delivery = self.schema_delivery(request, settings);
+        let frame = self.request_fields(request, settings, &delivery);
         memo.with(|ChatCache(remembered)| {
             let fresh = || ChatMessageWriter::new(self.quirks);
             let transcript = match remembered {
@@ -155,9 +155,9 @@ impl WireProtocol for OpenAiChat {
                 _ => remembered.insert(MessageList::new(fresh())),
             };
             let mut system = Vec::new();
-            let told = told.system_prompt(request.system);
-            if !told.is_empty() {
-                message_list::push_json(&mut system, &json!({"role": "system", "content": told}));
+            let prompt = delivery.system_prompt(request.system);
+            if !prompt.is_empty() {
+                message_list::push_json(&mut system, &json!({"role": "system", "content": prompt}));
             }
             transcript.update(request.messages, fresh);
             Ok(transcript.build_body(

@@ -1,4 +1,4 @@
-//! A streamed chat completion.
+//! Parses a streamed chat completion.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::model::wire::parsing::{
 use crate::model::wire::sse::{SseEvent, SseParser};
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// Takes a chat completion as it comes.
+/// Parses a chat completion chunk by chunk.
 pub(super) struct ChatParser {
     sse: SseParser,
     answer: ChatReplyBuilder,
@@ -30,13 +30,13 @@ struct ChatReplyBuilder {
     calls: ChatCallCollector,
     details: ReasoningDetails,
     usage: Usage,
-    /// What it cost, where that is told.
+    /// The cost, if the provider reports it.
     cost: Option<u64>,
     model: String,
-    /// Why it stopped, if it did.
+    /// The finish reason, if it came.
     finish: Option<String>,
     refused: bool,
-    /// The choice that is followed; others that somebody asked for are not.
+    /// The index of the choice that is parsed. Other choices are ignored.
     choice: Option<u64>,
     done: bool,
     likeness: EventTemplate,
@@ -58,7 +58,7 @@ struct ChatChoice<'a> {
     #[serde(borrow)]
     index: Option<&'a RawValue>,
     delta: Option<ChatDelta<'a>>,
-    /// The whole message, where the answer is not streamed.
+    /// The whole message, if the response is not streamed.
     message: Option<ChatDelta<'a>>,
     finish_reason: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
@@ -78,7 +78,7 @@ struct ChatDelta<'a> {
 }
 
 impl<'a> ChatEvent<'a> {
-    /// The choice, what it is and the string as it stands there, of a frame that says one string and nothing else.
+    /// The choice, the kind and the raw string of a frame that holds one string and nothing else.
     fn only_piece(&self) -> Option<(u64, ChatDeltaKind, &'a str)> {
         let ChatEvent { error: None, choices: Some(choices), usage: None, x_groq: None, .. } = self else {
             return None;
@@ -134,7 +134,7 @@ impl ReplyParser for ChatParser {
 
     fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
         let ChatParser { sse, answer } = self;
-        // What comes only now is in the reply, if it is anywhere.
+        // These chunks cannot be streamed any more, but their content is in the reply.
         sse.finish(|event| answer.event(event, &mut Vec::new()))?;
         answer.reply()
     }
@@ -238,7 +238,7 @@ impl ChatReplyBuilder {
         }
     }
 
-    /// Content in parts: text, and thinking that is itself in parts.
+    /// Content in parts: text, and thinking that itself has parts.
     fn parts(&mut self, raw: &RawValue, chunks: &mut Vec<ReplyChunk>) {
         let parts: Vec<Value> = serde_json::from_str(raw.get()).unwrap_or_default();
         for part in &parts {
@@ -256,11 +256,13 @@ impl ChatReplyBuilder {
         }
     }
 
-    /// What was used so far: the last word counts, unless it is none.
+    /// The usage so far: the last report counts, unless it is empty.
     fn used(&mut self, raw: Option<&RawValue>) {
-        let Some(told) = raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
-        self.cost = reported_cost(&told).or(self.cost);
-        let used = parse_usage(&told);
+        let Some(reported) = raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else {
+            return;
+        };
+        self.cost = reported_cost(&reported).or(self.cost);
+        let used = parse_usage(&reported);
         if used.total() > 0 {
             self.usage = used;
         }
@@ -279,8 +281,7 @@ impl ChatReplyBuilder {
 
     fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
         let Some(finish) = self.finish.take() else {
-            let why =
-                if self.collector.is_empty() { "nothing was said" } else { "it did not say why it stopped" };
+            let why = if self.collector.is_empty() { "nothing came" } else { "no finish_reason came" };
             return Err(ModelErrorKind::Truncated(why.to_owned()));
         };
         let said = if self.collector.has_calls() { StopReason::Calls } else { StopReason::End };
@@ -307,13 +308,13 @@ impl ChatReplyBuilder {
     }
 }
 
-/// Why a piece of the stream is not what it should be: it may still be an error that says so.
+/// The error for a frame that cannot be parsed: it may still contain an error message.
 fn misread(data: &str, why: &serde_json::Error) -> ModelErrorKind {
     match serde_json::from_str::<Value>(data) {
         Ok(value) if value.get("error").is_some() || value.pointer("/0/error").is_some() => {
             error_from_stream(&value)
         }
-        _ => ModelErrorKind::Truncated(sanitized_line(&format!("what came is no part of an answer: {why}"))),
+        _ => ModelErrorKind::Truncated(sanitized_line(&format!("unexpected event: {why}"))),
     }
 }
 
@@ -321,7 +322,7 @@ fn text_of(part: &Value) -> String {
     part.get("text").and_then(Value::as_str).or_else(|| part.as_str()).unwrap_or_default().to_owned()
 }
 
-/// OpenRouter's details of the thinking: they come in pieces, and go back as they were.
+/// OpenRouter's `reasoning_details`: they come in pieces, and go back unchanged.
 #[derive(Default)]
 struct ReasoningDetails {
     whole: Vec<Map<String, Value>>,
@@ -329,7 +330,7 @@ struct ReasoningDetails {
 }
 
 impl ReasoningDetails {
-    /// Adds some, and gives the thinking that can be read in them.
+    /// Adds details and returns the readable thinking in them.
     fn add(&mut self, raw: &RawValue) -> String {
         let pieces: Vec<Map<String, Value>> = serde_json::from_str(raw.get()).unwrap_or_default();
         let mut said = String::new();
@@ -358,7 +359,7 @@ impl ReasoningDetails {
     }
 }
 
-/// Puts a piece of a detail to the rest of it: what is said is added, anything else is replaced.
+/// Merges a piece into a detail: text is appended, anything else is replaced.
 fn join(whole: &mut Map<String, Value>, piece: Map<String, Value>) {
     for (key, value) in piece {
         match (whole.get_mut(&key), value) {

@@ -1,69 +1,69 @@
-//! Where providers that speak chat completions differ.
+//! The differences between providers of chat completions.
 
 use serde_json::{Map, Value, json};
 
 use crate::model::settings::{ModelSettings, Thinking};
 
-/// What is particular about a provider. [`Quirks::for_provider`] knows the usual ones; any other is [`Quirks::PLAIN`].
+/// The quirks of a provider. [`Quirks::for_provider`] knows the common ones; any other is [`Quirks::PLAIN`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quirks {
-    /// What it calls the limit of a reply.
+    /// The key of the token limit of a reply.
     pub max_tokens_key: &'static str,
-    /// Whether it must be asked for usage (`stream_options.include_usage`).
+    /// Whether usage must be requested (`stream_options.include_usage`).
     pub request_usage: bool,
-    /// How it wants its thinking back.
+    /// How thinking is sent back.
     pub reasoning_replay: ReasoningReplay,
-    /// How it is told how much to think.
+    /// How the amount of thinking is set.
     pub thinking: ThinkingKey,
-    /// Whether ids of calls are nine letters and digits, no more, no less.
+    /// Whether call ids must be exactly nine letters and digits.
     pub nine_char_ids: bool,
     /// Whether user messages must not follow each other.
     pub merge_user_messages: bool,
-    /// Whether a user message must not follow a tool's.
+    /// Whether a user message must not follow a tool message.
     pub bridge_tool_to_user: bool,
-    /// Whether it holds answers to a schema; where it does not, the model is told of it in words.
+    /// Whether it enforces a schema; if not, the prompt describes the schema.
     pub schema_support: SchemaSupport,
 }
 
-/// How a provider wants the thinking of earlier replies back.
+/// How the thinking of earlier replies is sent back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningReplay {
     /// Not at all.
     Never,
-    /// As `reasoning_content`, and demanded where a reply has calls.
+    /// As `reasoning_content`, which is required if a reply has calls.
     Content,
-    /// As `reasoning_details`, as they came.
+    /// As `reasoning_details`, unchanged.
     Details,
     /// As `thinking` parts of the content.
     Parts,
 }
 
-/// Whether a provider holds answers to a schema.
+/// Whether a provider enforces a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaSupport {
     /// Always.
     Always,
-    /// Only where there are no tools.
+    /// Only in a request without tools.
     WithoutTools,
     /// Never.
     Never,
 }
 
-/// How a provider is told how much to think.
+/// How the amount of thinking is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingKey {
     /// `reasoning_effort`.
     Effort,
     /// The `reasoning` object of OpenRouter.
     Object,
-    /// `thinking.type`, and `reasoning_effort` beside it.
+    /// `thinking.type`, together with `reasoning_effort`.
     Switch,
-    /// `chat_template_kwargs.enable_thinking`, and `reasoning_effort` beside it.
+    /// `chat_template_kwargs.enable_thinking`, together with `reasoning_effort`.
     Template,
 }
 
 impl Quirks {
-    /// A provider nobody knows anything particular about.
+    /// A provider without known quirks.
     pub const PLAIN: Quirks = Quirks {
         max_tokens_key: "max_tokens",
         request_usage: true,
@@ -75,10 +75,10 @@ impl Quirks {
         schema_support: SchemaSupport::Always,
     };
 
-    /// OpenAI itself, and Azure and GitHub, who serve the same models.
+    /// OpenAI itself, and Azure and GitHub, which serve the same models.
     pub const OPENAI: Quirks = Quirks { max_tokens_key: "max_completion_tokens", ..Quirks::PLAIN };
 
-    /// OpenRouter. Usage comes unasked.
+    /// OpenRouter. It always sends usage.
     pub const OPENROUTER: Quirks = Quirks {
         request_usage: false,
         reasoning_replay: ReasoningReplay::Details,
@@ -86,7 +86,7 @@ impl Quirks {
         ..Quirks::PLAIN
     };
 
-    /// Mistral. It refuses fields it does not know, and is strict about roles and ids.
+    /// Mistral. It refuses unknown fields, and is strict about roles and ids.
     pub const MISTRAL: Quirks = Quirks {
         request_usage: false,
         reasoning_replay: ReasoningReplay::Parts,
@@ -104,9 +104,9 @@ impl Quirks {
         ..Quirks::PLAIN
     };
 
-    /// A server of one's own: llama.cpp, vLLM, LM Studio. Chat templates like roles to take turns.
+    /// A local server: llama.cpp, vLLM, LM Studio. Chat templates expect alternating roles.
     ///
-    /// Most hold *every* reply to a schema, so that no tool is called any more.
+    /// Most of them apply the schema to *every* reply, so that the model can no longer call a tool.
     pub const LOCAL: Quirks = Quirks {
         thinking: ThinkingKey::Template,
         merge_user_messages: true,
@@ -118,10 +118,10 @@ impl Quirks {
     pub const OLLAMA: Quirks =
         Quirks { merge_user_messages: true, schema_support: SchemaSupport::WithoutTools, ..Quirks::PLAIN };
 
-    /// Groq. It holds to schemas neither what is streamed nor what has tools.
+    /// Groq. It enforces no schema for a stream or a request with tools.
     pub const GROQ: Quirks = Quirks { schema_support: SchemaSupport::Never, ..Quirks::OPENAI };
 
-    /// What is particular about a provider, by the name it goes by in front of a model's.
+    /// The quirks of a provider, by its name in `provider/model`.
     pub fn for_provider(provider: &str) -> Quirks {
         match provider {
             "openai" | "azure" | "github" | "github-models" | "github-copilot" | "xai" => Quirks::OPENAI,
@@ -136,7 +136,7 @@ impl Quirks {
         }
     }
 
-    /// Whether the provider can do what is asked for.
+    /// Checks that the provider supports these settings.
     pub(super) fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
         if let Some(Thinking::Tokens(_)) = settings.thinking
             && self.thinking != ThinkingKey::Object

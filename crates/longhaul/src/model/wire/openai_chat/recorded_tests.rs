@@ -5,7 +5,7 @@ use super::stream_tests::{delta, finish, piece, wire};
 use crate::message::StopReason;
 use crate::model::wire::testing::{self, calls, pieces, stream};
 
-/// What is in a recorded body.
+/// The content of a recorded body.
 #[derive(Default)]
 struct ReplaySummary {
     text: String,
@@ -15,7 +15,7 @@ struct ReplaySummary {
     usage: Option<Value>,
 }
 
-/// The plainest reading of a recorded body.
+/// A simple parser of a recorded body, to compare with.
 fn oracle(body: &str) -> ReplaySummary {
     let ReplaySummary { mut text, mut reasoning, mut made, mut finish, mut usage } = ReplaySummary::default();
     for frame in testing::data_lines(body) {

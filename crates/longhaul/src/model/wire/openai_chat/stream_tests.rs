@@ -196,7 +196,7 @@ fn details_of_the_thinking_are_put_together_and_kept() {
         {"type": "reasoning.encrypted", "data": "x", "index": 1}]);
     let opaque = Some(json!({"reasoning_details": details}));
     assert_eq!(reply.blocks, [Block::Reasoning { text: "hm".into(), opaque }, Block::Text("a".into())]);
-    // Without any text, and only behind the call that it belongs to.
+    // Without any text, and only after the call that it belongs to.
     let sealed = self::reply(&[
         piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}})),
         delta(json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]})),

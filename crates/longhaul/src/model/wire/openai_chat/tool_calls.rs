@@ -1,4 +1,4 @@
-//! Calls that come in pieces, however the provider numbers them.
+//! Collects tool calls from deltas, however the provider numbers them.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::messages::arguments_text;
 use crate::message::{Block, Call};
 use crate::model::wire::parsing::{BlockCollector, JsonCompletion, raw_number, raw_string};
 
-/// A piece of a call.
+/// A delta of a call.
 #[derive(Deserialize)]
 pub(super) struct ChatCallDelta<'a> {
     #[serde(borrow)]
@@ -19,7 +19,7 @@ pub(super) struct ChatCallDelta<'a> {
 }
 
 impl<'a> ChatCallDelta<'a> {
-    /// Its number and its arguments as they stand there, if it has nothing else.
+    /// The index and the raw arguments, if the delta has nothing else.
     pub(super) fn only_arguments(&self) -> Option<(Option<u64>, &'a str)> {
         let function = self.function.as_ref().filter(|f| f.name.is_none())?;
         let arguments = function.arguments.filter(|_| self.id.is_none())?;
@@ -27,7 +27,7 @@ impl<'a> ChatCallDelta<'a> {
     }
 }
 
-/// What is called, and with what, in pieces.
+/// A delta of the function and its arguments.
 #[derive(Deserialize)]
 pub(super) struct ChatFunctionDelta<'a> {
     #[serde(borrow)]
@@ -45,17 +45,17 @@ pub(super) struct ChatCallCollector {
 
 #[derive(Debug)]
 struct ChatOpenCall {
-    /// Where it is in the reply.
+    /// The index of its block in the reply.
     at: usize,
     whole: JsonCompletion,
 }
 
 impl ChatCallCollector {
-    /// Adds a piece to the call that it belongs to, or begins one with it.
+    /// Adds a delta to the call that it belongs to, or begins a new call.
     ///
-    /// Providers number calls in every way there is: properly; not at all; all with 0; with an id in the first piece,
-    /// in each, or in none; with the name in the first piece or in each. A call whose arguments are whole is over, so
-    /// a piece with a name after that begins another.
+    /// Providers number calls in every possible way: properly; not at all; all with 0; with an id in the
+    /// first delta, in each, or in none; with the name in the first delta or in each. A call with complete
+    /// arguments has ended, so a later delta with a name begins a new one.
     pub(super) fn add(&mut self, piece: ChatCallDelta<'_>, collector: &mut BlockCollector) {
         let index = raw_number(piece.index);
         let id = raw_string(piece.id).unwrap_or_default();
@@ -68,7 +68,7 @@ impl ChatCallCollector {
         self.add_parts(index, id, name, &arguments, collector);
     }
 
-    /// Adds a piece that has been taken apart. What it does not have is empty.
+    /// Adds a delta by its parts. Missing parts are empty.
     pub(super) fn add_parts(
         &mut self,
         index: Option<u64>,
@@ -114,12 +114,12 @@ impl ChatCallCollector {
         call.arguments.push_str(arguments);
     }
 
-    /// Adds the one call that the old `function_call` can be.
+    /// Adds the single call of the legacy `function_call`.
     pub(super) fn add_function(&mut self, function: ChatFunctionDelta<'_>, collector: &mut BlockCollector) {
         self.add(ChatCallDelta { index: None, id: None, function: Some(function) }, collector);
     }
 
-    /// Whether a piece that seems to belong to this call begins another one.
+    /// Whether a delta that seems to belong to this call begins a new one.
     fn is_another(
         &self,
         n: usize,
@@ -139,7 +139,7 @@ impl ChatCallCollector {
             let named_the_same = index.is_some() && !id.is_empty();
             return other_id || (!named_the_same && !arguments.trim().is_empty());
         }
-        // A call without any arguments is over when one of another name and id begins.
+        // A call without arguments has ended when a delta with another name and id comes.
         call.arguments.trim().is_empty() && other_id && name != call.tool
     }
 }

@@ -1,15 +1,15 @@
-//! What was used, as chat completions tell it.
+//! Parses the usage of chat completions.
 
 use serde_json::Value;
 
 use crate::message::Usage;
 use crate::model::wire::parsing::token_count;
 
-/// Usage in our sense: what was cached is part of the input, what was thinking is part of the output, whatever the
-/// provider thinks of that.
-pub(super) fn parse_usage(told: &Value) -> Usage {
+/// Normalizes the usage: cached tokens are part of the input, and thinking is part of the output, however the
+/// provider counts.
+pub(super) fn parse_usage(reported: &Value) -> Usage {
     let cached = token_count(
-        told,
+        reported,
         &[
             "/prompt_tokens_details/cached_tokens",
             "/prompt_cache_hit_tokens",
@@ -18,13 +18,14 @@ pub(super) fn parse_usage(told: &Value) -> Usage {
         ],
     );
     let cache_written =
-        token_count(told, &["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]);
-    let reasoning = token_count(told, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
+        token_count(reported, &["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]);
+    let reasoning =
+        token_count(reported, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
     let (input, output) =
-        (token_count(told, &["/prompt_tokens"]), token_count(told, &["/completion_tokens"]));
-    // xAI counts thinking beside the output: the total tells.
+        (token_count(reported, &["/prompt_tokens"]), token_count(reported, &["/completion_tokens"]));
+    // xAI does not count thinking as output: the total shows that.
     let beside =
-        token_count(told, &["/total_tokens"]).saturating_sub(input.saturating_add(output)).min(reasoning);
+        token_count(reported, &["/total_tokens"]).saturating_sub(input.saturating_add(output)).min(reasoning);
     let output = output.saturating_add(beside);
     Usage {
         input: input.max(cached.saturating_add(cache_written)),

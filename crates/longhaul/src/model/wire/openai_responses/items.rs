@@ -1,4 +1,4 @@
-//! A conversation as OpenAI's Responses want it: a list of items.
+//! Writes a conversation as the list of items of OpenAI's Responses API.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::message::{Block, Reply};
 use crate::model::wire::message_list::{MessageWriter, has_content, json_arguments, push_json};
 use crate::model::wire::tool_names::wire_name;
 
-/// How long an id of a call may be.
+/// The longest call id.
 const LONGEST_ID: usize = 64;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,7 +56,7 @@ impl MessageWriter for ResponsesItemWriter {
     }
 
     fn write_reply(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]) {
-        // Thinking that nothing came of is refused.
+        // The API refuses thinking without any output after it.
         if !has_content(reply) {
             return;
         }
@@ -101,8 +101,8 @@ impl MessageWriter for ResponsesItemWriter {
     }
 }
 
-/// Of an item of thinking, what goes back: not its id, for nothing is stored there that it could name. Nothing if it
-/// is another family's, or has nothing encrypted in it.
+/// The part of a thinking item that is sent back: without its id, because nothing is stored on the server.
+/// `None` if it is from another family or has no encrypted content.
 pub(super) fn encrypted_reasoning(item: &Value) -> Option<Map<String, Value>> {
     let encrypted = item.get("encrypted_content")?.as_str().filter(|text| !text.is_empty())?;
     if item.get("type")? != "reasoning" {

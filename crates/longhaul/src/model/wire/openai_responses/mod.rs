@@ -1,4 +1,4 @@
-//! OpenAI's Responses, asked without anything being stored there.
+//! OpenAI's Responses API, used without storing anything on the server.
 
 mod items;
 mod parser;
@@ -16,30 +16,30 @@ use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::{ModelErrorKind, ModelRequest};
 use items::ResponsesItemWriter;
 
-/// The keys of a body that only we write.
+/// The keys of the body that only Longhaul sets.
 const RESERVED_KEYS: [&str; 5] = ["input", "tools", "stream", "previous_response_id", "background"];
 
-/// The least `max_output_tokens` that OpenAI's specification allows.
+/// The smallest `max_output_tokens` that OpenAI's specification allows.
 const LEAST_TOKENS: u64 = 16;
 
-/// OpenAI's Responses.
+/// The protocol of OpenAI's Responses API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenAiResponses;
 
 impl OpenAiResponses {
-    /// Responses as OpenAI speaks them, and xAI, Azure, llama.cpp and others after it.
+    /// The protocol as OpenAI defines it; xAI, Azure, llama.cpp and others follow it.
     pub fn new() -> Self {
         OpenAiResponses
     }
 
-    /// Everything in a body but the conversation and the tools.
+    /// All fields of the body except the conversation and the tools.
     fn request_fields(request: &ModelRequest<'_>, settings: &ModelSettings) -> Map<String, Value> {
-        let shape = structured_output::requested_output(request, settings);
-        let told = match shape.is_some_and(|shape| shape.strict) {
-            true => SchemaDelivery::choose(shape, &[openai_strict(&settings.model), &OPENAI]),
-            false => SchemaDelivery::choose(shape, &[&OPENAI]),
+        let requested = structured_output::requested_output(request, settings);
+        let delivery = match requested.is_some_and(|requested| requested.strict) {
+            true => SchemaDelivery::choose(requested, &[openai_strict(&settings.model), &OPENAI]),
+            false => SchemaDelivery::choose(requested, &[&OPENAI]),
         };
-        let system = told.system_prompt(request.system);
+        let system = delivery.system_prompt(request.system);
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -57,10 +57,10 @@ impl OpenAiResponses {
         if !request.tools.is_empty() {
             put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
         }
-        if let SchemaDelivery::Schema(shape, schema, strict) = &told {
-            let name = wire_name(&shape.name);
+        if let SchemaDelivery::Schema(requested, schema, strict) = &delivery {
+            let name = wire_name(&requested.name);
             let mut format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict});
-            if let Some(description) = &shape.description {
+            if let Some(description) = &requested.description {
                 format["description"] = json!(description);
             }
             put("text", Some(json!({ "format": format })));
@@ -69,7 +69,7 @@ impl OpenAiResponses {
             Some(Thinking::Off) if is_reasoning_model(&settings.model) => {
                 put("reasoning", Some(json!({"effort": "none"})));
             }
-            // Without this nothing of the thinking is ever seen.
+            // Without a summary, the thinking is never shown.
             Some(Thinking::Effort(effort)) if is_reasoning_model(&settings.model) => {
                 put("reasoning", Some(json!({"effort": effort, "summary": "auto"})));
             }
@@ -84,15 +84,15 @@ impl OpenAiResponses {
     }
 }
 
-/// Whether a model thinks; OpenAI's that do not refuse to be asked for encrypted thinking, and every word on `reasoning` ("gpt-5
-/// and o-series models only").
+/// Whether a model thinks. OpenAI's other models refuse a request for encrypted thinking, and any `reasoning`
+/// ("gpt-5 and o-series models only").
 pub(super) fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.strip_prefix("ft:").unwrap_or(name);
     !["gpt-4", "gpt-3", "chatgpt-", "gpt-5-chat"].iter().any(|older| name.starts_with(older))
 }
 
-/// What is remembered of a conversation.
+/// The cached conversation.
 struct ResponsesCache(MessageList<ResponsesItemWriter>);
 
 impl Default for ResponsesCache {
@@ -107,7 +107,7 @@ struct ResponsesTool {
     name: String,
     description: String,
     parameters: Value,
-    /// Left out, it would be true, and every argument would be demanded.
+    /// The default is true, which makes every argument required.
     strict: bool,
 }
 
@@ -123,14 +123,14 @@ impl WireProtocol for OpenAiResponses {
             ("presence_penalty", settings.presence_penalty.is_some()),
         ];
         if let Some((key, _)) = lacking.iter().find(|(_, set)| *set) {
-            return Err(format!("{key}: Responses do not have it; chat completions do"));
+            return Err(format!("{key}: the Responses API does not support it; chat completions do"));
         }
         if settings.max_tokens.is_some_and(|most| most < LEAST_TOKENS) {
-            return Err(format!("max_tokens: Responses take {LEAST_TOKENS} or more"));
+            return Err(format!("max_tokens: the Responses API needs at least {LEAST_TOKENS}"));
         }
         match settings.thinking {
             Some(Thinking::Tokens(_)) => {
-                Err("thinking: Responses take an effort (such as `low` or `high`), not a number of tokens"
+                Err("thinking: the Responses API takes an effort (such as `low` or `high`), not a number of tokens"
                     .to_owned())
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! A streamed response.
+//! Parses a streamed response.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::model::wire::parsing::{
 use crate::model::wire::sse::{SseEvent, SseParser};
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// Takes a response as it comes.
+/// Parses a response chunk by chunk.
 pub(super) struct ResponsesParser {
     sse: SseParser,
     answer: ResponsesReplyBuilder,
@@ -24,12 +24,12 @@ pub(super) struct ResponsesParser {
 #[derive(Default)]
 struct ResponsesReplyBuilder {
     collector: BlockCollector,
-    /// Where the items are in the reply, by their place and by their ids.
+    /// The block of each item, by its output index and by its ids.
     by_index: HashMap<u64, usize>,
     by_id: HashMap<String, usize>,
     last: Option<usize>,
     usage: Usage,
-    /// What it cost, where that is told.
+    /// The cost, if the provider reports it.
     cost: Option<u64>,
     model: String,
     refused: bool,
@@ -82,7 +82,7 @@ impl ReplyParser for ResponsesParser {
 
     fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
         let ResponsesParser { sse, answer } = self;
-        // What comes only now is in the reply, if it is anywhere.
+        // These chunks cannot be streamed any more, but their content is in the reply.
         sse.finish(|event| answer.event(event, &mut Vec::new()))?;
         answer.reply()
     }
@@ -91,7 +91,7 @@ impl ReplyParser for ResponsesParser {
 impl ResponsesReplyBuilder {
     fn event(&mut self, sse: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = sse.data.trim();
-        // Whatever follows the end is not part of it.
+        // Ignore anything after the end of the response.
         if self.stop.is_some() || (!data.starts_with(['{', '[']) && sse.name != "error") {
             return Ok(());
         }
@@ -99,9 +99,7 @@ impl ResponsesReplyBuilder {
             Ok(event) => event,
             Err(_) if sse.name == "error" => return Err(error_from_stream(&json!(data))),
             Err(why) => {
-                return Err(ModelErrorKind::Truncated(sanitized_line(&format!(
-                    "what came is no part of an answer: {why}"
-                ))));
+                return Err(ModelErrorKind::Truncated(sanitized_line(&format!("unexpected event: {why}"))));
             }
         };
         let kind = raw_string(event.kind).unwrap_or_else(|| sse.name.to_owned());
@@ -147,12 +145,12 @@ impl ResponsesReplyBuilder {
             "response.failed" | "response.cancelled" => return Err(failed(&parse_response(event.response))),
             "error" => return Err(error_from_stream(&serde_json::from_str(data).unwrap_or_default())),
             _ if event.error.is_some() => {
-                // A response that is not streamed has an error too, most often none.
+                // A response that is not streamed also has an `error` field, which is usually null.
                 return Err(error_from_stream(&serde_json::from_str(data).unwrap_or_default()));
             }
             _ if raw_string(event.object).is_some_and(|object| object == "response") => {
                 let response: ResponsesObject<'_> = serde_json::from_str(data).unwrap_or_default();
-                // One that only says that it is under way has not ended.
+                // A response that is still in progress has not ended.
                 if !matches!(raw_string(response.status).as_deref(), None | Some("queued" | "in_progress")) {
                     self.ended(&response, "", chunks)?;
                 }
@@ -162,7 +160,7 @@ impl ResponsesReplyBuilder {
         Ok(())
     }
 
-    /// The block of the item that an event is about; a new one if no item of its kind began there.
+    /// The block of the item that an event is about, or a new one if no such item began.
     fn place(&mut self, event: &ResponsesEvent<'_>, new: Block) -> usize {
         let (index, id) = (raw_number(event.output_index), raw_string(event.item_id).unwrap_or_default());
         match self.known(index, [&id], &new) {
@@ -171,7 +169,7 @@ impl ResponsesReplyBuilder {
         }
     }
 
-    /// Where an item is: by its place, else by one of its ids, else the last.
+    /// Finds the block of an item: by its index, else by one of its ids, else the last one.
     fn known<const N: usize>(&mut self, index: Option<u64>, ids: [&str; N], like: &Block) -> Option<usize> {
         let at = match index {
             Some(index) => self.by_index.get(&index).copied(),
@@ -196,7 +194,7 @@ impl ResponsesReplyBuilder {
         at
     }
 
-    /// An item began, or is whole.
+    /// Handles an item that began or is complete.
     fn item(&mut self, event: &ResponsesEvent<'_>, whole: bool, chunks: &mut Vec<ReplyChunk>) {
         let item: Value = event.item.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -209,14 +207,14 @@ impl ResponsesReplyBuilder {
         let (index, ids) = (raw_number(event.output_index), [said("id"), said("call_id")]);
         let known = self.known(index, [&ids[0], &ids[1]], &block);
         let at = match known {
-            // Where nothing tells items apart, one that begins is another.
+            // If nothing tells items apart, an item that begins is a new one.
             Some(at) if whole || index.is_some() => at,
             _ => self.open(index, ids, block),
         };
         self.take(at, &item, whole, chunks);
     }
 
-    /// Takes from an item what is not there yet.
+    /// Takes from an item what the block does not have yet.
     fn take(&mut self, at: usize, item: &Value, whole: bool, chunks: &mut Vec<ReplyChunk>) {
         let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         if let Some(call) = self.collector.call_mut(at) {
@@ -244,7 +242,7 @@ impl ResponsesReplyBuilder {
         }
     }
 
-    /// The whole of a text of which no piece came.
+    /// Sets a text of which no delta came.
     fn fill(&mut self, at: usize, whole: String, chunks: &mut Vec<ReplyChunk>) {
         let nothing = match self.collector.block_mut(at) {
             Some(Block::Text(text) | Block::Reasoning { text, .. }) => text.is_empty(),
@@ -255,7 +253,7 @@ impl ResponsesReplyBuilder {
         }
     }
 
-    /// The whole of some arguments, whatever pieces came. None at all is not more than some.
+    /// Sets the complete arguments, whatever deltas came. Missing arguments do not replace existing ones.
     fn arguments(&mut self, at: usize, whole: Option<String>) {
         if let (Some(call), Some(whole)) = (self.collector.call_mut(at), whole)
             && (!whole.is_empty() || call.arguments.is_empty())
@@ -270,7 +268,7 @@ impl ResponsesReplyBuilder {
         }
     }
 
-    /// The response has ended, one way or the other.
+    /// Handles the end of the response.
     fn ended(
         &mut self,
         response: &ResponsesObject<'_>,
@@ -282,9 +280,9 @@ impl ResponsesReplyBuilder {
         if response.error.is_some() || matches!(status.as_str(), "failed" | "cancelled") {
             return Err(failed(response));
         }
-        if let Some(told) = response.usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
-            self.cost = reported_cost(&told);
-            self.usage = usage(&told);
+        if let Some(reported) = response.usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
+            self.cost = reported_cost(&reported);
+            self.usage = usage(&reported);
         }
         if self.collector.is_empty() {
             self.output(response.output, chunks);
@@ -304,7 +302,7 @@ impl ResponsesReplyBuilder {
         Ok(())
     }
 
-    /// The items of a response of which none was streamed.
+    /// Takes the items of a response if none was streamed.
     fn output(&mut self, raw: Option<&RawValue>, chunks: &mut Vec<ReplyChunk>) {
         let items: Vec<Value> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         for item in &items {
@@ -321,8 +319,7 @@ impl ResponsesReplyBuilder {
 
     fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
         let Some(stop) = self.stop.take() else {
-            let why =
-                if self.collector.is_empty() { "nothing was said" } else { "it did not say why it stopped" };
+            let why = if self.collector.is_empty() { "nothing came" } else { "no final status came" };
             return Err(ModelErrorKind::Truncated(why.to_owned()));
         };
         let blocks = self.collector.finish(stop);
@@ -354,16 +351,16 @@ fn failed(response: &ResponsesObject<'_>) -> ModelErrorKind {
     }
 }
 
-/// What was used, in our sense.
-fn usage(told: &Value) -> Usage {
-    let cached = token_count(told, &["/input_tokens_details/cached_tokens"]);
-    let cache_written = token_count(told, &["/input_tokens_details/cache_write_tokens"]);
-    let output = token_count(told, &["/output_tokens"]);
+/// Normalizes the usage.
+fn usage(reported: &Value) -> Usage {
+    let cached = token_count(reported, &["/input_tokens_details/cached_tokens"]);
+    let cache_written = token_count(reported, &["/input_tokens_details/cache_write_tokens"]);
+    let output = token_count(reported, &["/output_tokens"]);
     Usage {
-        input: token_count(told, &["/input_tokens"]).max(cached.saturating_add(cache_written)),
+        input: token_count(reported, &["/input_tokens"]).max(cached.saturating_add(cache_written)),
         cached,
         cache_written,
         output,
-        reasoning: token_count(told, &["/output_tokens_details/reasoning_tokens"]).min(output),
+        reasoning: token_count(reported, &["/output_tokens_details/reasoning_tokens"]).min(output),
     }
 }

@@ -85,7 +85,7 @@ fn items_are_told_apart_by_id_where_they_have_no_place() {
         event["item_id"] = json!(id);
         event
     };
-    // As llama.cpp has it: the pieces name the call, not the item.
+    // As llama.cpp sends it: the deltas name the call, not the item.
     let item = |n: u64, arguments: &str| {
         let mut item = function(n, arguments);
         item.as_object_mut().unwrap().remove("id");
@@ -135,7 +135,7 @@ fn thinking_is_kept_with_its_seal() {
     ]);
     let seal = json!({"type": "reasoning", "encrypted_content": "xyz", "summary": item["summary"]});
     assert_eq!(reply.blocks, [thought("one\n\ntwo", Some(seal)), text("a")]);
-    // In the open, and only at the end.
+    // Unencrypted, and only at the end.
     let open =
         self::reply(&[added(0, json!({"type": "reasoning"})), delta("reasoning_text", 0, "hm"), completed()]);
     assert_eq!(open.blocks, [thought("hm", None)]);
@@ -262,7 +262,7 @@ fn recorded_traffic_is_read_as_it_was() {
             continue;
         }
         let reply = testing::read_recorded(&WIRE, &case);
-        // The last event says everything again.
+        // The last event repeats everything.
         let last = testing::data_lines(&case.body).pop().unwrap();
         let response = &last["response"];
         let (mut said, mut thought, mut made) = (String::new(), String::new(), Vec::new());
@@ -316,7 +316,7 @@ fn a_call_of_which_nothing_came_is_none() {
     assert_eq!((reply.stop, reply.calls().count()), (StopReason::End, 0));
 }
 
-/// A response that says that it is still under way is no answer, whoever sends it.
+/// A response that is still in progress is not a reply, whoever sends it.
 #[test]
 fn a_response_that_is_not_over_is_cut() {
     for status in ["queued", "in_progress"] {
@@ -378,7 +378,7 @@ proptest! {
             let unique: std::collections::HashSet<&str> = given.iter().copied().collect();
             prop_assert_eq!(unique.len(), given.len());
             prop_assert!(!unique.contains(""));
-            // Items that overlap are streamed as they come, and kept one behind the other.
+            // Overlapping items are streamed as they come, and stored one after the other.
             let (said, thought) = testing::streamed(&chunks);
             prop_assert_eq!((said.len(), thought.len()), (reply.text().len(), reply.reasoning().len()));
         }

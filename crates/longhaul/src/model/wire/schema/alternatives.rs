@@ -7,7 +7,7 @@ use super::words::{bounded, describe, described, list, note, said, types};
 use super::{DEEPEST, LARGEST, SILENT, SchemaAdapter};
 
 impl SchemaAdapter<'_> {
-    /// Takes the alternatives out of a schema.
+    /// Converts the alternatives of a schema.
     pub(super) fn alternatives(
         &self,
         map: &mut Map<String, Value>,
@@ -28,7 +28,7 @@ impl SchemaAdapter<'_> {
         notes: Vec<String>,
         depth: usize,
     ) -> Result<Map<String, Value>, String> {
-        // What stands beside them holds for each.
+        // Keywords beside the alternatives apply to each of them.
         let mut beside = map.clone();
         beside.retain(|key, _| !matches!(key.as_str(), "description" | "title" | "default" | "examples"));
         beside.retain(|key, _| !SILENT.contains(&key.as_str()));
@@ -44,7 +44,7 @@ impl SchemaAdapter<'_> {
             }
         }
         let is_null = |one: &Map<String, Value>| one.get("type").is_some_and(|kind| kind == "null");
-        // One type that may be null is said in one word.
+        // One type that may be null needs no alternatives.
         let maybe = |one: &Map<String, Value>| {
             one.get("type").is_some_and(Value::is_string) && !one.contains_key("enum")
         };
@@ -69,7 +69,7 @@ impl SchemaAdapter<'_> {
         notes.extend(["default", "examples"].iter().filter_map(|key| Some(note(key, map.get(*key)?))));
         let mut head = Map::new();
         if self.dialect.explicit_types {
-            // Nothing may stand beside them there.
+            // The dialect allows no keyword beside them.
             if let Some(first) = made.first_mut() {
                 let inner = said(first);
                 let both = [said(&map), inner].into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -82,8 +82,8 @@ impl SchemaAdapter<'_> {
         Ok(head)
     }
 
-    /// Alternatives beside the properties of an object: all their properties become its own, and what each requires is
-    /// said in words.
+    /// Folds alternatives into an object: it gets all their properties, and a note says what each of them
+    /// requires.
     pub(super) fn fold_alternatives(
         &mut self,
         map: &mut Map<String, Value>,
@@ -107,7 +107,7 @@ impl SchemaAdapter<'_> {
         Ok(())
     }
 
-    /// A schema with its reference resolved and its `allOf` merged into it. The references stay open until their schema
+    /// Resolves the reference of a schema and merges its `allOf`. The references stay open until their schema
     /// has been walked.
     pub(super) fn flat(&mut self, mut map: Map<String, Value>) -> Result<Map<String, Value>, String> {
         for _ in 0..=DEEPEST {
@@ -130,7 +130,7 @@ impl SchemaAdapter<'_> {
                 return Ok(map);
             }
         }
-        Err("its references lead from one to the next without end".to_owned())
+        Err("its references form an endless chain".to_owned())
     }
 
     pub(super) fn refer(&mut self, map: &mut Map<String, Value>, to: String) {

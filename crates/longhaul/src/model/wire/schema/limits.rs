@@ -1,13 +1,13 @@
-//! How much there is of everything in a schema.
+//! Checks a schema against the limits of a provider.
 
 use serde_json::Value;
 
 use super::super::schema_dialect::SchemaLimits;
 
-/// An `enum` with more values than this has a limit of its own.
+/// An `enum` with more values than this has its own limit.
 const MANY_VALUES: usize = 250;
 
-/// Whether a schema that has been adapted stays within the limits.
+/// Whether an adapted schema stays within the limits.
 pub(super) fn fits(schema: &Value, limits: &SchemaLimits) -> bool {
     let mut counted = Counted::default();
     counted.add(schema, 0);

@@ -1,8 +1,8 @@
-//! Schemas put together: all of them at once, or one of them.
+//! Merges schemas: all of them at once, or one of them.
 
 use serde_json::{Map, Value, json};
 
-/// Puts what another schema demands into this one, which was there first.
+/// Adds the constraints of another schema to this one. This one takes precedence.
 pub(super) fn merge(into: &mut Map<String, Value>, other: Map<String, Value>) {
     for (keyword, value) in other {
         let Some(here) = into.get_mut(&keyword) else {
@@ -40,7 +40,7 @@ pub(super) fn merge(into: &mut Map<String, Value>, other: Map<String, Value>) {
             }
             ("allOf", Value::Array(here), Value::Array(there)) => here.extend(there),
             ("anyOf" | "oneOf", here, there) if *here != there => {
-                // Both hold, which no provider can be told but in words.
+                // Both apply, which can only be described in words.
                 let more = json!({ keyword.as_str(): there });
                 let words = format!("(and also {more})");
                 match into.get_mut("description") {
@@ -58,8 +58,8 @@ pub(super) fn merge(into: &mut Map<String, Value>, other: Map<String, Value>) {
     }
 }
 
-/// Makes one object of alternatives: it has the properties of all of them, requires what each of them requires, and what
-/// they differ in is given back in words.
+/// Merges alternatives into one object: it has the properties of all, and requires what all of them require.
+/// Returns how they differ, in words.
 pub(super) fn either(into: &mut Map<String, Value>, alternatives: Vec<Map<String, Value>>) -> Option<String> {
     let names = |one: &Map<String, Value>, keyword: &str| -> Vec<String> {
         match one.get(keyword) {
@@ -74,10 +74,10 @@ pub(super) fn either(into: &mut Map<String, Value>, alternatives: Vec<Map<String
     let mut words = Vec::new();
     for one in &alternatives {
         let needed: Vec<String> = names(one, "required").iter().map(|name| wanted(one, name)).collect();
-        let told = one.get("description").or_else(|| one.get("title")).and_then(Value::as_str);
+        let about = one.get("description").or_else(|| one.get("title")).and_then(Value::as_str);
         let of = if needed.is_empty() { names(one, "properties") } else { needed };
         let of = if of.is_empty() { "nothing more".to_owned() } else { of.join(", ") };
-        words.push(told.map_or_else(|| of.clone(), |told| format!("{of} ({told})")));
+        words.push(about.map_or_else(|| of.clone(), |about| format!("{of} ({about})")));
     }
     let here = into.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(here) = here {
@@ -106,7 +106,7 @@ pub(super) fn either(into: &mut Map<String, Value>, alternatives: Vec<Map<String
     (words.len() > 1).then(|| format!("(give one of: {})", words.join("; or ")))
 }
 
-/// What an alternative wants of a property: its name, and its value where there is only one.
+/// What an alternative says of a property: its name, and its value if there is only one.
 fn wanted(one: &Map<String, Value>, name: &str) -> String {
     let schema = one.get("properties").and_then(|all| all.get(name));
     let only = schema.and_then(|schema| {

@@ -1,8 +1,9 @@
-//! JSON schemas brought to what a provider takes: one function for all of them, and a [`SchemaDialect`] for each.
+//! Adapts JSON schemas to what a provider accepts: one function for all providers, with a [`SchemaDialect`]
+//! for each.
 //!
-//! References are resolved, `allOf` is merged, alternatives beside properties become one object, types are said, and keywords
-//! that the provider does not know are said in the description instead. Only what is left of a schema may be wider than it
-//! was, never narrower: whoever gets the arguments or the answer holds them against the schema itself.
+//! References are resolved, `allOf` is merged, alternatives beside properties become one object, types become
+//! explicit, and unsupported keywords move into the description. The result may be wider than the original,
+//! never narrower: whoever receives the arguments or the answer validates them against the original.
 
 mod alternatives;
 mod limits;
@@ -15,12 +16,12 @@ use serde_json::{Map, Value, json};
 pub(crate) use super::schema_dialect::SchemaDialect;
 use words::{describe, inferred, kind_of, note, said, types, values};
 
-/// A schema may have so many parts once its references are resolved.
+/// The maximum number of subschemas after references are resolved.
 const LARGEST: usize = 5_000;
-/// No schema is looked into deeper than this.
+/// The maximum depth.
 const DEEPEST: usize = 24;
 
-/// Keywords that say nothing about values.
+/// Keywords that do not constrain values.
 const SILENT: [&str; 17] = [
     "$schema",
     "$id",
@@ -41,16 +42,16 @@ const SILENT: [&str; 17] = [
     "unevaluatedProperties",
 ];
 
-/// A schema that a provider takes.
+/// A schema that a provider accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AdaptedSchema {
     /// The schema.
     pub(crate) schema: Value,
-    /// What it does not say any more about the whole, in words.
+    /// The constraints on the top level that the schema no longer expresses, in words.
     pub(crate) notes: Vec<String>,
 }
 
-/// The schema of a tool's arguments as a provider takes it: always that of an object. An error says why it cannot be said.
+/// Adapts the schema of a tool's arguments, which is always an object. The error says why that is impossible.
 pub(crate) fn adapt_arguments(schema: &Value, dialect: &SchemaDialect) -> Result<AdaptedSchema, String> {
     let mut walk = SchemaAdapter::new(schema, dialect);
     let map = match schema {
@@ -65,8 +66,8 @@ pub(crate) fn adapt_arguments(schema: &Value, dialect: &SchemaDialect) -> Result
     Ok(AdaptedSchema { schema: Value::Object(whole), notes: notes.into_iter().collect() })
 }
 
-/// The schema of an answer as a provider can hold a model to it; nothing where it cannot, without refusing answers that the
-/// schema allows.
+/// Adapts the schema of an answer. `None` if the provider cannot enforce it without refusing answers that the
+/// original allows.
 pub(crate) fn adapt_output(schema: &Value, dialect: &SchemaDialect) -> Option<Value> {
     let mut walk = SchemaAdapter::new(schema, dialect);
     let whole = walk.schema(schema, 0).ok()?;
@@ -82,7 +83,7 @@ struct SchemaAdapter<'a> {
     /// The references that are being resolved.
     open: Vec<String>,
     parts: usize,
-    /// Whether something that the schema allows is not allowed any more.
+    /// Whether the result forbids something that the original allows.
     narrowed: bool,
 }
 
@@ -95,7 +96,7 @@ impl<'a> SchemaAdapter<'a> {
         self.dialect.keywords.contains(&keyword)
     }
 
-    /// The schema of an object that arguments are in.
+    /// The schema of the object that holds the arguments.
     fn object_root(&mut self, map: Map<String, Value>) -> Result<Map<String, Value>, String> {
         let (mut map, mut notes) = (self.flat(map)?, Vec::new());
         self.open.clear();
@@ -125,7 +126,7 @@ impl<'a> SchemaAdapter<'a> {
             Value::Object(map) if depth <= DEEPEST => map.clone(),
             Value::Object(_) => {
                 self.narrowed |= self.dialect.closed_objects;
-                return Ok(self.anything(&["nested deeper than can be told".to_owned()]));
+                return Ok(self.anything(&["nested too deeply to describe".to_owned()]));
             }
             _ => Map::new(),
         };
@@ -164,7 +165,7 @@ impl<'a> SchemaAdapter<'a> {
         self.typed(map, kinds, notes, depth)
     }
 
-    /// A schema of which the types are known.
+    /// Converts a schema whose types are known.
     fn typed(
         &mut self,
         map: Map<String, Value>,
@@ -223,12 +224,12 @@ impl<'a> SchemaAdapter<'a> {
     }
 }
 
-/// Whether a schema has to be said as one of several, where each has one type, and null stands beside no values.
+/// Whether a schema must be split so that each part has one type and null has no other values beside it.
 fn is_several(map: &Map<String, Value>, kinds: &[String]) -> bool {
     kinds.len() > 2 || kinds.len() == 2 && (values(map).is_some() || !kinds.iter().any(|kind| kind == "null"))
 }
 
-/// The same schema for each of its types, with the values that are of that type.
+/// Splits a schema by type, each with the values of that type.
 fn one_by_one(map: &Map<String, Value>, kinds: &[String]) -> Vec<Value> {
     let fits = |value: &Value, kind: &str| kind_of(value) == kind || kind == "number" && value.is_number();
     let each = kinds.iter().filter_map(|kind| {
@@ -246,7 +247,7 @@ fn one_by_one(map: &Map<String, Value>, kinds: &[String]) -> Vec<Value> {
         Some(if kind == "null" { json!({"type": "null"}) } else { Value::Object(one) })
     });
     let each: Vec<Value> = each.collect();
-    // Values of which none has a type that is allowed: only the words are left.
+    // No value has an allowed type: only the description is left.
     if each.is_empty() { vec![json!({})] } else { each }
 }
 

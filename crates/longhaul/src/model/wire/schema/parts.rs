@@ -32,7 +32,7 @@ impl SchemaAdapter<'_> {
         let Some(mut listed) = listed else { return };
         if self.dialect.explicit_types {
             let whole = Value::Array(listed.clone());
-            // Not known there: none, and nothing.
+            // The dialect supports neither null nor the empty string here.
             listed.retain(|value| !value.is_null() && value.as_str() != Some(""));
             let (texts, numbers) = (listed.iter().all(Value::is_string), listed.iter().all(Value::is_number));
             if listed.is_empty() || !(texts || numbers) {
@@ -61,7 +61,7 @@ impl SchemaAdapter<'_> {
         let named = map.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let listed = map.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut required: Vec<&str> = Vec::new();
-        // In the third draft each property said it of itself.
+        // In draft 3, each property said whether it is required.
         let old = named.iter().filter(|(_, schema)| schema.get("required") == Some(&Value::Bool(true)));
         for name in listed.iter().filter_map(Value::as_str).chain(old.map(|(name, _)| name.as_str())) {
             if !required.contains(&name) {
@@ -75,7 +75,7 @@ impl SchemaAdapter<'_> {
         for (name, schema) in named.iter().map(|(name, schema)| (name.clone(), schema)).chain(unnamed) {
             if self.dialect.short_keys && !is_short_key(&name) {
                 if required.contains(&name.as_str()) {
-                    return Err(format!("the name of its argument '{name}' is not taken there"));
+                    return Err(format!("the provider does not accept the argument name '{name}'"));
                 }
                 self.narrowed = true;
                 notes.push(format!("(an argument '{name}' is left out here)"));
@@ -103,7 +103,7 @@ impl SchemaAdapter<'_> {
         if !(self.dialect.explicit_types && made.is_empty()) {
             out.insert("properties".to_owned(), Value::Object(made));
         }
-        // Who demands that all are listed demands the list, also of none.
+        // A dialect that requires every property also requires an empty list.
         if !required.is_empty() || self.dialect.all_required {
             out.insert("required".to_owned(), json!(required));
         }
@@ -131,7 +131,7 @@ impl SchemaAdapter<'_> {
         self.schema(&json!({ "anyOf": kinds }), depth + 1)
     }
 
-    /// Keywords that bound a value, if their own values are what they must be.
+    /// Converts keywords that bound a value, if their values are valid.
     pub(super) fn bounds(
         &self,
         map: &Map<String, Value>,
@@ -140,7 +140,7 @@ impl SchemaAdapter<'_> {
     ) {
         for (keyword, value) in map {
             let (keyword, mut value) = (keyword.as_str(), value);
-            // In the fourth draft these said of the bound beside them that it is not part of the range.
+            // In draft 4, these were booleans that excluded the bound beside them from the range.
             let beside = match keyword {
                 "exclusiveMinimum" if value == &Value::Bool(true) => map.get("minimum"),
                 "exclusiveMaximum" if value == &Value::Bool(true) => map.get("maximum"),
@@ -171,7 +171,7 @@ impl SchemaAdapter<'_> {
         }
     }
 
-    /// What a schema says that has not been taken over, in words.
+    /// Describes the keywords that were not converted.
     pub(super) fn leftovers(&self, map: &Map<String, Value>, taken: &[&str]) -> Vec<String> {
         let handled = [
             "type",

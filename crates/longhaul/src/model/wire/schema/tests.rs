@@ -53,7 +53,7 @@ fn what_cannot_be_said_is_an_error_that_says_why() {
     assert!(words.contains("'a b'"), "{words}");
 }
 
-/// References that double with each step, that lead in circles, and very deep ones end.
+/// References that double with each step, circular ones and very deep ones all terminate.
 #[test]
 fn schemas_that_would_never_end_end() {
     let mut defs = serde_json::Map::new();

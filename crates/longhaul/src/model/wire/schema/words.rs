@@ -1,13 +1,13 @@
-//! What a schema says, and how that is put into words.
+//! The types and values of a schema, and their description in words.
 
 use serde_json::{Map, Value};
 
-/// Of a keyword that is said in words, so many bytes are said.
+/// The maximum number of bytes of a keyword in a description.
 const LONGEST_NOTE: usize = 240;
 
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
 
-/// The types that a schema names, in the words of the standard.
+/// The types that a schema names, by their standard names.
 pub(super) fn types(map: &Map<String, Value>, notes: &mut Vec<String>) -> Vec<String> {
     let named = match map.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],
@@ -32,7 +32,7 @@ pub(super) fn types(map: &Map<String, Value>, notes: &mut Vec<String>) -> Vec<St
     kinds
 }
 
-/// The types that a schema means which does not say them: several only where its values are of several.
+/// The types of a schema that does not name any: several only if its values have several types.
 pub(super) fn inferred(map: &Map<String, Value>) -> Vec<&'static str> {
     let has = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
     if let Some(values) = values(map) {

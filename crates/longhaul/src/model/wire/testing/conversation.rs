@@ -1,5 +1,5 @@
-//! A conversation of several turns with two parallel calls, thinking of each family, odd names, a structured answer, and tools
-//! of MCP servers with awkward schemas, in all four families.
+//! A conversation for all four families: several turns, two parallel calls, thinking of each family, odd
+//! names, a structured answer, and tools of MCP servers with awkward schemas.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::model::wire::openai_responses::OpenAiResponses;
 use crate::model::wire::{Anthropic, Gemini, WireCache, WireProtocol};
 use crate::model::{ModelRequest, ToolSpec};
 
-/// The one of [`awkward`] that no provider can be told of.
+/// The tool of [`awkward`] whose schema no provider accepts.
 pub(in super::super) const CANNOT: &str = "not_an_object";
 
-/// Tools as MCP servers have them.
+/// Tools as MCP servers offer them.
 pub(in super::super) fn awkward() -> Vec<Arc<ToolSpec>> {
     let tool = |name: &str, parameters: Value| {
         Arc::new(ToolSpec { name: name.into(), description: format!("Does {name}."), parameters })
@@ -155,7 +155,8 @@ pub(in super::super) fn body_of(
     bodies_of(wire, &settings, tools, output).pop().unwrap()
 }
 
-/// The bodies of the conversation turn by turn, as it grows: what is remembered is the same as what is written at once.
+/// The bodies of the conversation as it grows turn by turn. A body from the cache equals a body built at
+/// once.
 pub(in super::super) fn bodies_of(
     wire: &dyn WireProtocol,
     settings: &ModelSettings,
@@ -179,7 +180,7 @@ pub(in super::super) fn bodies_of(
         serde_json::from_slice::<Value>(&wire.request_body(&request, settings, &memo).unwrap()).unwrap()
     };
     let bodies = [1, 4, 9, 11, messages.len()].map(ask).to_vec();
-    // Whoever asked several times is warned once of a tool that is left out.
+    // A tool that is left out gives one warning, however many requests there are.
     let (warnings, left_out) =
         (memo.take_warnings(), tools.iter().filter(|tool| tool.name == CANNOT).count());
     assert_eq!(warnings.len(), left_out, "{warnings:?}");

@@ -1,4 +1,4 @@
-//! What every wire is put to: a stream cut everywhere, and the recorded traffic.
+//! Checks that run for every wire protocol: streams split at every position, and recorded traffic.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::message::{Block, Message, Reply, StopReason, ToolResult};
 use crate::model::settings::ModelSettings;
 use crate::model::{ModelErrorKind, ModelRequest, ReplyChunk, ToolSpec};
 
-/// What came of an answer: the reply or the error, and what was said and thought on the way.
+/// The result of parsing a response: the reply or the error, and the text and thinking that were streamed.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::model::wire) struct ParseOutcome {
     pub(in crate::model::wire) reply: Result<Reply, ModelErrorKind>,
@@ -19,7 +19,7 @@ pub(in crate::model::wire) struct ParseOutcome {
     pub(in crate::model::wire) thought: String,
 }
 
-/// Feeds an answer in pieces that end at the given positions.
+/// Feeds a response in pieces that end at the given positions.
 pub(in crate::model::wire) fn feed(
     wire: &dyn WireProtocol,
     answer: &[u8],
@@ -48,7 +48,7 @@ pub(in crate::model::wire) fn feed(
     came
 }
 
-/// The answer, which is the same however it is cut.
+/// Parses a response, and checks that the result is the same wherever it is split.
 pub(in crate::model::wire) fn cut_everywhere(wire: &dyn WireProtocol, answer: &str) -> ParseOutcome {
     super::seed(wire, answer);
     cut(wire, answer, 1)
@@ -64,13 +64,13 @@ fn cut(wire: &dyn WireProtocol, answer: &str, step: usize) -> ParseOutcome {
     whole
 }
 
-/// The reply, which is the same however the answer is cut, and which is what was streamed, but for an event that
-/// only the end of the stream completes.
+/// Parses a reply, and checks that it is the same wherever it is split and matches the streamed chunks,
+/// except for an event that only the end of the stream completes.
 pub(in crate::model::wire) fn reply(wire: &dyn WireProtocol, answer: &str) -> Reply {
     streamed(answer, cut_everywhere(wire, answer))
 }
 
-/// The reply of a recording: the same cut byte by byte, and at many places; with `LONGHAUL_WIRE_CASES`, at all.
+/// Parses a recorded reply, split byte by byte and at many positions; with `LONGHAUL_WIRE_CASES`, at all.
 pub(in crate::model::wire) fn recorded(wire: &dyn WireProtocol, answer: &str) -> Reply {
     let step = if std::env::var_os("LONGHAUL_WIRE_CASES").is_some() { 1 } else { 41 };
     streamed(answer, cut(wire, answer, step))
@@ -85,12 +85,13 @@ fn streamed(answer: &str, came: ParseOutcome) -> Reply {
     reply
 }
 
-/// The error that an answer ends in.
+/// Parses a response that ends in an error.
 pub(in crate::model::wire) fn failure(wire: &dyn WireProtocol, answer: &str) -> ModelErrorKind {
     cut_everywhere(wire, answer).reply.expect_err("an error")
 }
 
-/// Any bytes, and any answer with some of its bytes changed, cut anywhere: never a panic, always the same.
+/// Feeds random bytes, and responses with some bytes changed, split anywhere: no panic, and always the same
+/// result.
 pub(in crate::model::wire) fn survives(wire: &dyn WireProtocol, answers: &[String]) {
     let answers = answers.to_vec();
     let bytes = prop_oneof![
@@ -122,7 +123,7 @@ pub(in crate::model::wire) fn survives(wire: &dyn WireProtocol, answers: &[Strin
         .unwrap();
 }
 
-/// A conversation to be made into bodies.
+/// A conversation to build request bodies from.
 pub(in crate::model::wire) struct TestConversation {
     pub(in crate::model::wire) system: &'static str,
     pub(in crate::model::wire) messages: Vec<Message>,
@@ -214,7 +215,7 @@ pub(in crate::model::wire) fn settings(model: &str) -> ModelSettings {
     ModelSettings { model: model.into(), ..ModelSettings::default() }
 }
 
-/// What a wire says to settings.
+/// The error with which a protocol refuses settings.
 pub(in crate::model::wire) fn refused(wire: &dyn WireProtocol, settings: &ModelSettings) -> String {
     wire.check_settings(settings).expect_err("refused")
 }

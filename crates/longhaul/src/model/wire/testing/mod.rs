@@ -1,4 +1,4 @@
-//! What the tests of the wires share.
+//! Helpers for the tests of the wire protocols.
 
 pub(super) mod conversation;
 pub(super) mod exam;
@@ -16,7 +16,7 @@ use crate::model::{ModelErrorKind, ModelRequest, ReplyChunk, ToolSpec};
 
 pub(super) type ParsedStream = Result<(Reply, Vec<ReplyChunk>), ModelErrorKind>;
 
-/// What a stream is when it comes in these pieces.
+/// Parses a stream that comes in these pieces.
 pub(super) fn pieces<'a>(
     wire: &dyn WireProtocol,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -29,13 +29,14 @@ pub(super) fn pieces<'a>(
     Ok((parser.finish()?, chunks))
 }
 
-/// How far apart the places are at which a stream of so many bytes is cut, so that no more than so many are read in all.
+/// The distance between split positions in a stream of this length, to bound the total number of bytes
+/// parsed.
 fn stride(len: usize, in_all: usize) -> usize {
-    // Odd, so that over many streams every place in a line is met.
+    // Odd, so that many streams together cover every position in a line.
     (len * len / in_all) | 1
 }
 
-/// What a stream is: the same byte by byte, and cut in two at every position, or in a long one at many.
+/// Parses a stream byte by byte, and split in two at every position, or at many positions if it is long.
 pub(super) fn read(wire: &dyn WireProtocol, stream: &str) -> ParsedStream {
     seed(wire, stream);
     let stream = stream.as_bytes();
@@ -47,7 +48,7 @@ pub(super) fn read(wire: &dyn WireProtocol, stream: &str) -> ParsedStream {
     whole
 }
 
-/// Gives a stream to the fuzzer to begin with, where `LONGHAUL_FUZZ_SEEDS` says where such things are kept.
+/// Writes a stream as a seed for the fuzzer, if `LONGHAUL_FUZZ_SEEDS` names a folder.
 pub(super) fn seed(wire: &dyn WireProtocol, stream: &str) {
     let Some(folder) = std::env::var_os("LONGHAUL_FUZZ_SEEDS") else { return };
     let path = wire.request_path(&settings());
@@ -61,12 +62,12 @@ pub(super) fn seed(wire: &dyn WireProtocol, stream: &str) {
     for target in [family, "sse"] {
         let folder = PathBuf::from(&folder).join(target);
         std::fs::create_dir_all(&folder).unwrap();
-        // Uncut: the last byte says how often.
+        // Not split: the last byte is the number of splits.
         std::fs::write(folder.join(&name), [stream.as_bytes(), b"\0"].concat()).unwrap();
     }
 }
 
-/// The reply that a stream is; what was streamed is what is in it.
+/// Parses a reply, and checks that the streamed chunks match it.
 pub(super) fn reply(wire: &dyn WireProtocol, stream: &str) -> Reply {
     let (reply, chunks) = read(wire, stream).unwrap_or_else(|why| panic!("{why}\n{stream}"));
     let (text, reasoning) = streamed(&chunks);
@@ -75,7 +76,7 @@ pub(super) fn reply(wire: &dyn WireProtocol, stream: &str) -> Reply {
     reply
 }
 
-/// Why a stream is no reply.
+/// Parses a stream that ends in an error.
 pub(super) fn failure(wire: &dyn WireProtocol, stream: &str) -> ModelErrorKind {
     match read(wire, stream) {
         Err(why) => why,
@@ -105,7 +106,7 @@ pub(super) fn ids(reply: &Reply) -> Vec<&str> {
     reply.calls().map(|c| c.id.as_str()).collect()
 }
 
-/// Events without names, one for each JSON.
+/// Events without names, one per JSON value.
 pub(super) fn stream(frames: &[Value]) -> String {
     frames.iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
@@ -208,7 +209,7 @@ pub(super) fn traffic(family: &str) -> Vec<RecordedCase> {
     recorded
 }
 
-/// What a recorded stream is, the same in pieces of many sizes.
+/// Parses a recorded stream in pieces of many sizes.
 pub(super) fn read_recorded(wire: &dyn WireProtocol, case: &RecordedCase) -> Reply {
     let stream = case.body.as_bytes();
     let whole = pieces(wire, [stream]);
@@ -216,7 +217,7 @@ pub(super) fn read_recorded(wire: &dyn WireProtocol, case: &RecordedCase) -> Rep
         assert_eq!(pieces(wire, stream.chunks(size)), whole, "{} in pieces of {size}", case.case);
     }
     let step = match std::env::var_os("LONGHAUL_WIRE_CASES") {
-        // At every position, but of the very longest.
+        // At every position, except for the longest streams.
         Some(_) => (stream.len() * stream.len() / (64 << 20) / 64).max(1),
         None => stride(stream.len(), 20_000),
     };
@@ -234,7 +235,7 @@ pub(super) fn data_lines(body: &str) -> Vec<Value> {
     lines.filter(|line| line.trim() != "[DONE]").map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// An error is what its status says, and says what the provider said.
+/// Checks that an error matches its status and contains the provider's message.
 pub(super) fn check_refusal(wire: &dyn WireProtocol, case: &RecordedCase) {
     let kind = wire.error_from_response(case.status, case.body.as_bytes());
     let error: Value = serde_json::from_str(&case.body).unwrap();
