@@ -1,4 +1,4 @@
-//! One HTTP request as a tool, as a team file describes it.
+//! A tool that makes one HTTP request, as described in a team file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,40 +22,40 @@ use url_template::{UrlPart, UrlTemplate};
 
 mod url_template;
 
-/// How much of an answer is read, and how long it may take.
+/// How many bytes of a response are read, and how long the request may take.
 const MOST: usize = 1 << 20;
 const TIME: Duration = Duration::from_secs(30);
 
-/// What the tool is.
+/// The description of an [`Api`] tool.
 #[derive(Debug, Clone, Default)]
 pub struct ApiSettings {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
-    /// What it is for.
+    /// The description that the model sees.
     pub instruction: String,
-    /// GET unless told: GET, POST, PUT, PATCH, DELETE or HEAD.
+    /// The method: GET, POST, PUT, PATCH, DELETE or HEAD. GET by default.
     pub method: String,
     /// The URL, with `${name}` where an argument goes.
     pub endpoint: String,
-    /// Headers of every request.
+    /// Headers that are sent with every request.
     pub headers: SecretHeaders,
-    /// The arguments: of each the JSON schema.
+    /// The JSON schema of each argument.
     pub args: Map<String, Value>,
-    /// Those that must be given.
+    /// The names of the required arguments.
     pub required: Vec<String>,
-    /// What the answer looks like, as a JSON schema.
+    /// The JSON schema of the response.
     pub output_schema: Option<Value>,
 }
 
-/// The toolset `api`: one tool, which makes one request.
+/// The toolset `api`: one tool that makes one HTTP request.
 ///
-/// Arguments that the endpoint names are written into it. The others are the JSON body of a POST, PUT or PATCH, and the
-/// query of all else.
+/// Arguments that appear in the endpoint are inserted there. The others become the JSON body of a POST, PUT
+/// or PATCH, and the query string of any other method.
 #[derive(Debug, Clone)]
 pub struct Api(Arc<ApiSettings>);
 
 impl Api {
-    /// The toolset.
+    /// Creates the toolset.
     pub fn new(settings: ApiSettings) -> Self {
         Api(Arc::new(settings))
     }
@@ -140,7 +140,7 @@ impl DynTool for ApiTool {
     }
 
     fn identity(&self) -> ToolIdentity {
-        // It may have a secret in it.
+        // The URL may contain a secret.
         let endpoint = Digest::of_bytes(self.settings.endpoint.as_bytes());
         let setting = Some(format!("as a {} request to endpoint {}", self.method, &endpoint.as_str()[..8]));
         ToolIdentity { setting, ..identity_from_spec(&self.spec(), self.effects()) }
@@ -177,7 +177,7 @@ impl DynTool for ApiTool {
 }
 
 impl ApiTool {
-    /// Where the request goes, and what its body is.
+    /// Returns the URL and the body of the request.
     fn build_request(&self, mut arguments: Map<String, Value>) -> Result<(Url, Option<String>), ToolError> {
         let wrong = |why: String| ToolError::Retry(format!("{}: {why}", self.settings.name));
         if let Some(unknown) = arguments.keys().find(|name| !self.settings.args.contains_key(*name)) {

@@ -1,4 +1,4 @@
-//! The dialect of team files: `run_background_agent` and its kin.
+//! The tools of team files for background tasks: `run_background_agent` and the others.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 const NAME: &str = "background_agents";
 /// The tool that shows the output of a task.
 const VIEW: &str = "view_background_agent";
-/// How many tasks one call waits for.
+/// How many tasks one call may wait for.
 const MOST_TASKS: usize = 100;
 
-/// The toolset `background_agents`: sub-agents that are run, looked at, written to, waited for and stopped.
+/// The toolset `background_agents`: tools to run, view, message, wait for and stop sub-agents.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BackgroundAgents;
 
@@ -247,7 +247,7 @@ enum WaitModeArg {
     Any,
 }
 
-/// What a wait answers. The fields, their names and their order are what users of this dialect know.
+/// The reply to a wait. The names and the order of its fields are part of the tool's interface.
 #[derive(Serialize)]
 struct WaitReply {
     all_done: bool,

@@ -1,4 +1,4 @@
-//! Delegation that blocks, and handing a conversation over: what any agent with `sub_agents` or `handoffs` has.
+//! Blocking delegation and handoff: the tools of every agent that has `sub_agents` or `handoffs`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::entry::Order;
 use crate::task::Status;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
-/// `transfer_task` for an agent that has sub-agents, and `handoff` for one that has somebody to hand over to.
+/// `transfer_task` for an agent with sub-agents, and `handoff` for an agent with handoffs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delegation;
 
@@ -104,7 +104,7 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
         return Ok(task_ops::moved_to_background_note(head).into());
     }
     let besides = besides.map(|besides| format!("\n\n[{besides}]")).unwrap_or_default();
-    // Whole: what is too long of it the runner cuts as it does any tool's output, and says how to read the rest.
+    // The whole text: the runner truncates it like any tool output, and says how to read the rest.
     let (output, _) = task_text::output_text(snapshot, None, usize::MAX, |_| String::new());
     let is_error = head.status != Status::Completed;
     let text = if is_error {

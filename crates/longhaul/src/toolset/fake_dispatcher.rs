@@ -32,7 +32,7 @@ pub(super) fn failed(partial: &str) -> Outcome {
     Outcome::Failed { failure: Failure::new(FailureKind::Timeout, "10 minutes"), partial: partial.into() }
 }
 
-/// What was asked of a wait.
+/// The arguments of a call to `wait`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RecordedWait {
     pub(super) tasks: Vec<String>,
@@ -93,12 +93,12 @@ impl FakeDispatcherState {
 pub(super) struct FakeDispatcher(Mutex<FakeDispatcherState>);
 
 impl FakeDispatcher {
-    /// Time goes by.
+    /// Advances the clock.
     pub(super) fn advance_clock(&self, seconds: i64) {
         self.0.lock().unwrap().clock += seconds;
     }
 
-    /// A worker takes the task, and this happens to it.
+    /// Lets a worker claim the task, and appends this entry to it.
     pub(super) fn append(&self, id: TaskId, entry: Entry) {
         let mut inner = self.0.lock().unwrap();
         inner.claim(id);
@@ -118,7 +118,7 @@ impl FakeDispatcher {
         self.append(id, Entry::Finished(Box::new(outcome)));
     }
 
-    /// Tasks of this agent end like this when somebody waits for them.
+    /// Sets how tasks of this agent end when someone waits for them.
     pub(super) fn finish_when_waited_for(&self, agent: &str, outcome: Outcome) {
         self.0.lock().unwrap().answers.insert(agent.to_owned(), outcome);
     }
@@ -262,7 +262,7 @@ pub(super) fn test_context() -> ToolsetContext {
     }
 }
 
-/// An agent at work with a toolset.
+/// An agent with an open toolset and a fake dispatcher.
 pub(super) struct DispatcherFixture {
     pub(super) desk: Arc<FakeDispatcher>,
     pub(super) context: CallContext,
@@ -299,7 +299,7 @@ impl DispatcherFixture {
         self.repeat_call(tool, arguments).await
     }
 
-    /// Makes the last call again, as after a crash.
+    /// Repeats the last call, as after a crash.
     pub(super) async fn repeat_call(
         &mut self,
         tool: &str,
@@ -313,14 +313,14 @@ impl DispatcherFixture {
         self.call(tool, arguments).await.unwrap_err().to_string()
     }
 
-    /// A task that was launched just now.
+    /// Returns the task that was launched last.
     pub(super) async fn launch(&mut self, agent: &str, task: &str) -> TaskId {
         self.context.call.index += 1;
         let (caller, call) = (&self.context.caller, self.context.call);
         self.desk.submit(caller, call, Order::new(agent, task)).await.unwrap()
     }
 
-    /// Whether the caller gave its seat back since this was last asked, and for which tasks.
+    /// Returns for which tasks the caller has given its seat back since this was last called.
     pub(super) fn gave_seat_back(&mut self) -> Option<Vec<TaskId>> {
         let call = self.context.call;
         match self.signals.try_recv() {

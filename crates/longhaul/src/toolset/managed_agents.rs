@@ -1,4 +1,4 @@
-//! The dialect of managed agents: `spawn_agent` and its kin.
+//! The tools for managed agents: `spawn_agent` and the others.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 
 const NAME: &str = "agents";
 
-/// The toolset `agents`: agents that are spawned, waited for, written to and cancelled.
+/// The toolset `agents`: tools to spawn, wait for, message and cancel agents.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ManagedAgents;
 
@@ -159,7 +159,7 @@ async fn spawn(args: SpawnAgentArgs, cards: &[AgentInfo], cx: &CallContext) -> T
     }
 }
 
-/// The agent that is meant. Where there is only one, it need not be named.
+/// Chooses the agent to spawn. The name may be left out if there is only one.
 fn choose_agent(cards: &[AgentInfo], typed: Option<String>) -> Result<AgentName, ToolError> {
     match (non_blank(typed), cards) {
         (Some(typed), _) => Ok(task_ops::match_agent(cards, &typed)),

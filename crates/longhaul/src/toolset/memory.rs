@@ -1,4 +1,4 @@
-//! What agents remember from one conversation to the next, in an SQLite file with full-text search.
+//! Memories that agents keep across conversations, in an SQLite file with full-text search.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,15 +21,15 @@ mod database;
 /// The longest memory, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// The toolset `memory`: `add_memory`, `get_memories`, `update_memory`, `delete_memory` and `search_memories`, on an
-/// SQLite file. Several agents and processes may use one file at once.
+/// The toolset `memory`: `add_memory`, `get_memories`, `update_memory`, `delete_memory` and
+/// `search_memories`, stored in an SQLite file. Several agents and processes may use one file at once.
 #[derive(Debug, Clone)]
 pub struct AgentMemory {
     path: Arc<Path>,
 }
 
 impl AgentMemory {
-    /// Memories in this file: below the task's working directory, unless the path is absolute.
+    /// Stores memories in this file. A relative path is relative to the task's working directory.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         AgentMemory { path: path.into().into() }
     }
@@ -165,7 +165,7 @@ impl AgentMemory {
     }
 }
 
-/// Why something could not be done with the book.
+/// An operation on the database failed.
 enum MemoryError {
     Database(rusqlite::Error),
     Tool(ToolError),
@@ -183,8 +183,8 @@ impl From<ToolError> for MemoryError {
     }
 }
 
-/// Does something with the file, where blocking harms nobody. It is opened for each call: whoever deletes, moves or
-/// replaces it meanwhile is not in the way, and nothing is left open.
+/// Runs an operation on the database on a blocking thread. Each call opens the file anew, so nothing is left
+/// open, and the file may be deleted, moved or replaced between calls.
 fn with_database<'a>(
     path: &Arc<Path>,
     context: &'a CallContext,
@@ -193,7 +193,7 @@ fn with_database<'a>(
     let (path, context) = (path.clone(), context.clone());
     Box::pin(super::run_blocking(move || {
         let place = database_path(&path, context.working_dir.as_deref())?;
-        // What is remembered is nobody else's; a file that is there stays as it is.
+        // Memories are private: only the owner can read a new file. An existing file keeps its permissions.
         let _ = private_files::create_private_file(&place);
         let told = MemoryDatabase::open(&place)
             .map_err(MemoryError::Database)
@@ -209,7 +209,8 @@ fn with_database<'a>(
     }))
 }
 
-/// Where the file is. The directory is made if it is not there; below the working directory no link leads out.
+/// Resolves the path of the file and creates its directory if needed. Below the working directory, a symbolic
+/// link that leads out of it is refused.
 fn database_path(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, ToolError> {
     let shown = path.display();
     let failed = |why: &dyn std::fmt::Display| {

@@ -1,5 +1,5 @@
-//! Lets an agent change its own model for the rest of a conversation: a small one for the easy part, a large one for
-//! the hard one.
+//! Lets an agent change its own model for the rest of a conversation: a small one for easy work, a large one
+//! for hard work.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct ModelPicker {
 }
 
 impl ModelPicker {
-    /// A choice among these models, by the names that the team knows them by.
+    /// Offers these models, by the names that the team file gives them.
     pub fn new<S: Into<String>>(models: impl IntoIterator<Item = S>) -> Self {
         ModelPicker { models: Arc::new(models.into_iter().map(Into::into).collect()) }
     }

@@ -24,22 +24,22 @@ use operation::OpenApiOperation;
 mod document;
 mod operation;
 
-/// The largest document, how much of an answer is read, and how long either may take.
+/// The largest document, how many bytes of a response are read, and how long either may take.
 const LARGEST: usize = 16 << 20;
 const MOST: usize = 1 << 20;
 const TIME: Duration = Duration::from_secs(30);
 
-/// The toolset `openapi`: a tool for each operation that a document describes.
+/// The toolset `openapi`: one tool per operation in a document.
 pub struct OpenApi {
     at: String,
     headers: SecretHeaders,
-    /// The document is read once.
+    /// The operations, loaded on first use: the document is read only once.
     tools: OnceCell<Vec<Arc<dyn DynTool>>>,
 }
 
 impl OpenApi {
-    /// The operations of the document at a URL, or in a file. The headers go along with every request, also the one for
-    /// the document.
+    /// Creates a toolset from the document at a URL or in a file. The headers are sent with every request,
+    /// including the one for the document.
     pub fn new(url_or_path: impl Into<String>, headers: SecretHeaders) -> Self {
         OpenApi { at: url_or_path.into(), headers, tools: OnceCell::new() }
     }
@@ -63,7 +63,7 @@ impl OpenApi {
         };
         let place = url.as_ref().map_or_else(|| at.to_owned(), display_url);
         let named = |why: String| format!("{place}: {why}");
-        // A large document takes its time.
+        // Parsing a large document takes long enough to block.
         let made = super::run_blocking(move || {
             let document = OpenApiDocument::parse(&text).map_err(ToolError::Failed)?;
             Ok(operation::operations(&document, url.as_ref()))
@@ -143,7 +143,7 @@ impl Toolset for OpenApi {
 struct OperationTool {
     operation: OpenApiOperation,
     client: ToolHttpClient,
-    /// The toolset that it is of, and where its document is.
+    /// The name of the toolset, and the location of its document.
     toolset: Arc<str>,
     place: Arc<str>,
 }

@@ -1,4 +1,4 @@
-//! Tasks of the project in a file: with priorities and dependencies, for whoever works on it, today or next week.
+//! Project tasks in a JSON file, with priorities and dependencies. They outlive the conversation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,14 +20,15 @@ mod task_list;
 mod task_file;
 
 /// The toolset `tasks`: `create_task`, `get_task`, `update_task`, `delete_task`, `list_tasks`, `next_task`,
-/// `add_dependency` and `remove_dependency`, on a JSON file. Several agents and processes may use one file at once.
+/// `add_dependency` and `remove_dependency`, stored in a JSON file. Several agents and processes may use one
+/// file at once.
 #[derive(Debug, Clone)]
 pub struct ProjectTasks {
     path: Arc<Path>,
 }
 
 impl ProjectTasks {
-    /// Tasks in this file: below the task's working directory, unless the path is absolute.
+    /// Stores tasks in this file. A relative path is relative to the task's working directory.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         ProjectTasks { path: path.into().into() }
     }
@@ -124,7 +125,7 @@ struct DependencyArgs {
     depends_on_id: String,
 }
 
-/// What models also call them.
+/// Aliases of the arguments that models also use.
 const LINK_ALIASES: ArgumentAliases = &[("task_id", "taskId"), ("depends_on_id", "dependsOnId")];
 
 impl ProjectTasks {
@@ -165,7 +166,7 @@ impl ProjectTasks {
             {
                 let path = path();
                 let text = "Deletes a task. Tasks that depended on it no longer do.";
-                // Not to be repeated: another task could have the id by then.
+                // Not safe to repeat: another task could have the id by then.
                 fn_tool(
                     "delete_task",
                     ToolEffects::default(),
@@ -238,7 +239,7 @@ impl ProjectTasks {
     }
 }
 
-/// Does something with the file, where blocking harms nobody.
+/// Runs an operation on the file on a blocking thread.
 fn with_task_file<'a>(
     path: &Arc<Path>,
     context: &'a CallContext,

@@ -1,4 +1,4 @@
-//! Blots out what looks like a secret in what tools return, before a model or a journal has it.
+//! Redacts what looks like a secret in tool output, before a model or the journal receives it.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
-/// What stands where a secret was.
+/// The text that replaces a secret.
 const REDACTED: &str = "[redacted]";
 
-/// Secrets by their looks. What the first group of one finds stays.
+/// Patterns of secrets. The first group of a pattern is kept.
 const SECRET_PATTERNS: [&str; 12] = [
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
     r"\b(?:sk|xai|gsk|rk)-[A-Za-z0-9_-]{20,}",
@@ -30,8 +30,9 @@ const SECRET_PATTERNS: [&str; 12] = [
     r#"(\b[A-Z0-9_]*(?:API_?KEY|SECRET|TOKEN|PASSWORD|PASSWD)(?:_[A-Z0-9_]*)?=["']?)[^\s"']{6,}"#,
 ];
 
-/// A toolset whose tools return nothing that looks like a secret: keys of providers in their known forms, private keys,
-/// passwords in addresses, what is assigned to a variable with such a name. What looks otherwise is not found.
+/// Wraps a toolset: redacts what looks like a secret in its output. It finds provider keys in their known
+/// formats, private keys, passwords in URLs, and values assigned to variables with names such as `PASSWORD`.
+/// It does not find other secrets.
 pub fn with_redaction(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
     let looks: Arc<[Regex]> = SECRET_PATTERNS.iter().filter_map(|look| Regex::new(look).ok()).collect();
     map_tools(inner, move |tool| Arc::new(RedactingTool { tool, patterns: looks.clone() }))

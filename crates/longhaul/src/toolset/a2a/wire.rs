@@ -1,16 +1,17 @@
-//! What is said to a remote agent and what it answers, in both generations of the protocol.
+//! The messages of the A2A protocol, in both of its versions.
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-/// The generation: 0.2 and 0.3 name methods like paths and kinds of things; 1.0 names methods like functions.
+/// The protocol version. 0.2 and 0.3 name methods like paths (`message/send`); 1.0 names them like functions
+/// (`SendMessage`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum A2aVersion {
     V0,
     V1,
 }
 
-/// What can be asked.
+/// The methods that are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum A2aMethod {
     Send,
@@ -19,12 +20,12 @@ pub(super) enum A2aMethod {
     Cancel,
 }
 
-/// What is said to an agent.
+/// A message to an agent.
 #[derive(Debug, Clone)]
 pub(super) struct A2aMessage {
     pub(super) id: String,
     pub(super) text: String,
-    /// The task that it goes on with, and the conversation that it belongs to.
+    /// The task that the message continues, and the conversation that it belongs to.
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
 }
@@ -61,7 +62,7 @@ impl A2aVersion {
         if let Some(context) = &said.context {
             message["contextId"] = json!(context);
         }
-        // The task is asked for and not waited for, so that its name is known early, and it can be called off.
+        // Do not block: the answer then comes early with the task's id, and the task can be cancelled.
         let configuration = match self {
             A2aVersion::V0 => {
                 json!({"acceptedOutputModes": ["text/plain", "application/json"], "blocking": false})
@@ -74,17 +75,17 @@ impl A2aVersion {
     }
 }
 
-/// How a remote task stands.
+/// The state of a remote task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum A2aTaskState {
-    /// It is at work, or will be.
+    /// Running, or queued.
     #[default]
     Working,
     Completed,
     Failed,
     Canceled,
     Rejected,
-    /// It waits for more from whoever asked.
+    /// It waits for more input from the caller.
     InputRequired,
     AuthRequired,
 }
@@ -104,16 +105,16 @@ impl A2aTaskState {
     }
 }
 
-/// The most that is kept of what an agent says.
+/// How many bytes of an agent's text are kept.
 const MOST: usize = 2 << 20;
 
-/// All that a remote agent has said so far: a fold of its answers and events.
+/// Everything that a remote agent has replied so far: a fold of its responses and events.
 #[derive(Debug, Default)]
 pub(super) struct A2aReply {
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
     pub(super) state: A2aTaskState,
-    /// A message without a task is the answer.
+    /// The text of a message that came without a task: that message is the answer.
     answer: Option<String>,
     status: Option<String>,
     artifacts: IndexMap<String, String>,
@@ -121,7 +122,7 @@ pub(super) struct A2aReply {
 }
 
 impl A2aReply {
-    /// Takes the result of a request, or of an event of a stream.
+    /// Applies the result of a request, or an event of a stream.
     pub(super) fn apply(&mut self, result: &Value) {
         let wrapped =
             |names: [&str; 2]| names.into_iter().find_map(|name| result.get(name)).filter(|v| v.is_object());
@@ -148,7 +149,7 @@ impl A2aReply {
         }
     }
 
-    /// A task whole: what it says replaces what was said of it before.
+    /// Applies a complete task, which replaces everything known about it.
     fn task(&mut self, task: &Value) {
         self.names(&task["id"], &task["contextId"]);
         self.status(&task["status"]);
@@ -203,12 +204,12 @@ impl A2aReply {
         there.push_str(text);
     }
 
-    /// What it says of how far it is.
+    /// The agent's latest progress message.
     pub(super) fn progress(&self) -> Option<&str> {
         self.status.as_deref()
     }
 
-    /// Its answer: what it made, or else what it said last.
+    /// The answer: its artifacts, or else its last message.
     pub(super) fn text(&self) -> String {
         let made: Vec<&str> =
             self.artifacts.values().map(String::as_str).filter(|text| !text.trim().is_empty()).collect();
@@ -224,7 +225,7 @@ impl A2aReply {
     }
 }
 
-/// The words of the parts of a message: texts, data as JSON, files by their names.
+/// Renders the parts of a message as text: text as it is, data as JSON, files by name.
 fn words(parts: &Value) -> String {
     let mut said = String::new();
     for part in parts.as_array().into_iter().flatten() {

@@ -1,18 +1,18 @@
-//! Tasks with priorities and dependencies, as data: what may be done with them, and in which order.
+//! Project tasks with priorities and dependencies, as plain data, and the operations on them.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::toolset::text::truncate;
 
-/// All tasks, in the order in which they came.
+/// All tasks, in order of creation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ProjectTaskList {
     #[serde(default)]
     tasks: IndexMap<String, ProjectTask>,
 }
 
-/// One task. The names of its fields are those that others who read such files know.
+/// One task. Its field names are those of other programs that read such files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ProjectTask {
@@ -76,7 +76,7 @@ fn word<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_value(plain.into()).ok()
 }
 
-/// A task as it is shown: with what its dependencies make of its status.
+/// A task as it is shown, with its effective status: blocked while a dependency is not done.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ProjectTaskView<'a> {
@@ -85,7 +85,7 @@ pub(super) struct ProjectTaskView<'a> {
     pub(super) effective_status: ProjectTaskStatus,
 }
 
-/// What is changed of a task.
+/// A change to a task: only the given fields change.
 #[derive(Debug, Default)]
 pub(super) struct ProjectTaskChange {
     pub(super) title: Option<String>,
@@ -112,7 +112,7 @@ impl ProjectTaskList {
         serde_json::to_value(shown).unwrap_or_default()
     }
 
-    /// Blocked, while something that it depends on is not done.
+    /// Returns the status: blocked while a dependency is not done.
     fn effective(&self, task: &ProjectTask) -> ProjectTaskStatus {
         let open =
             |id: &String| self.tasks.get(id).is_some_and(|other| other.status != ProjectTaskStatus::Done);
@@ -123,8 +123,8 @@ impl ProjectTaskList {
         }
     }
 
-    /// Puts a task on the board. One that is there already, with the same title, is what an earlier try of the same
-    /// call made.
+    /// Adds a task. If there is one with this id and title, an earlier attempt of the same call created it,
+    /// and that one is returned.
     pub(super) fn create(
         &mut self,
         ids: impl Iterator<Item = String>,
@@ -173,7 +173,8 @@ impl ProjectTaskList {
         Ok(())
     }
 
-    /// Makes one task depend on another. That it does already is no error: the call may have been made before.
+    /// Makes one task depend on another. An existing dependency is not an error, because the call may be a
+    /// repetition.
     pub(super) fn add_dependency(&mut self, id: &str, on: &str, now: &str) -> Result<&ProjectTask, String> {
         let mut dependencies = self.get(id)?.dependencies.clone();
         if !dependencies.iter().any(|other| other == on) {
@@ -201,7 +202,7 @@ impl ProjectTaskList {
         )
     }
 
-    /// What can be worked on first, blocked tasks last; then by priority; then the oldest.
+    /// Sorts the tasks: unblocked before blocked, then by priority, then oldest first.
     pub(super) fn sorted(&self) -> Vec<(&ProjectTask, ProjectTaskStatus)> {
         let mut tasks: Vec<_> = self.tasks.values().map(|task| (task, self.effective(task))).collect();
         tasks.sort_by_key(|(task, status)| {
@@ -210,7 +211,7 @@ impl ProjectTaskList {
         tasks
     }
 
-    /// The first that can be worked on.
+    /// Returns the first task that can be worked on.
     pub(super) fn next(&self) -> Option<&ProjectTask> {
         let open = |status: &ProjectTaskStatus| {
             matches!(status, ProjectTaskStatus::Pending | ProjectTaskStatus::InProgress)
@@ -218,7 +219,7 @@ impl ProjectTaskList {
         self.sorted().into_iter().find(|(_, status)| open(status)).map(|(task, _)| task)
     }
 
-    /// The dependencies of `id`, if there are such tasks and none of them waits for it, however far away.
+    /// Checks the dependencies of `id`: each must exist, and none may depend on `id`, directly or indirectly.
     fn checked(&self, id: Option<&str>, dependencies: Vec<String>) -> Result<Vec<String>, String> {
         let mut list: Vec<String> = Vec::new();
         for other in dependencies {
