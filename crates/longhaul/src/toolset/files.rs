@@ -1,8 +1,8 @@
-//! Files below a task's working directory: looked at by [`ReadOnlyFiles`], and also changed by [`Filesystem`].
+//! Tools for files below a task's working directory: [`ReadOnlyFiles`] reads them, [`Filesystem`] also
+//! changes them.
 //!
-//! Where a path may lead is [`way`]'s business, how it is opened [`ground`]'s, how it is read [`lines`]'; a tool here only
-//! says what it found or does what it was told. Each is a [`FileOp`]: plain blocking code, which [`FileOpTool`] runs where
-//! it blocks nobody.
+//! [`path_resolver`] decides where a path leads, [`file_roots`] opens it, and [`lines`] reads it. Each tool
+//! is a [`FileOp`]: plain blocking code that [`FileOpTool`] runs on a blocking thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ mod walk;
 mod path_resolver;
 mod write;
 
-/// The toolset `files`: `list_directory`, `read_file`, `search_files_content` and `count_lines`, all for what is below
-/// the task's working directory, and all read-only.
+/// The toolset `files`: `list_directory`, `read_file`, `search_files_content` and `count_lines`, all
+/// read-only and limited to the task's working directory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOnlyFiles;
 
 impl ReadOnlyFiles {
-    /// The toolset.
+    /// Creates the toolset.
     pub fn new() -> Self {
         ReadOnlyFiles
     }
@@ -70,7 +70,7 @@ impl Toolset for ReadOnlyFiles {
     }
 }
 
-/// Something done with files: it blocks.
+/// A blocking operation on files.
 trait FileOp: Clone + Send + Sync + 'static {
     type Args: DeserializeOwned + Serialize + JsonSchema + Send + 'static;
     const NAME: &'static str;
@@ -84,7 +84,7 @@ trait FileOp: Clone + Send + Sync + 'static {
     fn run(&self, args: Self::Args, ground: &FileRoots) -> Result<FileOpOutput, ToolError>;
 }
 
-/// What came of it.
+/// The result of a [`FileOp`].
 struct FileOpOutput {
     text: String,
     changed: Option<ChangedFile>,
@@ -92,7 +92,7 @@ struct FileOpOutput {
 
 /// A file that was changed.
 struct ChangedFile {
-    /// As the model knows it.
+    /// The path as the model sees it.
     shown: String,
     full_path: PathBuf,
 }
@@ -116,7 +116,7 @@ impl FileToolParts {
     }
 }
 
-/// Makes a tool of a [`FileOp`].
+/// Makes a tool from a [`FileOp`].
 struct FileOpTool<D> {
     op: D,
     parts: FileToolParts,
@@ -166,7 +166,7 @@ impl<D: FileOp> FileOpTool<D> {
     async fn act(&self, args: D::Args, context: &CallContext) -> Result<FileOpOutput, ToolError> {
         let (deed, reach) = (self.op.clone(), self.parts.access.clone());
         let mut context = context.clone();
-        // A call that is dropped stops looking, too.
+        // Stop the operation when the call is dropped.
         context.cancel = context.cancel.child_token();
         let _stop = context.cancel.clone().drop_guard();
         let acted =
@@ -182,7 +182,7 @@ impl<D: FileOp> FileOpTool<D> {
     }
 }
 
-/// A list of paths or patterns; also one alone, or a list that was written as a text.
+/// Parses a list of paths or patterns; also a single one, or a list encoded as a string.
 fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let listed = match Value::deserialize(deserializer)? {
         Value::Null => Vec::new(),

@@ -1,4 +1,4 @@
-//! Agent Skills: folders with a `SKILL.md`, of which an agent knows the names, and reads the rest when it needs it.
+//! Agent Skills: folders with a `SKILL.md`. The agent knows their names, and reads the rest when it needs it.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
-/// How much of a file of a skill is read.
+/// How many bytes of a skill's file are read.
 const FILE_CAP: usize = 128 * 1024;
 
-/// The toolset of an agent's skills: one tool, `read_skill`, and a list of what there is in its instruction.
+/// The toolset of an agent's skills: one tool, `read_skill`, and a list of the skills in the agent's
+/// instruction.
 pub struct Skills {
     folders: Vec<PathBuf>,
     only: Option<Vec<String>>,
@@ -35,13 +36,13 @@ struct SkillFrontMatter {
 }
 
 impl Skills {
-    /// The skills in these folders: each folder below them that has a `SKILL.md` is one. Of two with one name the first
-    /// counts.
+    /// Finds skills in these folders: each folder below them that has a `SKILL.md` is a skill. If two have
+    /// the same name, the first is used.
     pub fn new(folders: impl IntoIterator<Item = PathBuf>) -> Self {
         Skills { folders: folders.into_iter().collect(), only: None, found: Mutex::default() }
     }
 
-    /// Only the skills of these names.
+    /// Keeps only the skills with these names.
     pub fn only<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.only = Some(names.into_iter().map(Into::into).collect());
         self
@@ -106,7 +107,7 @@ fn find_skills(folders: &[PathBuf]) -> Vec<Skill> {
     found
 }
 
-/// The head of a `SKILL.md`: YAML between two lines of dashes.
+/// Splits off the front matter of a `SKILL.md`: YAML between two lines of dashes.
 fn front(text: &str) -> Result<SkillFrontMatter, String> {
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let yaml = text
@@ -179,7 +180,7 @@ fn read(dir: &Path, file: &str) -> Result<String, ToolError> {
     Ok(format!("{}{cut}{}", &text[..end], if file == "SKILL.md" { others(dir) } else { String::new() }))
 }
 
-/// What else is in a skill's folder.
+/// Lists the other files in a skill's folder.
 fn others(dir: &Path) -> String {
     let mut names: Vec<String> = Vec::new();
     let walk = ignore::WalkBuilder::new(dir).standard_filters(false).max_depth(Some(3)).build();

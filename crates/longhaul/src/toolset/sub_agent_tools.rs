@@ -1,4 +1,4 @@
-//! The dialect of the library: each sub-agent is a tool of its own name.
+//! The library's tools for sub-agents: each sub-agent is a tool with its own name.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::tool::{CallContext, DynTool, ToolEffects};
 
 const NAME: &str = "sub_agents";
 
-/// Sub-agents as tools, and with any of them `get_task_result`, `stop_task` and `list_tasks`.
+/// Sub-agents as tools, and with them `get_task_result`, `stop_task` and `list_tasks`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SubAgentTools;
 
@@ -71,7 +71,7 @@ struct SubAgentArgs {
     again: bool,
 }
 
-/// Whether an agent's name will do for a tool: one that providers take, and that is not taken.
+/// Checks whether an agent's name can be a tool name: providers accept it, and no other tool has it.
 fn can_be_a_tool(card: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
     let name = card.name.as_str();
     let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';

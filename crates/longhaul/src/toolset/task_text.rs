@@ -1,4 +1,4 @@
-//! What models are told about tasks, in one place for all dialects.
+//! The texts about tasks that models read, in one place for all toolsets.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -15,38 +15,39 @@ use crate::message::prompt_tags::escape;
 use crate::snapshot::Snapshot;
 use crate::task::{Status, TaskState};
 
-/// What leads a model away from polling.
+/// Keeps a model from polling.
 pub(super) const RESULT_IS_SENT: &str =
     "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
-/// What can be done meanwhile.
+/// Tells a model to end its turn.
 pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
                                 short sentence: you will be called again with the results.";
 
-/// What is said of a launch much like an earlier one.
+/// The note on a launch that is similar to an earlier one.
 pub(super) fn much_like(earlier: TaskId) -> String {
     format!(
         "Note: {earlier} had a task much like this one, and you have its result. If that answers it, answer now."
     )
 }
 
-/// What a launch is answered with that was made before, with the same words.
+/// The answer to a launch that repeats an earlier one.
 pub(super) fn done_before(id: TaskId, output: &str) -> String {
     format!(
         "{id} has done this task already, so it was not started again. Its result:\n\n{output}\n\n{LEAD_ON}"
     )
 }
 
-/// What leads on from there.
+/// Tells a model to answer with the earlier result.
 pub(super) const LEAD_ON: &str = "Nothing has changed since. Answer now with this result. If you need something else, say in \
                                   `task` what is different.";
 
-/// A task to show how tasks are given. It says nothing: small models give an example that does as their own task.
+/// The task in examples. It is empty of meaning on purpose: small models copy a real example as their own
+/// task.
 pub(super) const EXAMPLE_TASK: &str = "...";
 
 /// How many tasks a list shows.
 const LISTED: usize = 100;
 
-/// A time as people say it: `7s`, `1m05s`, `2h03m`.
+/// Formats a duration: `7s`, `1m05s`, `2h03m`.
 pub(super) fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         s @ ..60 => format!("{s}s"),
@@ -55,12 +56,12 @@ pub(super) fn format_duration(time: Duration) -> String {
     }
 }
 
-/// After how many seconds it may be worth to look at a task again that has run so long.
+/// Suggests after how many seconds to look again at a task that has run this long.
 fn look_again(elapsed: Duration) -> u64 {
     [15, 30, 60, 120].into_iter().find(|step| *step * 2 >= elapsed.as_secs()).unwrap_or(300)
 }
 
-/// The agents, a line each.
+/// Lists the agents, one per line.
 pub(super) fn agent_list(cards: &[AgentInfo]) -> String {
     let line = |card: &AgentInfo| match card.description.trim() {
         "" => format!("- {}\n", card.name),
@@ -69,7 +70,7 @@ pub(super) fn agent_list(cards: &[AgentInfo]) -> String {
     cards.iter().map(line).collect()
 }
 
-/// What an agent is told about launching tasks: whom it can ask, what becomes of results, an example.
+/// Explains to an agent how to launch tasks: which agents it can call, how results arrive, an example.
 pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
     format!(
         "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
@@ -85,7 +86,7 @@ pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, ex
     )
 }
 
-/// A task's id, under the name that a dialect has for it.
+/// A task's id, under the JSON key that the toolset uses.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) enum TaskIdField {
     #[serde(rename = "task_id")]
@@ -100,7 +101,7 @@ impl TaskIdField {
         id
     }
 
-    /// How to read an output from a place on, where results are told in JSON.
+    /// Says how to read on from an offset, for toolsets with JSON results.
     pub(super) fn read_on(self, from: usize) -> String {
         let tool = match self {
             TaskIdField::Task(_) => "get_task_result",
@@ -110,19 +111,19 @@ impl TaskIdField {
     }
 }
 
-/// How to read the output of a task from a place on, with this tool.
+/// Says how to read the output of a task from an offset on, with this tool.
 pub(super) fn read_on(tool: &str, id: TaskId, from: usize) -> String {
     format!(r#" To read on: {tool} {{"task_id": "{id}", "offset": {from}}}."#)
 }
 
-/// The tools that a task is in now.
+/// Names the tools that a task is running now.
 fn tools(head: &TaskState) -> Option<String> {
     let mut names: Vec<&str> = head.calling.iter().map(|(_, tool)| &**tool).collect();
     names.dedup();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// What a task waits for, and since when.
+/// Says what a task waits for, and since when.
 fn waiting(head: &TaskState, now: Timestamp) -> Option<String> {
     let waiting = head.waiting_at(now)?;
     let what = match &waiting.on {
@@ -149,7 +150,7 @@ pub(super) struct TaskRow {
     tool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting_for: Option<String>,
-    /// The task that launched it, where that is not the caller.
+    /// The task that launched it, if that is not the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<TaskId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -194,10 +195,10 @@ impl fmt::Display for TaskRow {
     }
 }
 
-/// The caller's tasks, oldest first. Of very many, the oldest that have ended are only counted.
+/// The caller's tasks, oldest first. If there are very many, the oldest ended ones are only counted.
 pub(super) struct TaskTable {
     pub(super) rows: Vec<TaskRow>,
-    /// What there is to say beside the rows.
+    /// A note below the rows.
     pub(super) note: Option<String>,
 }
 
@@ -238,7 +239,7 @@ impl fmt::Display for TaskTable {
     }
 }
 
-/// What is said of all of the caller's tasks: that they have ended, or that there is no use in looking.
+/// The note on all of the caller's tasks: they have ended, or polling is pointless.
 fn tasks_note(heads: &[TaskState]) -> Option<String> {
     let running = heads.iter().filter(|head| !head.status.is_final()).count();
     match running {
@@ -251,7 +252,7 @@ fn tasks_note(heads: &[TaskState]) -> Option<String> {
     }
 }
 
-/// What is said when all of the caller's tasks have ended.
+/// The note for the case that all of the caller's tasks have ended.
 pub(super) fn all_ended_note(heads: &[TaskState]) -> Option<String> {
     if heads.is_empty() || heads.iter().any(|head| !head.status.is_final()) {
         return None;
@@ -270,7 +271,7 @@ fn tasks(n: usize) -> String {
     if n == 1 { "1 task has".to_owned() } else { format!("{n} tasks have") }
 }
 
-/// What is said of a task that has not ended.
+/// The note on a task that has not ended.
 pub(super) fn not_ended_note(head: &TaskState, now: Timestamp) -> String {
     let elapsed = head.elapsed(now);
     let stands = match (&head.stop, head.status) {
@@ -282,13 +283,13 @@ pub(super) fn not_ended_note(head: &TaskState, now: Timestamp) -> String {
     format!("{stands} {RESULT_IS_SENT} If you must, look again in {} seconds.", look_again(elapsed))
 }
 
-/// What is said of an answer that came early.
+/// The note on an answer that was cut short.
 fn cut_short_note(head: &TaskState) -> Option<String> {
     let limit = head.cut_short.as_ref()?;
     Some(format!("it was cut short ({}), so this may not be all of the answer", escape(limit)))
 }
 
-/// Why a task ended without an answer.
+/// Returns why a task ended without an answer.
 pub(super) fn failure_reason(head: &TaskState) -> Option<String> {
     let why = || head.stop.as_ref().map(|stop| stop.cause.to_string());
     match head.status {
@@ -300,9 +301,9 @@ pub(super) fn failure_reason(head: &TaskState) -> Option<String> {
     }
 }
 
-/// The output of a task, or the part of it that is wanted, as far as it fits into `limit` bytes; and whether that is
-/// not all. `how` says how to read on from a place. If no part is wanted, both ends of an answer are shown, and the last
-/// of live output.
+/// Returns the output of a task, or the requested part, within `limit` bytes; and whether something is left
+/// out. `how` says how to read on from an offset. If no part is requested, shows the beginning and the end of
+/// an answer, or the end of live output.
 pub(super) fn output_text(
     snapshot: &Snapshot,
     part: Option<TextRange>,
@@ -351,7 +352,7 @@ fn part_of(
     (format!("[… the first {before} of {total} characters are left out.{} …]\n{}", how(0), &text[at..]), true)
 }
 
-/// One task, as the dialects that speak JSON tell of it.
+/// One task in JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct TaskReport {
     #[serde(flatten)]
@@ -406,8 +407,8 @@ impl TaskReport {
     }
 }
 
-/// One task, as the dialects that speak plainly tell of it, with a part of its output; and whether that is the whole
-/// of its final result. `how` says how to read on from a place.
+/// Formats one task as plain text with a part of its output; also returns whether that is its whole final
+/// result. `how` says how to read on from an offset.
 pub(super) fn task_details(
     snapshot: &Snapshot,
     part: Option<TextRange>,

@@ -1,4 +1,4 @@
-//! A place to think aloud: nothing comes of it but the thought.
+//! A tool that lets a model think aloud, and has no effect.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput
 
 /// The toolset `think`: one tool, `think`, that takes a thought.
 ///
-/// The thought is in the conversation already, as the argument of its call, so the answer does not repeat it.
+/// The thought is already in the conversation, as the argument of the call, so the answer does not repeat it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Think;
 
 impl Think {
-    /// The toolset.
+    /// Creates the toolset.
     pub fn new() -> Self {
         Think
     }

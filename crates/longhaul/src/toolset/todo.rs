@@ -1,7 +1,7 @@
-//! Lists of what is to be done: one a conversation, or one for a whole tree.
+//! To-do lists: one per conversation, or one for a whole tree of tasks.
 //!
-//! A list is on a slip of the store, so it is there again after a restart. An entry remembers the call that made it:
-//! the same call, made again, makes no second one.
+//! A list is a stored value, so it survives a restart. An item records the call that created it, so a
+//! repeated call does not create it twice.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::text::truncate;
 use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{CallContext, DynTool, StorageScope, ToolEffects, ToolError, ToolOutput};
 
-/// How many entries a list has, and how long one is, at most.
+/// The limits: how many items a list has, and how long an item is.
 const MOST: usize = 500;
 const LONGEST: usize = 2_000;
 
@@ -26,12 +26,12 @@ pub struct Todo {
 }
 
 impl Todo {
-    /// A list for each conversation.
+    /// Creates a toolset with one list per conversation.
     pub fn new() -> Self {
         Todo::default()
     }
 
-    /// One list for all agents of a tree, if `shared`.
+    /// With `shared`, all agents of a tree share one list.
     pub fn shared(mut self, shared: bool) -> Self {
         self.shared = shared;
         self
@@ -48,7 +48,7 @@ impl Toolset for Todo {
         _patron: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let whose = if self.shared { StorageScope::Tree } else { StorageScope::Conversation };
-        // It changes nothing but a list of its own, which nobody need be asked about.
+        // It changes only its own list, so no approval is needed.
         let manner = ToolEffects::READ_ONLY;
         let tools = vec![
             fn_tool(
@@ -150,7 +150,7 @@ impl TodoStatus {
     }
 }
 
-/// A list as it is kept.
+/// A list as it is stored.
 #[derive(Default, Serialize, Deserialize)]
 struct TodoList {
     entries: Vec<TodoItem>,
@@ -161,7 +161,7 @@ struct TodoItem {
     id: String,
     description: String,
     status: TodoStatus,
-    /// The call that made it.
+    /// The call that created the item.
     by: String,
 }
 
@@ -179,7 +179,7 @@ impl TodoList {
             .map_err(|error| ToolError::Failed(format!("the todo list cannot be written: {error}")))
     }
 
-    /// Puts entries on the list, unless this call has done so already; answers with them.
+    /// Adds items, unless this call has already done so; returns them.
     fn add(&mut self, by: &str, descriptions: &[String]) -> Result<Vec<TodoItem>, ToolError> {
         let there: Vec<TodoItem> = self.entries.iter().filter(|entry| entry.by == by).cloned().collect();
         if !there.is_empty() {
@@ -201,7 +201,7 @@ impl TodoList {
         Ok(self.entries[before..].to_vec())
     }
 
-    /// Sets what is there; answers which ids are not.
+    /// Updates the items that exist; returns the ids that do not.
     fn set(&mut self, updates: &[(String, TodoStatus)]) -> Vec<String> {
         let mut missing = Vec::new();
         for (id, status) in updates {
@@ -217,7 +217,7 @@ impl TodoList {
         self.entries.iter().map(shown).collect()
     }
 
-    /// What is still to be done, in words.
+    /// Describes what is left to do.
     fn reminder(&self) -> Option<String> {
         let of = |status| self.entries.iter().filter(move |entry| entry.status == status).map(|e| &*e.id);
         let begun: Vec<&str> = of(TodoStatus::InProgress).collect();
@@ -234,7 +234,7 @@ fn shown(entry: &TodoItem) -> Value {
     json!({"id": entry.id, "description": entry.description, "status": entry.status})
 }
 
-/// The slip's name.
+/// The name of the stored value.
 const STORED_VALUE_NAME: &str = "todo";
 
 async fn create(
@@ -294,7 +294,7 @@ async fn list(whose: StorageScope, context: &CallContext) -> ToolCallResult {
     Ok(reply_text(json!({}), "todos", &list).into())
 }
 
-/// What the model is told: what was done, the whole list, and what is left to do.
+/// Formats the answer for the model: what was done, the whole list, and what is left to do.
 fn reply_text(mut told: Value, key: &str, list: &TodoList) -> String {
     told[key] = list.shown();
     if let Some(reminder) = list.reminder() {

@@ -1,4 +1,4 @@
-//! Asks the person behind the task.
+//! Asks the user a question.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
 use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
-/// The toolset `user_prompt`: one tool of that name, which asks a question and waits for the answer.
+/// The toolset `user_prompt`: one tool, `user_prompt`, that asks a question and waits for the answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UserPrompt;
 
 impl UserPrompt {
-    /// The toolset.
+    /// Creates the toolset.
     pub fn new() -> Self {
         UserPrompt
     }
@@ -61,7 +61,7 @@ struct UserPromptArgs {
     schema: Option<Map<String, Value>>,
 }
 
-/// How often it is asked: once more than an answer that does not fit.
+/// How often the question is asked: once more after an answer that does not match the schema.
 const ROUNDS: usize = 2;
 
 impl Tool for UserPromptTool {
@@ -127,7 +127,7 @@ fn refused(action: &str, why: &str) -> ToolOutput {
     ToolOutput { is_error: true, ..json!({"action": action, "message": why}).to_string().into() }
 }
 
-/// What an answer must look like.
+/// The schema that an answer must match.
 pub(super) struct AnswerSchema<'a> {
     schema: &'a Value,
     validator: jsonschema::Validator,
@@ -141,8 +141,8 @@ impl AnswerSchema<'_> {
         Ok(AnswerSchema { schema, validator })
     }
 
-    /// The content of an answer: what fits of the ways in which the words can be understood. People write no JSON
-    /// where they need not.
+    /// Parses an answer: returns the first interpretation of the words that matches the schema, so that
+    /// people need not write JSON.
     pub(super) fn parse_answer(&self, words: &str) -> Result<Value, String> {
         let is_object = self.schema["type"] == "object" || self.schema["properties"].is_object();
         let mut ways = interpretations(words, self.schema);
@@ -152,7 +152,7 @@ impl AnswerSchema<'_> {
         if let Some(fits) = ways.iter().find(|way| self.validator.is_valid(way)) {
             return Ok(if fits.is_object() { fits.clone() } else { json!({"value": fits}) });
         }
-        // Told of the way that the words are in: JSON, if they are.
+        // Report the errors of the likeliest interpretation: JSON, if the words are JSON.
         let first = ways.first().unwrap_or(&Value::Null);
         if is_object && !first.is_object() {
             return Err("it is not a JSON object".to_owned());
@@ -163,7 +163,7 @@ impl AnswerSchema<'_> {
     }
 }
 
-/// The ways in which words can be meant, the likeliest first.
+/// Returns the possible interpretations of the words, likeliest first.
 fn interpretations(words: &str, schema: &Value) -> Vec<Value> {
     let words = words.trim();
     let mut ways: Vec<Value> = serde_json::from_str(words).into_iter().collect();

@@ -1,4 +1,4 @@
-//! `count_lines`.
+//! The tool `count_lines`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
 use crate::toolset::text::{group_digits, pluralize};
 
-/// How many kinds of files have a row of their own.
+/// How many file types get their own row.
 const MAX_ROWS: usize = 100;
 
 #[derive(Clone, Copy)]
@@ -76,7 +76,7 @@ impl FileOp for CountLines {
     }
 }
 
-/// Why a file was not counted: because of the file, or because all is called off.
+/// Why a file was not counted: it could not be read, or the call was cancelled.
 enum CountError {
     File,
     Stopped(ToolError),
@@ -100,7 +100,7 @@ fn extension(path: &Path) -> String {
     path.extension().map_or("(none)".to_owned(), |extension| extension.to_string_lossy().to_lowercase())
 }
 
-/// The kinds with the most lines first, the sum last.
+/// Formats the table: file types with the most lines first, the total last.
 fn table(tallies: BTreeMap<String, LineCount>) -> String {
     let mut kinds: Vec<_> = tallies.into_iter().collect();
     kinds.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.lines));

@@ -1,4 +1,4 @@
-//! `list_directory`.
+//! The tool `list_directory`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
 use crate::toolset::text::{group_digits, pluralize};
 
-/// How many entries are shown, and how many are looked at to know how many there are.
+/// How many entries are shown, and how many are counted.
 const MAX_SHOWN: usize = 1_000;
 const MAX_SEEN: usize = 100_000;
 

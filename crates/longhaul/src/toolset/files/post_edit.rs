@@ -1,4 +1,4 @@
-//! Commands that run when a file was changed: formatters, linters.
+//! Commands that run after a file was changed: formatters, linters.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::ChangedFile;
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
-/// A command that runs when a file was written or edited.
+/// A command that runs after a file was written or edited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PostEdit {
     /// Which files: a pattern as in a `.gitignore`, like `*.go`.
     pub path: String,
-    /// What to run, as for `sh -c`, in the task's working directory. `$path` is the whole path of the file; it is handed
-    /// over as an environment variable.
+    /// The command line for `sh -c`, run in the task's working directory. The environment variable `$path`
+    /// contains the absolute path of the file.
     pub cmd: String,
 }
 
-/// The commands of a toolset.
+/// The post-edit commands of a toolset.
 #[derive(Debug, Default)]
 pub(super) struct PostEditCommands {
     list: Vec<PostEdit>,
@@ -39,12 +39,13 @@ impl PostEditCommands {
         self.list.is_empty()
     }
 
-    /// What they run, in words.
+    /// Describes the commands.
     pub(super) fn describe(&self) -> String {
         self.list.iter().map(|post| format!("`{}` on {}", post.cmd, post.path)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Runs what there is to run for a file that was changed, and adds to `told` what went wrong.
+    /// Runs the commands that match a changed file, and appends a note on each to `text`. Fails at the first
+    /// command that fails.
     pub(super) async fn run(
         &self,
         file: &ChangedFile,
@@ -66,7 +67,7 @@ impl PostEditCommands {
     }
 }
 
-/// Whether a file is meant by a pattern, which is relative to the working directory.
+/// Checks whether a file matches a pattern, which is relative to the working directory.
 fn matches_pattern(pattern: &str, shown: &str) -> bool {
     let list = || -> Result<Gitignore, ignore::Error> {
         let mut builder = GitignoreBuilder::new("/");

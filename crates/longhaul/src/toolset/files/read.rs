@@ -1,4 +1,4 @@
-//! `read_file` and `read_multiple_files`.
+//! The tools `read_file` and `read_multiple_files`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,10 +11,10 @@ use crate::tool::{ArgumentAliases, ToolError};
 use crate::toolset::fn_tool::flag;
 use crate::toolset::text::{group_digits, pluralize};
 
-/// How many lines are given when the model does not say, and how many bytes at most.
+/// How many lines are returned by default, and how many bytes at most.
 const DEFAULT_LIMIT: u64 = 1_000;
 const MAX_BYTES: usize = 64 * 1024;
-/// How many files are read in one call.
+/// How many files one call may read.
 const MAX_FILES: usize = 50;
 
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ impl FileOp for ReadFile {
     }
 }
 
-/// The lines from `first` to `last` of a file, or as many as fit into `room`.
+/// Reads the lines from `first` to `last` of a file, or as many as fit into `room`.
 fn read_lines(
     ground: &FileRoots,
     typed: &str,

@@ -1,4 +1,4 @@
-//! `search_files_content`.
+//! The tool `search_files_content`.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -16,10 +16,10 @@ use crate::tool::{ArgumentAliases, ToolError};
 use crate::toolset::fn_tool::flag;
 use crate::toolset::text::{pluralize, truncate};
 
-/// How many matches are shown, and how much of a line.
+/// How many matches are shown, and how many characters of a line.
 const MAX_MATCHES: usize = 200;
 const MAX_SHOWN: usize = 200;
-/// How far into a line is searched.
+/// How many bytes of a line are searched.
 const MAX_LINE: usize = 64 * 1024;
 
 #[derive(Clone, Copy)]
@@ -97,7 +97,7 @@ impl SearchQuery {
         Regex::new(&query).map(SearchQuery::Pattern).map_err(wrong)
     }
 
-    /// Where in a line it is.
+    /// Returns where in a line the match is.
     fn find(&self, line: &str) -> Option<usize> {
         match self {
             SearchQuery::Text(text) => line.find(text),
@@ -112,12 +112,12 @@ struct SearchResults {
     files: u64,
     unread: u64,
     long: u64,
-    /// Whether there is a match that is not shown.
+    /// Whether there are more matches than are shown.
     more: bool,
 }
 
 impl SearchResults {
-    /// The outer error ends the search, the inner one is this file's alone.
+    /// The outer error ends the search; the inner one concerns only this file.
     fn search(
         &mut self,
         place: &RootedPath,
@@ -158,7 +158,7 @@ impl SearchResults {
     }
 }
 
-/// A line, or the part of a long one where the match is.
+/// Returns a line, or the part of a long line around the match.
 fn excerpt_around(line: &str, at: usize) -> String {
     let before = line[..at].chars().count();
     if before <= MAX_SHOWN / 2 {

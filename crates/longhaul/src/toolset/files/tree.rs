@@ -1,4 +1,4 @@
-//! `directory_tree`.
+//! The tool `directory_tree`.
 
 use std::ops::ControlFlow;
 

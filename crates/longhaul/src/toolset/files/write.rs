@@ -1,4 +1,4 @@
-//! `write_file`, `edit_file`, `create_directory` and `remove_directory`: everything that changes files.
+//! The tools that change files: `write_file`, `edit_file`, `create_directory` and `remove_directory`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 10 * 1024 * 1024;
 
 #[derive(Clone, Copy)]
 pub(super) struct WriteFile {
-    /// Whether nothing else happens with the file afterwards.
+    /// Whether no post-edit commands run on the file.
     pub(super) no_post_edits: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct EditFileArgs {
     edits: Vec<Edit>,
 }
 
-/// A list of edits; also one alone, or a list that was written as a text.
+/// Parses a list of edits; also a single edit, or a list encoded as a string.
 fn edits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Edit>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -133,8 +133,8 @@ fn changed(ground: &FileRoots, place: &RootedPath, what: &str) -> FileOpOutput {
     }
 }
 
-/// Puts a file in its place, whole or not at all: it is written beside it under another name, and renamed. What
-/// is there already keeps its rights and its owner. With `as_read`, it must still be what was read.
+/// Replaces a file atomically: writes a temporary file beside it and renames that. An existing file's
+/// permissions and owner are kept. With `as_read`, fails if the file has changed since it was read.
 fn replace_file(
     ground: &FileRoots,
     typed: &str,
@@ -172,7 +172,7 @@ fn replace_file(
     beside.rename(&name).map_err(failed)
 }
 
-/// What tells whether a file is still the one that was read.
+/// Identifies the version of a file that was read.
 fn mark(meta: &Metadata) -> (u64, u64, u64, Option<std::time::SystemTime>) {
     (meta.dev(), meta.ino(), meta.len(), meta.modified().ok().map(cap_std::time::SystemTime::into_std))
 }
@@ -186,7 +186,7 @@ fn too_large(typed: &str, size: u64) -> ToolError {
     ToolError::Failed(format!("'{typed}' is too large: {size}, and {most} is the most"))
 }
 
-/// A file beside the one it is to replace. If it does not get so far, it is gone.
+/// A temporary file beside the file that it will replace. Removed on drop, unless it was renamed.
 struct TempFile<'a> {
     dir: &'a Dir,
     name: OsString,
@@ -224,7 +224,7 @@ impl Drop for TempFile<'_> {
     }
 }
 
-/// Only the superuser can give a file away; for all others it is theirs already, or becomes theirs.
+/// Only root can change a file's owner; for other users this has no effect.
 #[cfg(unix)]
 fn keep_owner(file: &cap_std::fs::File, like: &Metadata) {
     use cap_std::fs::MetadataExt as _;
@@ -303,7 +303,7 @@ impl FileOp for RemoveDirectory {
     }
 }
 
-/// Does something with each directory. All of them are checked before the first is touched.
+/// Applies an operation to each directory. Checks all of them before it changes the first.
 fn each(
     args: DirectoriesArgs,
     ground: &FileRoots,
@@ -321,7 +321,7 @@ fn each(
         match act(ground, typed, place) {
             Ok(line) => told.push(line),
             Err(error) if told.is_empty() => return Err(error),
-            // What was done before is not to be forgotten.
+            // Report what was done before the failure.
             Err(error) => return Err(ToolError::Failed(format!("{}\n{error}", told.join("\n")))),
         }
     }

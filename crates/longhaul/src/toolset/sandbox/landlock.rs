@@ -1,4 +1,4 @@
-//! The helper's side of Landlock: confines the process it runs in, and becomes the command.
+//! The Landlock helper: confines its own process and becomes the command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
@@ -10,13 +10,13 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-/// The newest Landlock whose rights are asked for; what an older kernel does not know of them is left out.
+/// The newest Landlock ABI that is requested. Rights that an older kernel does not know are left out.
 const NEWEST: ABI = ABI::V6;
-/// What every program wants to open for writing.
+/// Devices that every program may open for writing.
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
 
-/// Whether this kernel can do what is asked of it. Only asks: nothing is confined.
+/// Checks whether this kernel supports what is needed, without confining anything.
 pub(super) fn is_available(network: bool) -> Result<(), String> {
     let asked = || -> Result<(), RulesetError> {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -30,7 +30,7 @@ pub(super) fn is_available(network: bool) -> Result<(), String> {
     })
 }
 
-/// What the helper is told.
+/// The helper's arguments.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct LandlockArgs {
     writable: Vec<PathBuf>,
@@ -38,12 +38,12 @@ struct LandlockArgs {
     command: Vec<OsString>,
 }
 
-/// Confines this process for good, and becomes a command: `--rw DIR… [--net] -- PROGRAM ARG…`. Everything can be read;
-/// written only what is below the directories, and some devices; TCP is refused unless `--net` says otherwise. UDP, and
-/// sockets in the file system, are not covered by Landlock.
+/// Confines this process permanently and becomes a command: `--rw DIR… [--net] -- PROGRAM ARG…`. The command
+/// can read everything, and write only below the given directories and to some devices. TCP is blocked unless
+/// `--net` is given. Landlock does not cover UDP or sockets in the file system.
 ///
-/// For the `main` of a program that is named as a [`Sandbox`](super::Sandbox)'s helper, called before any thread is
-/// started. It returns only if that did not work, with the reason.
+/// Call it from the `main` of the program that is a [`Sandbox`](super::Sandbox)'s helper, before any thread
+/// is started. It returns only on failure, with the reason.
 pub fn sandbox_exec(args: impl IntoIterator<Item = OsString>) -> String {
     match parse(args).and_then(|told| confine(&told).map(|()| told)) {
         Err(why) => why,
@@ -81,7 +81,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LandlockArgs, Strin
     Err("there is no '--' with a command after it".to_owned())
 }
 
-/// Everything but making devices: the superuser could write to a disk through one.
+/// Every right except creating devices: root could write to a disk through one.
 fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }

@@ -1,17 +1,17 @@
-//! The last part of an output that may have no end, with places in it that stay the same.
+//! Keeps the last part of an output of any length, with stable byte offsets.
 
 use std::collections::VecDeque;
 
 use crate::toolset::command::output_capture::{incomplete_char_len, is_utf8_continuation};
 use crate::toolset::text::group_digits;
 
-/// How much is kept.
+/// How many bytes are kept.
 const KEPT: usize = 1024 * 1024;
 
 #[derive(Default)]
 pub(super) struct OutputBuffer {
     kept: VecDeque<u8>,
-    /// How much came before what is kept.
+    /// How many bytes before the kept part were dropped.
     dropped: u64,
 }
 
@@ -23,13 +23,13 @@ impl OutputBuffer {
         self.dropped += surplus as u64;
     }
 
-    /// How much there was in all.
+    /// The length of the whole output.
     pub(super) fn total(&self) -> u64 {
         self.dropped + self.kept.len() as u64
     }
 
-    /// At most `limit` bytes from `offset` on; the last ones, if there is no offset. Markers say what is before and
-    /// after.
+    /// Returns at most `limit` bytes from `offset` on, or the last ones if there is no offset. Markers say
+    /// what comes before and after.
     pub(super) fn page(&self, offset: Option<u64>, limit: usize) -> String {
         let total = self.total();
         let from = offset.unwrap_or(total.saturating_sub(limit as u64)).clamp(self.dropped, total);
@@ -37,7 +37,7 @@ impl OutputBuffer {
         let bytes: Vec<u8> = self.kept.iter().skip(skip).take(limit).copied().collect();
         let lead = match from {
             0 => 0,
-            // A character that the cut goes through is shown by the page before.
+            // The page before shows a character that the cut splits.
             _ => bytes.iter().take(3).take_while(|byte| is_utf8_continuation(**byte)).count(),
         };
         let cut = if from + (bytes.len() as u64) < total { incomplete_char_len(&bytes) } else { 0 };
