@@ -1,5 +1,5 @@
-//! What goes wrong between us and a server, in words for people and models. The errors of the protocol's own code name
-//! its types, and now and then print a whole message.
+//! Error texts of the protocol for people and models. The errors of `rmcp` name its own types, and some print
+//! a whole message.
 
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
@@ -10,7 +10,7 @@ use super::streamable_http::McpHttpError;
 use super::wire::is_unreadable;
 use crate::toolset::text::truncate;
 
-/// Why a server could not be asked.
+/// Explains why a request to a server failed.
 pub(super) fn service_error_text(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) if is_unreadable(error) => {
@@ -28,7 +28,7 @@ pub(super) fn service_error_text(error: &ServiceError) -> String {
     }
 }
 
-/// Why a connection to a server did not come about.
+/// Explains why a connection to a server failed.
 pub(super) fn connect_error_text(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => connect_error_text(fallback),
@@ -50,7 +50,7 @@ pub(super) fn connect_error_text(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Whether it did not come about because of something that cannot be read, and what is wrong with that.
+/// If connecting failed because of an unreadable message, returns what is wrong with that message.
 pub(super) fn unreadable_text(error: &ClientInitializeError) -> Option<String> {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => unreadable_text(fallback),
@@ -114,7 +114,7 @@ fn http(error: &StreamableHttpError<McpHttpError>) -> String {
     }
 }
 
-/// An error and all that is behind it.
+/// Formats an error with all its causes.
 pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

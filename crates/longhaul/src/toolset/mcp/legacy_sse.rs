@@ -1,5 +1,5 @@
-//! HTTP with server-sent events, as it was until 2025: one stream that the server writes to, and an address, told in
-//! its first event, that messages are posted to.
+//! The HTTP+SSE transport that was used until 2025: the server writes to one event stream, and its first
+//! event names the URL to which messages are posted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use super::connection_fault::ConnectionFault;
 use super::wire::{self, Incoming};
 use crate::model::wire::sse::SseParser;
 
-/// What a tool returned comes as one event, and may be large.
+/// A tool's result arrives as one event, which may be large.
 const LONGEST_EVENT: usize = 16 << 20;
 
 use crate::toolset::http_client::{ToolHttpClient, display_url};
 use crate::toolset::text::truncate;
 
-/// How long a message may take to be posted.
+/// How long posting a message may take.
 const POST: Duration = Duration::from_secs(60);
 
-/// What went wrong on the way.
+/// A transport error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct LegacySseError(String);
 
-/// The two halves: events in, posts out.
+/// The transport: receives events, posts messages.
 pub(super) struct LegacySseTransport {
     client: Arc<ToolHttpClient>,
     post: Url,
@@ -41,7 +41,7 @@ pub(super) struct LegacySseTransport {
 struct LegacySseEvents {
     bytes: BoxStream<'static, Result<bytes::Bytes, String>>,
     sse: SseParser,
-    /// Events that have come and are not taken: name and data.
+    /// Events that have arrived and were not handled yet: name and data.
     waiting: std::collections::VecDeque<(String, String)>,
 }
 
@@ -52,7 +52,7 @@ impl LegacySseEvents {
                 return Ok(Some(event));
             }
             let Some(bytes) = self.bytes.try_next().await? else { return Ok(None) };
-            // Each message is bounded; how many there are in the life of a connection is not.
+            // Limit each message, but not how many of them a connection carries.
             self.sse.reset_total();
             let waiting = &mut self.waiting;
             let fed = self.sse.feed(&bytes, |event| {
@@ -65,7 +65,7 @@ impl LegacySseEvents {
 }
 
 impl LegacySseTransport {
-    /// Opens the stream and waits for the address.
+    /// Opens the stream and waits for the URL.
     pub(super) async fn connect(
         outward: ToolHttpClient,
         url: Url,
@@ -103,7 +103,7 @@ impl LegacySseTransport {
         };
         let post =
             url.join(post.trim()).map_err(|_| "the server's address to post to is no URL".to_owned())?;
-        // The headers go there too.
+        // The headers are sent there too, so the URL must be on the same host.
         if post.origin() != url.origin() {
             return Err(format!(
                 "the server wants messages posted to another server, {}",

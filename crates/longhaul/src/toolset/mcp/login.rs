@@ -1,4 +1,4 @@
-//! Logging in to a server that asks for it: OAuth with a browser that comes back to this machine.
+//! Logs in to a server that requires it: OAuth with a browser that returns to a port on this machine.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,19 +23,19 @@ use crate::toolset::http_client::display_url;
 
 /// How long a person may take to log in.
 const LOGIN: Duration = Duration::from_secs(600);
-/// How much a browser may send, and how long it may take to.
+/// How many bytes a browser may send, and how long it may take.
 const LONGEST_HEAD: usize = 16 << 10;
 const HEAD: Duration = Duration::from_secs(10);
 
 type LoginOutcome = Option<Result<(), String>>;
 
-/// The login that is under way, if one is.
+/// The login in progress, if any.
 #[derive(Default)]
 pub(super) struct PendingLogin(Mutex<Option<watch::Receiver<LoginOutcome>>>);
 
 impl PendingLogin {
-    /// Has somebody log in, and waits for that, not longer than `patience`. It goes on without us: whoever comes
-    /// later finds the tokens.
+    /// Starts a login, or joins the one in progress, and waits for it up to `patience`. After that the login
+    /// continues in the background, and later connections find the tokens.
     pub(super) async fn login(
         &self,
         host: &Arc<McpSharedServer>,
@@ -109,7 +109,7 @@ async fn run_login(
     show(&host.label, &page.url);
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
-        // Anybody on this machine may knock; only who has the right words comes in.
+        // Any process on this machine can connect; only a request with the right state and code counts.
         let Ok(Some(target)) = timeout(HEAD, target(&mut stream)).await else { continue };
         if !target.starts_with("/callback?") {
             reply(&mut stream, "404 Not Found", "There is nothing here.").await;
@@ -138,7 +138,7 @@ async fn run_login(
     }
 }
 
-/// The target of a GET request.
+/// Reads the target of a GET request.
 async fn target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut buffer = [0; 2048];
@@ -164,7 +164,7 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
     let _ = stream.shutdown().await;
 }
 
-/// Knows the tokens of a server, and how to renew them.
+/// Creates the manager that loads the tokens of a server and renews them.
 pub(super) async fn authorization_manager(
     host: &McpSharedServer,
     url: &Url,
@@ -181,7 +181,7 @@ pub(super) async fn authorization_manager(
     Ok((manager, refusal))
 }
 
-/// The tokens of one server.
+/// The stored tokens of one server.
 struct ServerCredentials {
     tokens: Arc<dyn TokenStore>,
     server: String,
@@ -211,7 +211,7 @@ impl CredentialStore for ServerCredentials {
     {
         let loading = self.run_blocking(|tokens, server| tokens.load(server));
         Box::pin(async {
-            // What cannot be understood is of another version: a new login replaces it.
+            // Tokens in an unknown format come from another version: a new login replaces them.
             Ok(loading.await?.and_then(|tokens| serde_json::from_str(tokens.expose_secret()).ok()))
         })
     }

@@ -1,4 +1,4 @@
-//! One tool of a server, as the engine calls it.
+//! A tool of an MCP server, as the engine calls it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,15 @@ use crate::permission::ToolIdentity;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, parse_arguments};
 use crate::toolset::text::truncate;
 
-/// How often a server may ask back before it answers.
+/// How many times a server may ask for input before it must answer.
 const ROUNDS: usize = 10;
 
 /// A tool of a server.
 pub(super) struct McpTool {
     pub(super) shared: Arc<McpSharedServer>,
-    /// What people call the server.
+    /// The server's name for people.
     pub(super) label: Arc<str>,
-    /// What models call it.
+    /// The tool's name for models.
     pub(super) name: String,
     pub(super) tool: Tool,
 }
@@ -48,7 +48,7 @@ impl DynTool for McpTool {
         }
     }
 
-    /// As the server says of itself.
+    /// The effects, as the server's annotations describe them.
     fn effects(&self) -> ToolEffects {
         let hints = self.tool.annotations.as_ref();
         match hints.map(|hints| (hints.read_only_hint, hints.idempotent_hint)) {
@@ -117,7 +117,8 @@ impl DynTool for McpTool {
 }
 
 impl McpTool {
-    /// The call is for the tool that the model, and whoever allowed it, has seen: not if the server has another by now.
+    /// Fails if the server has changed or removed the tool since the model, or the person who approved the
+    /// call, saw it.
     fn check_unchanged(&self) -> Result<(), ToolError> {
         let same = |now: &Tool| {
             let told = |tool: &Tool| tool.description.clone().or_else(|| tool.title.clone().map(Into::into));
@@ -140,7 +141,7 @@ impl McpTool {
         ToolError::Failed(format!("the MCP server '{}' {what}", self.shared.label))
     }
 
-    /// Sends one request and waits for what comes of it.
+    /// Sends one request and waits for the result.
     async fn ask(
         &self,
         link: &ConnectionGuard,
@@ -202,7 +203,7 @@ impl McpTool {
                     said(&error.message, 300)
                 ))
             }
-            // The model can do better.
+            // The model can correct its arguments.
             ServiceError::McpError(error) if error.code == ErrorCode::INVALID_PARAMS => {
                 ToolError::Retry(said(&error.message, 2000))
             }
@@ -238,7 +239,7 @@ impl McpTool {
         self.failed(format!("{how}. {next}"))
     }
 
-    /// What the server wants to know before it goes on.
+    /// Collects the input that the server requests before it continues.
     async fn input(
         &self,
         running: &Arc<McpRunningCall>,
@@ -247,7 +248,7 @@ impl McpTool {
         let mut given = std::collections::BTreeMap::new();
         let wanted = wanted.input_requests.unwrap_or_default();
         if wanted.is_empty() {
-            // It only wants to be asked again.
+            // The server only wants the request to be repeated.
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         for (name, request) in wanted {
@@ -284,7 +285,7 @@ fn stopped() -> ToolError {
     ToolError::Failed("[the task is being stopped: the call was cancelled]".to_owned())
 }
 
-/// Tells the server of a call that nobody waits for any more, when it is dropped with an id.
+/// When dropped with an id, cancels that request at the server: no one waits for it any more.
 struct CancelRequestOnDrop<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
@@ -294,7 +295,7 @@ struct CancelRequestOnDrop<'a> {
 impl Drop for CancelRequestOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        // Outside of a runtime nothing can be sent; but then nobody is there who could have been called.
+        // Without a runtime nothing can be sent; but then no request was sent either.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let peer = self.peer.clone();
         let tell = async move {

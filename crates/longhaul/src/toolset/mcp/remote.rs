@@ -1,4 +1,4 @@
-//! A server on the network.
+//! Connects to a server on the network.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::streamable_http::McpHttpClient;
 use crate::toolset::http_client::{ToolHttpClient, display_url, parse_web_url};
 use crate::toolset::text::truncate;
 
-/// Connects, and has somebody log in first if the server insists.
+/// Connects, after a login if the server requires one.
 pub(super) async fn connect(
     host: &Arc<McpSharedServer>,
     remote: &McpRemote,
@@ -33,7 +33,7 @@ pub(super) async fn connect(
     if remote.transport == McpTransport::Sse {
         let transport = LegacySseTransport::connect(outward, url.clone(), fault.clone()).await?;
         let transport = LimitedTransport::new(transport, fault.clone());
-        // Who speaks this knows nothing newer.
+        // Servers with this transport speak no newer protocol.
         let served = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
         return served.map_err(|error| named(error).into());
     }

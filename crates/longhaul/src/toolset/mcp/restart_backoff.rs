@@ -1,15 +1,15 @@
-//! When a server that has died, or would not start, is tried again. Time is a parameter.
+//! Decides when a server that has crashed or failed to start is tried again. Time is a parameter.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A server that has run for so long was well.
+/// A server that has run this long counts as healthy.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
-/// The longest time between two tries.
+/// The longest time between two attempts.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How a server has behaved.
+/// The recent crashes and failed starts of a server.
 #[derive(Debug, Default)]
 pub(super) struct RestartBackoff {
     deaths: u32,
@@ -18,13 +18,13 @@ pub(super) struct RestartBackoff {
     why: Option<String>,
 }
 
-/// Whether it is tried now.
+/// Whether to start the server now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RestartDecision {
     Now,
-    /// Wait until then: it has died too often.
+    /// Wait until then: it has crashed too often.
     At(Instant),
-    /// It would not start a moment ago, for this reason.
+    /// It failed to start a moment ago, for this reason.
     FailedRecently(String),
 }
 
@@ -41,14 +41,14 @@ impl RestartBackoff {
         (self.refusals, self.why) = (0, None);
     }
 
-    /// It would not start.
+    /// Records a failed start.
     pub(super) fn record_failed_start(&mut self, now: Instant, why: &str) {
         self.refusals += 1;
         self.not_before = Some(now + doubled(Duration::from_secs(1), self.refusals));
         self.why = Some(why.to_owned());
     }
 
-    /// It has died. After the first time it is started again at once.
+    /// Records a crash. After the first one, the server restarts at once.
     pub(super) fn record_crash(&mut self, now: Instant, started: Instant) {
         if now.duration_since(started) >= HEALTHY_AFTER {
             self.deaths = 0;

@@ -1,4 +1,4 @@
-//! The calls that a server is at work on, so that what it tells and asks meanwhile reaches whoever called.
+//! The running calls of a server: routes the server's progress and questions to the call that they belong to.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::limits;
 use crate::tool::CallContext;
 use crate::toolset::text::truncate;
 
-/// What a server may still ask during one call, all its round trips together.
+/// How many questions a server may still ask during one call, over all its round trips.
 #[derive(Default)]
 pub(super) struct ServerRequestQuota(Mutex<QuotaUsed>);
 
@@ -26,12 +26,12 @@ impl ServerRequestQuota {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the model may be asked once more.
+    /// Uses up one question to the model; returns whether there was one left.
     pub(super) fn take_sampling(&self) -> bool {
         take(&mut self.used().samplings, limits::SAMPLINGS)
     }
 
-    /// Whether a person may be asked once more.
+    /// Uses up one question to a person; returns whether there was one left.
     pub(super) fn take_question(&self) -> bool {
         take(&mut self.used().questions, limits::QUESTIONS)
     }
@@ -43,12 +43,12 @@ fn take(times: &mut u32, most: u32) -> bool {
     may
 }
 
-/// All calls that are under way at one server.
+/// All running calls of one server.
 #[derive(Default)]
 pub(super) struct McpRunningCalls(Mutex<Vec<Arc<McpRunningCall>>>);
 
 impl McpRunningCalls {
-    /// One more, until what is returned is dropped.
+    /// Adds a call, until the guard is dropped.
     pub(super) fn register(
         self: &Arc<Self>,
         id: RequestId,
@@ -71,8 +71,8 @@ impl McpRunningCalls {
         McpRunningCallGuard { calls: self.clone(), running }
     }
 
-    /// The call that a question belongs to. Where the server does not say (over a pipe it cannot), it is the one that
-    /// was made last.
+    /// Returns the call that a question belongs to. If the server does not say (over a pipe it cannot), that
+    /// is the latest call.
     pub(super) fn call_of_request(&self, of: Option<&RequestId>) -> Option<Arc<McpRunningCall>> {
         let all = self.all();
         let named = of.and_then(|id| all.iter().find(|running| running.id == *id));
@@ -83,11 +83,11 @@ impl McpRunningCalls {
         self.all().iter().find(|running| running.token == *token).cloned()
     }
 
-    /// Passes on how far a call is.
+    /// Passes on the progress of a call.
     pub(super) async fn report_progress(&self, told: ProgressNotificationParam) {
         let mut running = self.of_token(&told.progress_token);
         if running.is_none() {
-            // A quick server tells before the call is on the list.
+            // A fast server may report progress before the call is registered.
             tokio::time::sleep(Duration::from_millis(20)).await;
             running = self.of_token(&told.progress_token);
         }
@@ -101,7 +101,7 @@ impl McpRunningCalls {
     }
 }
 
-/// A call that is under way.
+/// A running call.
 pub(super) struct McpRunningCall {
     id: RequestId,
     token: ProgressToken,
@@ -112,10 +112,10 @@ pub(super) struct McpRunningCall {
 }
 
 struct CallActivity {
-    /// When the server last gave a sign of life.
+    /// When the server last reported progress or asked something.
     last_sign: Instant,
     progress: f64,
-    /// How many questions are open. Whoever waits for an answer is not silent.
+    /// How many questions are open. While one is, the server waits for us and is not silent.
     asking: u32,
 }
 
@@ -128,7 +128,7 @@ impl McpRunningCall {
         {
             let mut life = self.activity();
             life.last_sign = Instant::now();
-            // They may overtake each other on their way here.
+            // Notifications may arrive out of order.
             if told.progress < life.progress {
                 return;
             }
@@ -138,14 +138,14 @@ impl McpRunningCall {
         self.context.progress(progress_text(told));
     }
 
-    /// Says that something is being asked, until what is returned is dropped.
+    /// Counts a question as open, until the guard is dropped.
     pub(super) fn begin_question(self: &Arc<Self>) -> OpenQuestionGuard {
         self.activity().asking += 1;
         self.changed.notify_one();
         OpenQuestionGuard(self.clone())
     }
 
-    /// When the server has given no sign of life for so long.
+    /// Waits until the server has been silent for `longest`.
     pub(super) async fn until_silent(&self, longest: Duration) {
         loop {
             let due = {
@@ -166,7 +166,7 @@ impl McpRunningCall {
     }
 }
 
-/// A call on the list; off it when this is dropped.
+/// A registered call; dropping it removes the call.
 pub(super) struct McpRunningCallGuard {
     calls: Arc<McpRunningCalls>,
     pub(super) running: Arc<McpRunningCall>,
@@ -178,7 +178,7 @@ impl Drop for McpRunningCallGuard {
     }
 }
 
-/// A question that is open.
+/// An open question.
 pub(super) struct OpenQuestionGuard(Arc<McpRunningCall>);
 
 impl Drop for OpenQuestionGuard {
@@ -191,7 +191,7 @@ impl Drop for OpenQuestionGuard {
     }
 }
 
-/// How far it is, in words.
+/// Formats the progress of a call.
 fn progress_text(told: &ProgressNotificationParam) -> String {
     let amount = match told.total {
         Some(total) => format!("{} of {total}", told.progress),

@@ -1,4 +1,4 @@
-//! The pipes of a program: one message a line, none longer than it may be, none dropped without a word.
+//! The stdio transport: one message per line, of limited length. No message is dropped silently.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,13 +16,14 @@ use super::json_scan::JsonScan;
 use super::wire::{self, Incoming};
 use super::{limits, wire::too_long};
 
-/// Lines in, lines out. What has been read of a line is kept here: a read may be given up half way.
+/// The transport over a pair of pipes. It stores a partly read line, because a read may be cancelled half
+/// way.
 pub(super) struct StdioTransport<R, W> {
     read: BufReader<R>,
     line: Vec<u8>,
-    /// How long the line is so far.
+    /// The length of the current line so far.
     length: usize,
-    /// A line that is too long, of which only this is kept.
+    /// The current line, if it is too long: only the scan of it is kept.
     over: Option<OversizedLine>,
     write: Arc<Mutex<Option<W>>>,
     fault: ConnectionFault,
@@ -31,7 +32,7 @@ pub(super) struct StdioTransport<R, W> {
 struct OversizedLine {
     scan: JsonScan,
     until: Instant,
-    /// Whoever waits for it has been told.
+    /// Whether the waiting request has already received an error.
     told: bool,
 }
 
@@ -41,7 +42,7 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
         StdioTransport { read, line: Vec::new(), length: 0, over: None, write, fault }
     }
 
-    /// The next message that somebody waits for, or `None` at the end.
+    /// Returns the next message, or `None` at the end.
     async fn next(&mut self) -> Option<Incoming> {
         loop {
             let filled = match &self.over {
@@ -81,7 +82,7 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
                 if self.length > limits::LINE {
                     return Some(self.endless());
                 }
-                // Nobody need wait for the rest of it.
+                // The request is known, so fail it now instead of waiting for the rest of the line.
                 if !over.told && over.scan.is_message() && over.scan.is_answer() && over.scan.id().is_some() {
                     over.told = true;
                     return Some(wire::substitute(&over.scan, too_long()));
@@ -90,7 +91,7 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
         }
     }
 
-    /// A line is complete.
+    /// Handles a complete line.
     fn whole(&mut self) -> Incoming {
         self.length = 0;
         let mut line = std::mem::take(&mut self.line);
@@ -99,7 +100,7 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
             Some(over) => wire::substitute(&over.scan, too_long()),
             None => {
                 let incoming = wire::parse_message(&line);
-                // What was needed once is not kept for ever.
+                // Do not keep a large buffer for ever.
                 if line.capacity() <= 1 << 20 {
                     line.clear();
                     self.line = line;

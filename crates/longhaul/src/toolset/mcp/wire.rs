@@ -1,4 +1,5 @@
-//! Reading a message of a server. One that cannot be read is never dropped in silence: whoever waits for it is told why.
+//! Parses the messages of a server. An unreadable message is never dropped silently: the request that waits
+//! for it receives an error.
 
 use rmcp::ErrorData;
 use rmcp::model::{CustomRequest, ErrorCode, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerRequest};
@@ -8,20 +9,20 @@ use super::json_scan::JsonScan;
 use super::limits;
 use crate::toolset::text::{group_digits, truncate};
 
-/// What the method of a request is called in place of one that cannot be read.
+/// The method of a request that replaces an unreadable one.
 pub(super) const UNREADABLE: &str = "longhaul/unreadable";
 
-/// What came.
+/// What a server has sent.
 pub(super) enum Incoming {
-    /// A message, or what stands in for one that cannot be read.
+    /// A message, or the replacement of an unreadable one.
     Message(Box<ServerJsonRpcMessage>),
-    /// Nothing that anybody waits for.
+    /// Nothing that any request waits for.
     Nothing,
-    /// A message that cannot be read, for this reason, and of which it cannot be said who waits for it.
+    /// An unreadable message that cannot be attributed to a request, and the reason.
     Unattributed(String),
 }
 
-/// Reads one message.
+/// Parses one message.
 pub(super) fn parse_message(bytes: &[u8]) -> Incoming {
     let bytes = bytes.trim_ascii();
     if bytes.is_empty() {
@@ -54,15 +55,15 @@ fn readable(bytes: &[u8], scan: &JsonScan) -> Result<ServerJsonRpcMessage, Strin
     })
 }
 
-/// What is wrong with a message that is too long to be read.
+/// The error for a message that is too long.
 pub(super) fn too_long() -> String {
     format!("it is longer than {}, which is the limit", limits::MESSAGE_WORDS)
 }
 
-/// What is handed on in place of a message that cannot be read: an error to whoever waits for it.
+/// Replaces an unreadable message with an error for the request that waits for it.
 pub(super) fn substitute(scan: &JsonScan, why: String) -> Incoming {
     if !scan.is_message() {
-        // Servers print all kinds of things where only messages belong.
+        // Some servers print other output where only messages belong.
         tracing::debug!(why, "something that is no message");
         return Incoming::Nothing;
     }
@@ -81,18 +82,18 @@ pub(super) fn substitute(scan: &JsonScan, why: String) -> Incoming {
     Incoming::Message(Box::new(message))
 }
 
-/// The answer to a request whose own answer cannot be read.
+/// The error response for a request whose response is unreadable.
 pub(super) fn unreadable_answer(id: RequestId, why: &str) -> ServerJsonRpcMessage {
     let error = ErrorData::new(ErrorCode::PARSE_ERROR, why.to_owned(), Some(mark()));
     JsonRpcMessage::error(error, Some(id))
 }
 
-/// Tells errors of ours from those of a server; one that says the same gains nothing.
+/// Marks our own errors. A server that sends the same mark gains nothing.
 fn mark() -> Value {
     json!({UNREADABLE: true})
 }
 
-/// Whether this stands in for an answer that cannot be read: its message says why.
+/// Whether this error replaces an unreadable response; its message says why.
 pub(super) fn is_unreadable(error: &ErrorData) -> bool {
     error.data.as_ref() == Some(&mark())
 }
