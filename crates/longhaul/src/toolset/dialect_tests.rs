@@ -1,4 +1,5 @@
-//! What the dialects promise, each in its own words. How texts are cut is tested where they are cut.
+//! Tests of the toolsets for sub-agents, each with its own tools and texts. Truncation is tested where it is
+//! implemented.
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ fn value(output: &ToolOutput) -> Value {
     serde_json::from_str(&output.text).unwrap()
 }
 
-/// The same whether or not something in the build makes JSON objects keep their order.
+/// Sorts JSON keys, because features of other crates in the build can change their order.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(object) => {

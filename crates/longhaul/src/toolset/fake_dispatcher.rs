@@ -1,4 +1,5 @@
-//! A desk in memory for the tests of the dialects: its tasks do what they are told to, when they are told to.
+//! An in-memory dispatcher for the tests of the sub-agent toolsets. The test decides what its tasks do, and
+//! when.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! For tests of tools that go over the network: a server on loopback that answers as the test tells it to, byte by byte.
+//! An HTTP server on loopback for tests of network tools. The test decides each byte of its responses.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

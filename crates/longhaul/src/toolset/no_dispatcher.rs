@@ -1,4 +1,4 @@
-//! For tests of tools that need no other tasks: a call with nobody at the desk.
+//! A call context without a dispatcher, for tests of tools that need no other tasks.
 
 use std::path::Path;
 use std::sync::Arc;

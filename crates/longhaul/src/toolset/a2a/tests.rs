@@ -31,7 +31,7 @@ fn card(streaming: bool) -> Value {
         "skills": [{"id": "to-german", "name": "German", "description": "Into German."}, {"id": "to german", "name": "G2"}]})
 }
 
-/// An agent with a card, which answers requests as the test says.
+/// Starts an agent with a card; the test decides how it answers requests.
 async fn agent(
     card: Value,
     act: impl Fn(&str, &RecordedRequest, usize) -> LoopbackAction + Send + Sync + 'static,
@@ -90,7 +90,7 @@ async fn a_task_is_looked_at_until_it_has_ended() {
         ("tasks/get", 1) => {
             result(json!({"kind": "task", "id": "t-9", "status": status("working", "half way")}))
         }
-        // A look that fails is not the end.
+        // A failed poll is not the end.
         ("tasks/get", 2) => http_response(503, &[], "busy"),
         ("tasks/get", _) => {
             assert_eq!(asked.json()["params"]["id"], "t-9");
@@ -224,7 +224,7 @@ async fn a_stop_calls_the_remote_task_off() {
         let cancel = alone.context.cancel.clone();
         let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
         let mut heard = std::mem::replace(&mut alone.signals, nobody);
-        // What the agent says of its progress tells that its task is known.
+        // A progress message shows that the id of the task is known.
         let stop = async {
             heard.recv().await.unwrap();
             cancel.cancel();

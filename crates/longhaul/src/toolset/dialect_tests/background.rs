@@ -74,7 +74,7 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
     );
 }
 
-/// What all that look at tasks are told when there is nothing more to look at.
+/// The note that every tool for viewing tasks shows when all tasks have ended.
 const ANSWER: &str = "here or in the messages that you have got: nothing more will come. If there is nothing else to \
                       start, answer now.";
 

@@ -39,7 +39,7 @@ async fn the_only_agent_need_not_be_named_and_what_is_left_empty_is_left_out() {
     let said = value(&bench.call("spawn_agent", arguments).await.unwrap());
     let id: TaskId = said["agent_id"].as_str().unwrap().parse().unwrap();
     let plain = crate::entry::Order::new("researcher", "x");
-    // It works where the one works that sent it.
+    // The child works in its parent's working directory.
     let order = crate::entry::Order { working_dir: Some("/home/lead".into()), ..plain };
     assert_eq!(bench.desk.snapshot(id).order, order);
 }

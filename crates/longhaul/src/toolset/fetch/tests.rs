@@ -11,12 +11,12 @@ use super::{Fetch, PageFormat};
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
 use crate::toolset::no_dispatcher::ToolFixture;
 
-/// Somebody who may go anywhere.
+/// A toolset that may connect anywhere.
 async fn anywhere() -> ToolFixture {
     ToolFixture::new(&Fetch::new().allow_private(true)).await
 }
 
-/// A lookup that gives these addresses, one after the other, and counts how often it is asked.
+/// A lookup that returns these addresses one after the other, and counts its calls.
 fn told(addresses: &[&str]) -> (DnsLookup, Arc<AtomicUsize>) {
     let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
     let times = Arc::new(AtomicUsize::new(0));
@@ -95,7 +95,7 @@ async fn what_is_no_plain_web_address_is_refused() {
     assert!(alone.call_error("fetch", json!({"urls": many})).await.contains("21 URLs"));
 }
 
-/// The server of the test is the public internet, and all else is what it is.
+/// Treats the test's server as public, and filters all other addresses as usual.
 fn but_for_the_server(address: IpAddr) -> Option<&'static str> {
     why_private(address).filter(|_| address != IpAddr::from([127, 0, 0, 1]))
 }
@@ -104,7 +104,7 @@ fn but_for_the_server(address: IpAddr) -> Option<&'static str> {
 async fn a_name_is_checked_each_time_it_is_connected_to() {
     let server =
         LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "public")).await;
-    // Public at first, private ever after: for who looks twice, the second time would be the one that counts.
+    // Public at first, private afterwards: a client that resolved twice would connect to the second address.
     let (lookup, times) = told(&["127.0.0.1", "127.0.0.2"]);
     let mut alone = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
     let url = format!("http://rebind.example:{}/", server.at.port());

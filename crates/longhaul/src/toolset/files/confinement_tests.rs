@@ -1,4 +1,4 @@
-//! Ways out of the working directory, each tried, each refused with a reason.
+//! Attempts to leave the working directory. Each must be refused with a reason.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::toolset::no_dispatcher::call_context_in;
 
-/// A working directory among things that are nobody's business.
+/// A working directory beside files that must stay out of reach.
 struct ConfinementFixture {
     outer: TempDir,
     context: CallContext,
@@ -53,7 +53,7 @@ impl ConfinementFixture {
         called.map(|output| output.text).map_err(|error| error.to_string())
     }
 
-    /// Everything that is not in the working directory.
+    /// Returns everything that is not in the working directory.
     fn outside(&self) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         fn collect(dir: &Path, skip: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
             for entry in fs::read_dir(dir).unwrap() {
@@ -160,7 +160,7 @@ async fn no_way_leads_out_of_the_working_directory() {
         );
     }
 
-    // What git executes can be read, but not changed; by any of its names.
+    // Files that git executes can be read but not changed, under any spelling of their names.
     for path in [
         ".git/hooks/post-commit",
         ".git/config",
@@ -181,17 +181,17 @@ async fn no_way_leads_out_of_the_working_directory() {
     }
     assert_eq!(yard.call("read_file", json!({ "path": ".git/config" })).await.unwrap(), "[core]\n");
 
-    // Walks see links, and follow none.
+    // Walks show links and do not follow them.
     let tree = yard.call("directory_tree", json!({})).await.unwrap();
     assert!(tree.contains("link-dir -> ../outside") && !tree.contains("secret.txt\n    "), "{tree}");
     let found = yard.call("search_files_content", json!({ "query": SECRET })).await.unwrap();
     assert!(found.starts_with("no match"), "{found}");
-    // The root itself is not to be removed.
+    // The root itself must not be removed.
     assert!(yard.call("remove_directory", json!({ "paths": ["."] })).await.is_err());
     assert_eq!(yard.outside(), before, "nothing outside was touched");
 }
 
-/// A hard link is a name of its own; what it shares with a file outside is never written to.
+/// A hard link is a file of its own: a file outside that shares its content is never written to.
 #[tokio::test]
 async fn a_hard_link_is_not_written_through() {
     let yard = ConfinementFixture::new();
@@ -208,8 +208,8 @@ async fn a_hard_link_is_not_written_through() {
     assert_eq!(yard.outside(), before);
 }
 
-/// While somebody flips a directory and a file between the real thing and a link to the outside, nothing of the
-/// outside is read or written, however the moments fall.
+/// While a thread swaps a directory and a file with links to the outside, nothing outside is read or written,
+/// whatever the timing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
     let yard = ConfinementFixture::new();
@@ -225,7 +225,7 @@ async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
             let at = |name: &str| yard.at("work").join(name);
             while !over.load(Ordering::Relaxed) {
                 fs::rename(at("flip"), at("aside")).unwrap();
-                // The tools may have made a directory in the gap.
+                // The tools may have created a directory in the gap.
                 while symlink("../outside", at("flip")).is_err() {
                     let _ = fs::remove_dir_all(at("flip"));
                 }
@@ -243,7 +243,7 @@ async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
         });
         let calls = async {
             let mut round = 0;
-            // On a busy machine one of the two may be seen late.
+            // On a busy machine one of the two may appear late.
             while round < 60 || (inside == 0 || refused == 0) && round < 5_000 {
                 round += 1;
                 for path in ["flip/secret.txt", "leaf"] {

@@ -9,7 +9,7 @@ use super::*;
 use crate::tool::CallSignal;
 use crate::toolset::no_dispatcher::call_context_in;
 
-/// A task that looks at a directory of its own, which is `work` in one that is not.
+/// A task with its own working directory, `work`, inside a directory that it cannot reach.
 struct FilesFixture {
     outer: TempDir,
     context: CallContext,
@@ -236,7 +236,7 @@ async fn a_long_walk_tells_how_far_it_is_has_a_bound_and_can_be_stopped() {
     for dir in 0..201 {
         let dir = bench.root().join(format!("{dir:03}"));
         fs::create_dir(&dir).unwrap();
-        // Links, which are made much faster than files.
+        // Use links, which are created much faster than files.
         (0..100).for_each(|file| fs::hard_link(&first, dir.join(format!("{file}.txt"))).unwrap());
     }
     let text = bench.text("count_lines", json!({})).await;

@@ -120,7 +120,7 @@ async fn rights_are_kept_links_followed_and_pipes_left_alone() {
     assert_eq!(meta.permissions().mode() & 0o7777, 0o751);
     assert_ne!(meta.ino(), inode, "it was replaced, not overwritten");
     if nix::unistd::geteuid().is_root() {
-        // Only the superuser can give files away.
+        // Only root can change the owner of a file.
         std::os::unix::fs::chown(at("real.txt"), Some(1234), Some(1235)).unwrap();
     }
 

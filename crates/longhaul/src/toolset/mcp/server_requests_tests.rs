@@ -19,7 +19,7 @@ fn running() -> (McpRunningCallGuard, UnboundedReceiver<CallSignal>) {
     (calls.register(NumberOrString::Number(1), token, &context, &Arc::default()), heard)
 }
 
-/// What the runner does when nothing is used up.
+/// Answers the signals as the runner does when no limit is reached.
 async fn grants(mut heard: UnboundedReceiver<CallSignal>) {
     while let Some(signal) = heard.recv().await {
         match signal {

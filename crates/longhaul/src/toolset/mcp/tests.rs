@@ -1,4 +1,5 @@
-//! The client against a server of some lines of shell, in every mood. What real servers do is in `tests/mcp`.
+//! Tests the client against a small shell script that plays well-behaved and broken servers. `tests/mcp`
+//! tests it against real servers.
 
 use std::path::Path;
 use std::time::Instant;
@@ -48,7 +49,7 @@ impl Stage {
         log.lines().map(str::to_owned).collect()
     }
 
-    /// The process ids of all servers that were started.
+    /// Returns the process ids of all servers that were started.
     fn started(&self) -> Vec<String> {
         self.log().iter().filter_map(|line| line.strip_prefix("started ").map(str::to_owned)).collect()
     }
@@ -141,7 +142,7 @@ async fn the_protocol_of_2026_is_spoken_with_who_speaks_it_and_its_questions_are
     assert!(result.unwrap().text.starts_with("told "));
     assert_eq!(question.text, "The MCP server 'fake.sh' asks: Which colour?");
     assert!(matches!(question.wants, ExpectedAnswer::Words { schema: Some(_) }));
-    // That its tools have changed it tells who listens.
+    // It notifies subscribers that its tools have changed.
     call(&tools, "say_it", &stage).await.unwrap();
     until("another generation", || toolset.generation() > 0).await;
     assert!(open(&toolset).await.iter().any(|tool| tool.spec().name == "grow"));
@@ -209,7 +210,7 @@ async fn who_never_answers_is_given_up_and_leaves_nothing() {
     assert!(begun.elapsed() < Duration::from_secs(10));
     let pid = stage.started().remove(0);
     until("its end", || !is_alive(&pid)).await;
-    // Whoever asks right after is told the same, without another try.
+    // A second caller receives the same error at once, without another attempt.
     assert_eq!(why_not(&toolset).await, why);
     assert_eq!(stage.started().len(), 1);
 }
@@ -295,7 +296,7 @@ async fn an_idle_server_is_stopped_and_started_again_by_the_next_call() {
     let toolset = stage.toolset("plain");
     let tools = open(&toolset).await;
     let first = stage.started().remove(0);
-    // A call that takes longer than that keeps it.
+    // A longer call keeps the server running.
     let (context, _heard) = stage.call();
     let _ = tokio::time::timeout(Duration::from_millis(900), find(&tools, "hang").call("{}", &context)).await;
     assert!(is_alive(&first));
@@ -325,7 +326,7 @@ async fn who_names_the_same_server_shares_it_until_the_last_one_closes() {
     assert!(!is_alive(&pids[0]));
     let after = call(&opened[0], "n0_say_it", &stage).await.unwrap_err().to_string();
     assert!(after.contains("has been shut down"), "{after}");
-    // Another toolset of the same settings is a new beginning.
+    // Another toolset with the same settings starts the server anew.
     let again = stage.toolset("plain");
     assert_eq!(open(&again).await.len(), 4);
     assert_eq!(stage.started().len(), 2);

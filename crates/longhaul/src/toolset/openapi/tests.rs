@@ -69,7 +69,7 @@ components:
         friend: {$ref: "#/components/schemas/Pet"}
 "##;
 
-/// A server that has the document, and tells what it was asked otherwise.
+/// A server that serves the document, and echoes every other request.
 async fn pets() -> LoopbackServer {
     LoopbackServer::start(|asked| match asked.line.as_str() {
         line if line.starts_with("GET /spec/openapi.yaml") => {

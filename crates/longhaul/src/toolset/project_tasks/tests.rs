@@ -59,7 +59,7 @@ async fn the_same_call_again_makes_no_second_task() {
     let first = create(&mut alone, json!({"title": "Once"})).await;
     let again = alone.repeat_call("create_task", json!({"title": "Once"})).await.unwrap().text;
     assert_eq!(parsed(&again)["id"], *first);
-    // The same call of the same task of another store is not the same call.
+    // The same call of the same task in another store is a different call.
     let other = alone.repeat_call("create_task", json!({"title": "Another"})).await.unwrap().text;
     assert_ne!(parsed(&other)["id"], *first);
     assert_eq!(parsed(&alone.call_text("list_tasks", json!({})).await).as_array().unwrap().len(), 2);
@@ -139,7 +139,7 @@ async fn two_agents_at_once_lose_nothing() {
     let working = (0..4).map(|n| {
         let dir = place.path().to_owned();
         tokio::spawn(async move {
-            // A toolset of its own each: what they share is the file.
+            // Each has its own toolset: they share only the file.
             let mut alone = at(&dir).await;
             alone.context.caller.task = TaskKey::named(&format!("agent {n}")).candidate_ids().next().unwrap();
             for turn in 1..=8 {

@@ -83,16 +83,16 @@ fn a_forged_worktree_opens_nothing() {
     assert_eq!(GitDirs::for_worktree(&at("work")), Ok(Some(nothing)));
 }
 
-/// Runs a command in a sandbox of bubblewrap, in `work` below a directory of its own.
+/// Runs commands in a bubblewrap sandbox, in `work` inside a temporary directory.
 struct SandboxFixture {
     outer: TempDir,
     shell: Shell,
 }
 
 impl SandboxFixture {
-    /// `None` where bubblewrap does not work: the test is skipped then, and counted.
+    /// Returns `None` where bubblewrap does not work. The test is then skipped, and counted.
     async fn new(sandbox: Sandbox) -> Option<Self> {
-        // Where the checkout is, wherever that is.
+        // Use the directory of the checkout, wherever it is.
         let here = std::env::current_exe().unwrap();
         SandboxFixture::new_in(here.parent().unwrap(), sandbox).await
     }
@@ -127,7 +127,7 @@ async fn in_bubblewrap_commands_write_only_below_the_working_directory() {
     writes_only_below(&yard).await;
 }
 
-/// Where commands have a directory of their own otherwise.
+/// In `/tmp`, which is otherwise private to the command.
 #[tokio::test]
 async fn in_bubblewrap_commands_write_only_below_the_working_directory_in_tmp() {
     let Some(yard) = SandboxFixture::new_in(Path::new("/tmp"), Sandbox::new()).await else { return };
@@ -188,15 +188,15 @@ async fn writes_only_below(yard: &SandboxFixture) {
     ] {
         assert!(yard.run(cmd).await.is_err(), "{cmd}");
     }
-    // They may write there, and only they see it.
+    // Commands may write there, and only they see it.
     let _ = yard.run("echo pwned > .git/hooks/post-commit").await;
     assert_eq!(fs::read_dir(work.join(".git/hooks")).unwrap().count(), 0, "nothing has become a hook");
-    // It cannot be kept from being made, and is gone when the command has ended.
+    // It cannot be prevented, so it is removed when the command has ended.
     yard.run("mkdir evil; git init -q --bare evil; echo ../evil > .git/commondir").await.unwrap();
     assert!(!work.join(".git/commondir").exists());
     let commit = format!("{} && {}", git("add a.txt"), git("commit -qm one && git log --oneline | wc -l"));
     assert!(yard.run(&commit).await.unwrap().contains("1\n[exit code 0]"), "commits are fine");
-    // One that was there before is not worked with.
+    // If there was one before, commands are refused.
     fs::write(work.join(".git/commondir"), "../evil").unwrap();
     assert!(yard.run("true").await.unwrap_err().contains("commondir"));
     fs::remove_file(work.join(".git/commondir")).unwrap();
@@ -261,7 +261,7 @@ async fn in_bubblewrap_there_is_no_network_unless_it_is_allowed() {
 #[tokio::test]
 async fn in_bubblewrap_nobody_survives_by_leaving_the_group() {
     let Some(yard) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
-    // It is told from all others by how long it sleeps.
+    // The duration of its sleep identifies the process.
     let mark = format!("{}.{}", 100_000 + std::process::id(), 25);
     let text = yard.run(&format!("setsid sleep {mark} & echo begun")).await.unwrap();
     assert!(text.starts_with("begun"), "{text}");
@@ -295,7 +295,7 @@ async fn in_bubblewrap_temporary_directories_and_run_are_empty_and_of_the_comman
     let kept = std::env::current_exe().unwrap().starts_with("/tmp");
     for dir in ["/tmp", "/var/tmp", "/run"] {
         if kept && dir == "/tmp" {
-            continue; // What leads to the working directory is there.
+            continue; // It contains the path to the working directory.
         }
         assert_eq!(
             yard.run(&format!("ls -A {dir} | grep -v -e ^current-system$ -e ^systemd$")).await.unwrap_err(),
@@ -311,7 +311,7 @@ async fn in_bubblewrap_temporary_directories_and_run_are_empty_and_of_the_comman
     assert!(yard.run(&format!("ls /var/tmp/{mark}")).await.is_err(), "the next command has another");
 }
 
-/// Perl is part of what git needs.
+/// Uses Perl, because git requires it and so it is installed.
 fn perl(script: &str) -> Option<String> {
     if !Path::new("/usr/bin/perl").exists() {
         crate::testing::report_skipped("there is no /usr/bin/perl");
@@ -332,7 +332,7 @@ async fn in_bubblewrap_only_sockets_in_tmp_and_run_are_out_of_reach() {
     let in_tmp = TempDir::new_in("/tmp").unwrap();
     let (hidden, open) = (in_tmp.path().join("s"), PathBuf::from("sub/s"));
     let _hidden = listening(&hidden);
-    // A socket's name is short: bound by a path from here.
+    // The path of a socket must be short, so bind it relative to this directory.
     let here = std::os::unix::net::UnixListener::bind(short(&yard.work().join(&open)));
     let Some(cmd) = connect(&format!("q({})", hidden.display())) else { return };
     assert!(yard.run(&cmd).await.is_err());
@@ -340,7 +340,7 @@ async fn in_bubblewrap_only_sockets_in_tmp_and_run_are_out_of_reach() {
         let cmd = connect("q(sub/s)").unwrap();
         assert!(yard.run(&cmd).await.unwrap().contains("connected"), "elsewhere they are reached");
     }
-    // Sockets without a name in the file system belong to the network.
+    // Abstract sockets, which have no file, belong to the network.
     use std::os::linux::net::SocketAddrExt as _;
     let name = format!("longhaul-{}", std::process::id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
@@ -351,11 +351,11 @@ async fn in_bubblewrap_only_sockets_in_tmp_and_run_are_out_of_reach() {
     assert!(yard.run(&cmd).await.unwrap().contains("connected"), "the test can tell");
 }
 
-/// A path to a socket is at most 107 bytes long; one by the open directory always is.
+/// Returns a short path through an open directory: the path of a socket has at most 107 bytes.
 fn short(path: &Path) -> PathBuf {
     let dir = fs::File::open(path.parent().unwrap()).unwrap();
     use std::os::fd::IntoRawFd as _;
-    // Left open until the test ends: the address is looked up when it is bound.
+    // Keep it open until the test ends: the path is resolved when the socket is bound.
     Path::new("/proc/self/fd").join(dir.into_raw_fd().to_string()).join(path.file_name().unwrap())
 }
 
@@ -394,7 +394,7 @@ async fn in_bubblewrap_sigterm_is_not_passed_on() {
     assert!(!yard.work().join("cleaned").exists());
 }
 
-/// What the page says that nobody is protected from.
+/// A documented limit: repositories that a command creates are not protected.
 #[tokio::test]
 async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protected() {
     let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
@@ -418,7 +418,7 @@ async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protect
         yard.run(&cmd).await.unwrap();
         assert!(yard.work().join(made).exists(), "{what}");
     }
-    // Links are not followed to protect what they name.
+    // Links are not followed to protect their targets.
     let _ = fs::remove_dir_all(yard.work().join(".git"));
     fs::rename(yard.work().join("nested/.git"), yard.work().join("moved")).unwrap();
     std::os::unix::fs::symlink("moved", yard.work().join(".git")).unwrap();

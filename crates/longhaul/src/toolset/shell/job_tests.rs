@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::toolset::no_dispatcher::call_context_in;
 
-/// A task with jobs, in a directory of its own.
+/// A task with jobs, in its own directory.
 struct JobFixture {
     dir: TempDir,
     shell: Shell,
@@ -21,7 +21,7 @@ impl JobFixture {
         JobFixture { dir, shell: Shell::new(), context }
     }
 
-    /// The same shell, for another task.
+    /// Uses the same shell for another task.
     fn another(&self) -> CallContext {
         let mut context = self.context.clone();
         context.caller.task = "t-7f3k3".parse().unwrap();
@@ -53,7 +53,8 @@ impl JobFixture {
         self.call("view_background_job", json!({ "job_id": job })).await.unwrap()
     }
 
-    /// The view of a job once its output, which is read beside it, has this in it.
+    /// Waits until the output of a job contains a text, and returns the view. The output is read in the
+    /// background.
     async fn view_with(&self, job: &str, text: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -67,7 +68,7 @@ impl JobFixture {
         }
     }
 
-    /// Comes back when a job has written the ids of its processes to a file.
+    /// Waits until a job has written the ids of its processes to a file.
     async fn pids(&self, file: &str) -> Vec<i32> {
         let path = self.dir.path().join(file);
         let read = || std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'));
@@ -97,7 +98,7 @@ async fn a_job_runs_beside_the_task_and_can_be_looked_at() {
     let bench = JobFixture::new();
     let gate = bench.dir.path().join("gate");
     assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
-    // Nobody gets through the gate before somebody opens it from the other side.
+    // A process blocks on the named pipe until the other side opens it.
     let job = bench.start("echo hello; echo $$ > pids; read line < gate; echo $line; exit 3").await;
     assert_eq!(job, "job-1");
     bench.pids("pids").await;
@@ -129,7 +130,7 @@ async fn a_stopped_job_is_gone_with_everything_it_started() {
     assert!(bench.view(&job).await.contains("running"));
     let stop = || bench.call("stop_background_job", json!({ "job_id": "job-1" }));
     let told = stop().await.unwrap();
-    // Nobody vouches for more than the group here.
+    // Without a supervisor, only the process group is known to be gone.
     assert!(
         told.starts_with("job-1 was ended with its process group; ") && told.contains("not known"),
         "{told}"

@@ -1,5 +1,5 @@
-//! What becomes of a denied command, in all the ways to write one: `data/denied.txt` says it of each. What is in
-//! `data/harmless.txt` must not be asked about under the same rules.
+//! Tests permission rules on many spellings of a denied command: `data/denied.txt` states the expected
+//! verdict for each. Under the same rules, commands in `data/harmless.txt` must run without approval.
 
 use std::process::{Command, Stdio};
 
@@ -22,7 +22,7 @@ fn rights(argument: &str, approved: bool) -> Rights {
     Rights { levels: vec![Arc::new(rules)], approved }
 }
 
-/// What becomes of a call, in one word.
+/// The verdict on a call, in one word.
 fn becomes(rights: &Rights, tool: &dyn DynTool, given: &str) -> &'static str {
     let Ok(seen) = tool.canonical_arguments(given) else { return "malformed" };
     let request =
@@ -107,7 +107,7 @@ fn a_call_that_names_its_command_twice_is_refused() {
     }
 }
 
-/// Parts of lines, some of which run `sudo` when they are put together.
+/// Parts of command lines; some combinations run `sudo`.
 const PARTS: [&str; 58] = [
     "sudo x",
     "sudo",
@@ -169,8 +169,8 @@ const PARTS: [&str; 58] = [
     "echo ",
 ];
 
-/// Reads lines and has shells run them: whenever a shell ran `sudo`, the reading has to have known, or to have said that it
-/// does not know.
+/// Parses generated lines and runs them in real shells. If a shell ran `sudo`, the parser must have found it,
+/// or have said that it cannot tell.
 fn compare_with_shells(lines: u32, seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let bin = dir.path().join("bin");

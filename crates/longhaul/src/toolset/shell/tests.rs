@@ -9,7 +9,7 @@ use super::*;
 use crate::toolset::command::OUTPUT_CAP;
 use crate::toolset::no_dispatcher::call_context_in;
 
-/// A task that runs commands in a directory of its own.
+/// A task that runs commands in its own directory.
 struct ShellFixture {
     dir: TempDir,
     tool: Arc<ShellTool>,
@@ -37,7 +37,7 @@ impl ShellFixture {
         self.call(json!({ "cmd": cmd })).await
     }
 
-    /// Runs a command beside the test, and comes back when it has written the ids of its processes to `pids`.
+    /// Runs a command in the background, and returns when it has written the ids of its processes to `pids`.
     async fn begin(&self, cmd: &str) -> (JoinHandle<ShellCallResult>, Vec<u32>) {
         let (tool, context) = (self.tool.clone(), self.context.clone());
         let arguments = json!({ "cmd": cmd }).to_string();
@@ -46,7 +46,7 @@ impl ShellFixture {
         (call, self.pids().unwrap())
     }
 
-    /// What the command wrote to `pids`, once the line is whole.
+    /// Returns what the command wrote to `pids`, once the line is complete.
     fn pids(&self) -> Option<Vec<u32>> {
         let text = std::fs::read_to_string(self.dir.path().join("pids")).ok()?;
         let line = text.strip_suffix('\n')?;
@@ -62,7 +62,7 @@ async fn until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// A zombie, which only waits to be reaped by whoever adopted it, is dead.
+/// A zombie counts as dead: it only waits to be reaped by its parent.
 fn is_alive(pid: u32) -> bool {
     if !Path::new("/proc/self/stat").exists() {
         return nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), None).is_ok();
@@ -107,7 +107,7 @@ async fn there_is_no_input_to_wait_for() {
 #[tokio::test]
 async fn a_timeout_ends_the_whole_group_even_who_ignores_sigterm() {
     let bench = ShellFixture::new();
-    // The deepest is a grandchild's child; an ignored signal stays ignored below.
+    // The innermost process is a grandchild of the shell; children inherit an ignored signal.
     let cmd = "trap '' TERM; echo began; sh -c 'sleep 100 & echo $PPID $$ $! > pids; wait' & wait";
     // On a busy machine it may take a while until all of them run.
     for timeout in [0.5, 2.0, 8.0] {
@@ -182,7 +182,7 @@ async fn what_is_left_in_the_background_neither_holds_the_call_up_nor_survives_i
 async fn a_process_that_left_the_group_does_not_hold_the_call_up() {
     let bench = ShellFixture::new();
     let begun = Instant::now();
-    // It is not ours to end; it ends by itself.
+    // It has left the group, so it is not killed: it ends by itself.
     bench.run("command -v setsid >/dev/null && setsid sleep 8 & echo hi").await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(4));
 }
@@ -203,7 +203,7 @@ async fn commands_inherit_no_environment() {
     assert!(std::env::vars_os().count() > 1, "there is something to inherit");
     let text = bench.run("env").await.unwrap().text;
     let names: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
-    // Shells set some of their own.
+    // Shells set some variables themselves.
     let own = ["PATH", "GREETING", "PWD", "OLDPWD", "SHLVL", "_", "LONGHAUL_GUARD"];
     assert!(names.iter().all(|name| own.contains(name)), "{names:?}");
     assert!(text.contains("GREETING=hello") && text.contains("PATH=/usr/local/bin:/usr/bin:/bin"), "{text}");

@@ -17,7 +17,7 @@ fn ids(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|entry| entry["id"].as_str().unwrap()).collect()
 }
 
-/// Somebody of a tree, at work on a store.
+/// A task of a tree, with a store.
 async fn at(store: &Arc<dyn Store>, task: TaskId, root: TaskId, toolset: Todo) -> ToolFixture {
     let mut alone = ToolFixture::new(&toolset).await;
     alone.context.caller = Caller { task, root, agent: "a".into(), depth: 0 };
@@ -45,7 +45,7 @@ async fn entries_are_made_changed_and_listed() {
     assert_eq!(updated["reminder"], "Not completed yet: in-progress: todo_2; pending: todo_3.");
     let listed = parsed(&alone.call_text("list_todos", json!({})).await);
     assert_eq!(listed["todos"][1]["status"], "in-progress");
-    // As text, the way some models write lists.
+    // As a string, the way some models write lists.
     let done =
         json!({"updates": r#"[{"id":"todo_2","status":"done"},{"id":"todo_3","status":"completed"}]"#});
     assert_eq!(parsed(&alone.call_text("update_todos", done).await).get("reminder"), None);

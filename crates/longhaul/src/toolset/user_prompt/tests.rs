@@ -6,7 +6,7 @@ use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
 use crate::tool::{CallSignal, ToolError, ToolOutput};
 use crate::toolset::no_dispatcher::ToolFixture;
 
-/// Asks; whoever listens gives these answers, and tells what was asked.
+/// Makes the call and gives these answers; returns the result and the questions.
 async fn ask(
     arguments: Value,
     answers: Vec<QuestionAnswer>,
