@@ -121,7 +121,7 @@ impl Toolset for A2a {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let agent = self.agent.get_or_try_init(|| self.connect()).await;
@@ -161,7 +161,7 @@ impl Toolset for A2a {
         self.name.as_deref().filter(|_| !self.single_tool)
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let card = &self.agent.get()?.card;
         Some(format!("{} is another agent, elsewhere. {}", card.name, card.description).trim().to_owned())
     }
@@ -237,21 +237,21 @@ impl DynTool for A2aSkillTool {
                 task: non_blank(args.task_id),
                 context: non_blank(args.context_id),
             };
-            let talk = A2aExchange { agent: &self.agent, reply: Mutex::default(), context };
+            let exchange = A2aExchange { agent: &self.agent, reply: Mutex::default(), context };
             let ended = tokio::select! {
-                ended = tokio::time::timeout(LONGEST, talk.run(&said)) => ended,
+                ended = tokio::time::timeout(LONGEST, exchange.run(&said)) => ended,
                 () = context.cancel.cancelled() => {
-                    talk.cancel().await;
+                    exchange.cancel().await;
                     return Err(ToolError::Failed("the task is being stopped".to_owned()));
                 }
             };
             match ended {
-                Ok(Ok(())) => Ok(talk.output()),
+                Ok(Ok(())) => Ok(exchange.output()),
                 Ok(Err(why)) => Err(ToolError::Failed(
                     self.agent.client.scrub(format!("{}: {why}", self.agent.card.name)),
                 )),
                 Err(_) => {
-                    talk.cancel().await;
+                    exchange.cancel().await;
                     let name = &self.agent.card.name;
                     Err(ToolError::Failed(format!(
                         "{name}: it did not end within {LONGEST:?}, and was called off"
@@ -279,9 +279,9 @@ impl A2aExchange<'_> {
     }
 
     fn apply(&self, result: &Value) {
-        let mut heard = self.reply();
-        heard.apply(result);
-        if let Some(progress) = heard.progress() {
+        let mut reply = self.reply();
+        reply.apply(result);
+        if let Some(progress) = reply.progress() {
             self.context.progress(truncate(progress, 300));
         }
     }
@@ -369,16 +369,16 @@ impl A2aExchange<'_> {
     }
 
     fn output(&self) -> ToolOutput {
-        let heard = self.reply();
-        let text = self.agent.client.scrub(heard.text());
-        let names = |what: &str| match (&heard.task, &heard.context) {
+        let reply = self.reply();
+        let text = self.agent.client.scrub(reply.text());
+        let names = |what: &str| match (&reply.task, &reply.context) {
             (Some(task), Some(context)) => {
                 format!("{what} with task_id \"{task}\" and context_id \"{context}\"")
             }
             (Some(task), None) => format!("{what} with task_id \"{task}\""),
             _ => what.to_owned(),
         };
-        let (note, is_error) = match heard.state {
+        let (note, is_error) = match reply.state {
             A2aTaskState::Completed | A2aTaskState::Working if text.trim().is_empty() => {
                 (Some("The agent has finished and said nothing.".to_owned()), false)
             }
@@ -403,18 +403,18 @@ impl A2aExchange<'_> {
 }
 
 impl RemoteAgent {
-    fn rpc(&self, verb: A2aMethod, params: Value) -> reqwest::RequestBuilder {
-        let speech = self.card.version;
+    fn rpc(&self, method: A2aMethod, params: Value) -> reqwest::RequestBuilder {
+        let version = self.card.version;
         let request = self.client.request(Method::POST, self.card.url.clone());
-        let request = match speech {
+        let request = match version {
             A2aVersion::V0 => request,
             A2aVersion::V1 => request.header("a2a-version", "1.0"),
         };
-        request.header("content-type", "application/json").body(speech.request(verb, params).to_string())
+        request.header("content-type", "application/json").body(version.request(method, params).to_string())
     }
 
-    async fn ask(&self, verb: A2aMethod, params: Value, time: Duration) -> Result<Value, String> {
-        let request = self.rpc(verb, params).header("accept", "application/json");
+    async fn ask(&self, method: A2aMethod, params: Value, time: Duration) -> Result<Value, String> {
+        let request = self.rpc(method, params).header("accept", "application/json");
         let reply = self.client.send(request, MOST, time).await?;
         match result_of(&reply.text) {
             Err(_) if reply.status >= 400 && !reply.text.contains("jsonrpc") => {

@@ -96,7 +96,7 @@ impl Toolset for Api {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tool = self.tool().map_err(|why| ToolsetError { toolset: "api".to_owned(), why })?;

@@ -69,7 +69,7 @@ impl FakeDispatcherState {
         Snapshot::from_journal(id, journal).unwrap().unwrap()
     }
 
-    fn heads(&self) -> Vec<TaskState> {
+    fn states(&self) -> Vec<TaskState> {
         self.tasks.iter().map(|(id, _)| self.snapshot(*id).state).collect()
     }
 
@@ -148,13 +148,13 @@ impl Dispatcher for FakeDispatcher {
     }
 
     fn list<'a>(&'a self, _: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
-        Box::pin(async { Ok(self.0.lock().unwrap().heads()) })
+        Box::pin(async { Ok(self.0.lock().unwrap().states()) })
     }
 
     fn view<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot> {
         Box::pin(async move {
             let inner = self.0.lock().unwrap();
-            Ok(inner.snapshot(find_task(&inner.heads(), typed)?))
+            Ok(inner.snapshot(find_task(&inner.states(), typed)?))
         })
     }
 
@@ -170,10 +170,10 @@ impl Dispatcher for FakeDispatcher {
             inner.waits.push(RecordedWait { tasks: typed.to_vec(), join, timeout });
             let mut tasks = Vec::new();
             for typed in typed {
-                let id = find_task(&inner.heads(), typed)?;
-                let head = inner.snapshot(id).state;
-                let answer = inner.answers.get(head.agent.as_str()).cloned();
-                if let Some(outcome) = answer.filter(|_| !head.status.is_final()) {
+                let id = find_task(&inner.states(), typed)?;
+                let state = inner.snapshot(id).state;
+                let answer = inner.answers.get(state.agent.as_str()).cloned();
+                if let Some(outcome) = answer.filter(|_| !state.status.is_final()) {
                     inner.claim(id);
                     inner.append(id, Entry::Finished(Box::new(outcome)));
                 }
@@ -195,7 +195,7 @@ impl Dispatcher for FakeDispatcher {
     fn stop<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState> {
         Box::pin(async move {
             let mut inner = self.0.lock().unwrap();
-            let id = find_task(&inner.heads(), typed)?;
+            let id = find_task(&inner.states(), typed)?;
             let before = inner.snapshot(id).state;
             inner.append(id, Entry::StopRequested(StopRequest { cause: StopCause::Agent, note: None }));
             Ok(before)
@@ -214,7 +214,7 @@ impl Dispatcher for FakeDispatcher {
                 return Err(DispatchError::EmptyMessage);
             }
             let mut inner = self.0.lock().unwrap();
-            let id = find_task(&inner.heads(), typed)?;
+            let id = find_task(&inner.states(), typed)?;
             let snapshot = inner.snapshot(id);
             let continued = snapshot.state.status.is_final();
             let to = if continued {
@@ -243,8 +243,8 @@ impl Dispatcher for FakeDispatcher {
         note: LetterContent,
     ) -> DispatchFuture<'a, Vec<TaskId>> {
         Box::pin(async move {
-            let heads = self.0.lock().unwrap().heads();
-            let ids: Vec<_> = heads.iter().filter(|h| !h.status.is_final()).map(|h| h.id).collect();
+            let states = self.0.lock().unwrap().states();
+            let ids: Vec<_> = states.iter().filter(|h| !h.status.is_final()).map(|h| h.id).collect();
             for id in &ids {
                 self.send(caller, call, &id.to_string(), note.clone()).await?;
             }
@@ -265,15 +265,18 @@ pub(super) fn test_context() -> ToolsetContext {
 
 /// An agent with an open toolset and a fake dispatcher.
 pub(super) struct DispatcherFixture {
-    pub(super) desk: Arc<FakeDispatcher>,
+    pub(super) dispatcher: Arc<FakeDispatcher>,
     pub(super) context: CallContext,
     pub(super) signals: UnboundedReceiver<CallSignal>,
     pub(super) tools: Vec<Arc<dyn DynTool>>,
 }
 
 impl DispatcherFixture {
-    pub(super) async fn new(toolset: Arc<dyn Toolset>, patron: &ToolsetContext) -> DispatcherFixture {
-        let desk = Arc::new(FakeDispatcher::default());
+    pub(super) async fn new(
+        toolset: Arc<dyn Toolset>,
+        toolset_context: &ToolsetContext,
+    ) -> DispatcherFixture {
+        let dispatcher = Arc::new(FakeDispatcher::default());
         let task = TaskKey::named("the caller").candidate_ids().next().unwrap();
         let (line, signals) = RunnerChannel::new();
         let caller = Caller { task, root: task, agent: "lead".into(), depth: 0 };
@@ -281,7 +284,7 @@ impl DispatcherFixture {
             storage: ToolStorage::new(Arc::new(crate::store::MemoryStore::new()), &caller),
             caller,
             call: CallId { turn: 1, index: 0 },
-            dispatcher: desk.clone(),
+            dispatcher: dispatcher.clone(),
             cancel: CancellationToken::new(),
             backgrounded: CancellationToken::new(),
             earlier: Vec::new(),
@@ -290,8 +293,8 @@ impl DispatcherFixture {
             processes: Default::default(),
             runner: line,
         };
-        let tools = toolset.open(patron).await.unwrap();
-        DispatcherFixture { desk, context, signals, tools }
+        let tools = toolset.open(toolset_context).await.unwrap();
+        DispatcherFixture { dispatcher, context, signals, tools }
     }
 
     /// Calls a tool as the next call of the conversation.
@@ -318,7 +321,7 @@ impl DispatcherFixture {
     pub(super) async fn launch(&mut self, agent: &str, task: &str) -> TaskId {
         self.context.call.index += 1;
         let (caller, call) = (&self.context.caller, self.context.call);
-        self.desk.submit(caller, call, Order::new(agent, task)).await.unwrap()
+        self.dispatcher.submit(caller, call, Order::new(agent, task)).await.unwrap()
     }
 
     /// Returns for which tasks the caller has given its seat back since this was last called.

@@ -56,15 +56,15 @@ impl Toolset for ReadOnlyFiles {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        let kit = FileToolParts::default();
+        let parts = FileToolParts::default();
         Box::pin(async move {
             Ok(vec![
-                kit.tool(list::ListDirectory),
-                kit.tool(read::ReadFile),
-                kit.tool(search::SearchFilesContent),
-                kit.tool(count::CountLines),
+                parts.tool(list::ListDirectory),
+                parts.tool(read::ReadFile),
+                parts.tool(search::SearchFilesContent),
+                parts.tool(count::CountLines),
             ])
         })
     }
@@ -81,7 +81,7 @@ trait FileOp: Clone + Send + Sync + 'static {
         ToolEffects::READ_ONLY
     }
 
-    fn run(&self, args: Self::Args, ground: &FileRoots) -> Result<FileOpOutput, ToolError>;
+    fn run(&self, args: Self::Args, roots: &FileRoots) -> Result<FileOpOutput, ToolError>;
 }
 
 /// The result of a [`FileOp`].
@@ -111,8 +111,8 @@ struct FileToolParts {
 }
 
 impl FileToolParts {
-    fn tool<D: FileOp>(&self, deed: D) -> Arc<dyn DynTool> {
-        Arc::new(FileOpTool { op: deed, parts: self.clone() })
+    fn tool<D: FileOp>(&self, op: D) -> Arc<dyn DynTool> {
+        Arc::new(FileOpTool { op, parts: self.clone() })
     }
 }
 
@@ -164,14 +164,13 @@ impl<D: FileOp> Tool for FileOpTool<D> {
 
 impl<D: FileOp> FileOpTool<D> {
     async fn act(&self, args: D::Args, context: &CallContext) -> Result<FileOpOutput, ToolError> {
-        let (deed, reach) = (self.op.clone(), self.parts.access.clone());
+        let (op, access) = (self.op.clone(), self.parts.access.clone());
         let mut context = context.clone();
         // Stop the operation when the call is dropped.
         context.cancel = context.cancel.child_token();
         let _stop = context.cancel.clone().drop_guard();
         let acted =
-            tokio::task::spawn_blocking(move || deed.run(args, &FileRoots::open_roots(context, reach)?))
-                .await;
+            tokio::task::spawn_blocking(move || op.run(args, &FileRoots::open_roots(context, access)?)).await;
         match acted {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {

@@ -39,7 +39,7 @@ pub(super) struct FnTool<A, F> {
 /// Creates a tool from its name, its effects, the description for the model, and its function.
 pub(super) fn fn_tool<A, F>(
     name: impl Into<String>,
-    manner: ToolEffects,
+    effects: ToolEffects,
     description: impl Into<String>,
     act: F,
 ) -> FnTool<A, F>
@@ -49,7 +49,7 @@ where
 {
     let spec =
         ToolSpec { name: name.into(), description: description.into(), parameters: arguments_schema::<A>() };
-    FnTool { spec, effects: manner, names: RuleNames::default(), setting: None, act, args: PhantomData }
+    FnTool { spec, effects, names: RuleNames::default(), setting: None, act, args: PhantomData }
 }
 
 impl<A, F> FnTool<A, F>

@@ -54,7 +54,7 @@ type LoopbackHandler = dyn Fn(&RecordedRequest) -> LoopbackAction + Send + Sync;
 struct LoopbackLog {
     asked: Mutex<Vec<RecordedRequest>>,
     gone: Mutex<usize>,
-    news: Notify,
+    changed: Notify,
 }
 
 pub(crate) struct LoopbackServer {
@@ -106,11 +106,11 @@ impl LoopbackServer {
     async fn until(&self, is: impl Fn(&LoopbackLog) -> bool) {
         let waiting = async {
             loop {
-                let news = self.notes.news.notified();
+                let changed = self.notes.changed.notified();
                 if is(&self.notes) {
                     return;
                 }
-                news.await;
+                changed.await;
             }
         };
         tokio::time::timeout(std::time::Duration::from_secs(30), waiting)
@@ -122,7 +122,7 @@ impl LoopbackServer {
 async fn serve(mut stream: TcpStream, notes: &LoopbackLog, script: &LoopbackHandler) -> std::io::Result<()> {
     let Some(asked) = read(&mut stream).await? else { return Ok(()) };
     notes.asked.lock().unwrap().push(asked.clone());
-    notes.news.notify_waiters();
+    notes.changed.notify_waiters();
     let (first, again) = match script(&asked) {
         LoopbackAction::Bytes(bytes) => {
             stream.write_all(&bytes).await?;
@@ -144,7 +144,7 @@ async fn serve(mut stream: TcpStream, notes: &LoopbackLog, script: &LoopbackHand
         } => {}
     }
     *notes.gone.lock().unwrap() += 1;
-    notes.news.notify_waiters();
+    notes.changed.notify_waiters();
     Ok(())
 }
 

@@ -30,15 +30,15 @@ impl Toolset for ManagedAgents {
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        Box::pin(async { task_ops::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
+        Box::pin(async { task_ops::require_sub_agents(NAME, context).map(|()| tools(&context.sub_agents)) })
     }
 
-    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
-        let first = patron.sub_agents.first()?;
+    fn instruction(&self, context: &ToolsetContext) -> Option<String> {
+        let first = context.sub_agents.first()?;
         Some(task_text::delegation_guide(
-            &patron.sub_agents,
+            &context.sub_agents,
             "spawn_agent",
             "Use wait_agent",
             &format!(

@@ -118,8 +118,8 @@ use blocking::run_blocking;
 ///         self.0.name()
 ///     }
 ///
-///     fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-///         self.0.open(patron)
+///     fn open<'a>(&'a self, context: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+///         self.0.open(context)
 ///     }
 ///
 ///     fn instruction(&self, _: &ToolsetContext) -> Option<String> {
@@ -132,8 +132,8 @@ use blocking::run_blocking;
 /// }
 ///
 /// let files = Hinted(ReadOnlyFiles::new(), "Read a file before you speak of it.");
-/// # let patron = ToolsetContext { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
-/// # let tools = futures::executor::block_on(files.open(&patron))?;
+/// # let context = ToolsetContext { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
+/// # let tools = futures::executor::block_on(files.open(&context))?;
 /// # assert_eq!(tools.len(), 4);
 /// # Ok::<(), ToolsetError>(())
 /// ```
@@ -144,11 +144,11 @@ pub trait Toolset: Send + Sync + 'static {
     /// Opens the tools for an agent, and starts whatever they need and is not running yet.
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
 
     /// Returns what the agent should know about using the tools. It becomes part of the system instruction.
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         None
     }
 
@@ -232,7 +232,7 @@ impl Toolset for Tools {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.0.clone()) })
     }

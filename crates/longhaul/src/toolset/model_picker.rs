@@ -31,13 +31,13 @@ impl Toolset for ModelPicker {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let change = ChangeModel { models: self.models.clone() };
         Box::pin(async { Ok(vec![Arc::new(change) as Arc<dyn DynTool>, Arc::new(RevertModel)]) })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         Some(format!(
             "You may change the model that you run on with change_model, to one of: {}. Take a stronger one for what is \
              hard, and go back with revert_model.",

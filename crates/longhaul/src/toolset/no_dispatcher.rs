@@ -75,7 +75,7 @@ impl Dispatcher for NoDispatcher {
 /// Returns the context of a call whose task works in `dir`, and the receiver of its progress.
 pub(crate) fn call_context_in(dir: &Path) -> (CallContext, UnboundedReceiver<CallSignal>) {
     let task: TaskId = "t-7f3k2".parse().unwrap();
-    let (line, heard) = RunnerChannel::new();
+    let (line, signals) = RunnerChannel::new();
     let caller = Caller { task, root: task, agent: "tester".into(), depth: 0 };
     let context = CallContext {
         storage: ToolStorage::new(Arc::new(crate::store::MemoryStore::new()), &caller),
@@ -90,7 +90,7 @@ pub(crate) fn call_context_in(dir: &Path) -> (CallContext, UnboundedReceiver<Cal
         processes: Default::default(),
         runner: line,
     };
-    (context, heard)
+    (context, signals)
 }
 
 /// An agent without other agents, and the tools of a toolset.
@@ -108,9 +108,9 @@ impl ToolFixture {
 
     /// Opens the toolset in a working directory.
     pub(crate) async fn in_dir(toolset: &dyn Toolset, dir: &Path) -> ToolFixture {
-        let patron = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
-        let (context, heard) = call_context_in(dir);
-        ToolFixture { context, signals: heard, tools: toolset.open(&patron).await.unwrap() }
+        let toolset_context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+        let (context, signals) = call_context_in(dir);
+        ToolFixture { context, signals, tools: toolset.open(&toolset_context).await.unwrap() }
     }
 
     pub(crate) fn tool(&self, name: &str) -> Arc<dyn DynTool> {

@@ -127,7 +127,7 @@ impl Toolset for OpenApi {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools = self.tools.get_or_try_init(|| self.read()).await;

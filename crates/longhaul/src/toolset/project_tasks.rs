@@ -47,13 +47,13 @@ impl Toolset for ProjectTasks {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let tools = self.tools();
         Box::pin(async { Ok(tools) })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let text = "The tasks of the project are kept in a file and outlive this conversation. Each has a priority \
                     (critical, high, medium, low), a status (pending, in_progress, done, blocked) and may depend on \
                     others: while one of those is not done, it is blocked. `next_task` says what to work on.";
@@ -148,9 +148,9 @@ impl ProjectTasks {
                 let text = "Shows one task whole. `effectiveStatus` is blocked while something it depends on is not done.";
                 fn_tool("get_task", read, text, move |args: ProjectTaskIdArgs, context| {
                     with_task_file(&path, context, move |file, _| {
-                        let board = file.read()?;
-                        let task = board.get(args.id.trim()).map_err(ToolError::Retry)?;
-                        Ok(board.to_json(task))
+                        let list = file.read()?;
+                        let task = list.get(args.id.trim()).map_err(ToolError::Retry)?;
+                        Ok(list.to_json(task))
                     })
                 })
                 .into_tool()
@@ -174,7 +174,7 @@ impl ProjectTasks {
                     move |args: ProjectTaskIdArgs, context| {
                         with_task_file(&path, context, move |file, _| {
                             let id = args.id.trim();
-                            file.change(|board| board.delete(id).map_err(ToolError::Retry))?;
+                            file.change(|list| list.delete(id).map_err(ToolError::Retry))?;
                             Ok(json!({"deleted": id}))
                         })
                     },
@@ -195,9 +195,9 @@ impl ProjectTasks {
                     "Shows the most urgent task that is neither done nor blocked: what to work on next.";
                 fn_tool("next_task", read, text, move |_: NoArgs, context| {
                     with_task_file(&path, context, move |file, _| {
-                        let board = file.read()?;
+                        let list = file.read()?;
                         let nothing = || json!("There is nothing to work on: all tasks are done or blocked.");
-                        Ok(board.next().map_or_else(nothing, |task| board.to_json(task)))
+                        Ok(list.next().map_or_else(nothing, |task| list.to_json(task)))
                     })
                 })
                 .into_tool()
@@ -207,10 +207,10 @@ impl ProjectTasks {
                 let text = "Makes one task wait for another: it is blocked until that is done.";
                 fn_tool("add_dependency", write, text, move |args: DependencyArgs, context| {
                     with_task_file(&path, context, move |file, _| {
-                        file.change(|board| {
+                        file.change(|list| {
                             let linked =
-                                board.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
-                            linked.cloned().map_err(ToolError::Retry).map(|task| board.to_json(&task))
+                                list.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
+                            linked.cloned().map_err(ToolError::Retry).map(|task| list.to_json(&task))
                         })
                     })
                 })
@@ -222,13 +222,13 @@ impl ProjectTasks {
                 let text = "Makes a task no longer wait for another.";
                 fn_tool("remove_dependency", write, text, move |args: DependencyArgs, context| {
                     with_task_file(&path, context, move |file, _| {
-                        file.change(|board| {
-                            let unlinked = board.remove_dependency(
+                        file.change(|list| {
+                            let unlinked = list.remove_dependency(
                                 args.task_id.trim(),
                                 args.depends_on_id.trim(),
                                 &now(),
                             );
-                            unlinked.cloned().map_err(ToolError::Retry).map(|task| board.to_json(&task))
+                            unlinked.cloned().map_err(ToolError::Retry).map(|task| list.to_json(&task))
                         })
                     })
                 })
@@ -248,11 +248,11 @@ fn with_task_file<'a>(
     let (path, context) = (path.clone(), context.clone());
     Box::pin(super::run_blocking(move || {
         let file = ProjectTaskFile::open(&path, context.working_dir.as_deref())?;
-        let told = match act(&file, context)? {
+        let text = match act(&file, context)? {
             Value::String(text) => text,
             value => format!("{value:#}"),
         };
-        Ok(told.into())
+        Ok(text.into())
     }))
 }
 
@@ -281,9 +281,9 @@ fn create(file: &ProjectTaskFile, args: CreateTaskArgs, context: &CallContext) -
         created_at: now(),
         updated_at: now(),
     };
-    file.change(|board| {
-        let created = board.create(candidate_ids(context), task).cloned().map_err(ToolError::Retry)?;
-        Ok(board.to_json(&created))
+    file.change(|list| {
+        let created = list.create(candidate_ids(context), task).cloned().map_err(ToolError::Retry)?;
+        Ok(list.to_json(&created))
     })
 }
 
@@ -305,13 +305,13 @@ fn update(file: &ProjectTaskFile, args: UpdateTaskArgs, context: &CallContext) -
             .map_err(ToolError::Retry)?,
         dependencies: args.dependencies,
     };
-    file.change(|board| {
-        let changed = board.change(args.id.trim(), change, &now()).cloned().map_err(ToolError::Retry)?;
-        Ok(board.to_json(&changed))
+    file.change(|list| {
+        let changed = list.change(args.id.trim(), change, &now()).cloned().map_err(ToolError::Retry)?;
+        Ok(list.to_json(&changed))
     })
 }
 
-fn list(board: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError> {
+fn list(list: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError> {
     let status = non_blank(args.status)
         .map(|word| ProjectTaskStatus::parse(&word))
         .transpose()
@@ -324,9 +324,9 @@ fn list(board: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError
         status.is_none_or(|status| status == effective)
             && priority.is_none_or(|priority| priority == task.priority)
     };
-    let sorted = board.sorted();
+    let sorted = list.sorted();
     let listed = sorted.iter().filter(|(task, effective)| wanted(task, *effective));
-    Ok(listed.map(|(task, _)| board.to_json(task)).collect())
+    Ok(listed.map(|(task, _)| list.to_json(task)).collect())
 }
 
 #[cfg(test)]

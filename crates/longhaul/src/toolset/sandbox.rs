@@ -109,19 +109,19 @@ impl Sandbox {
     }
 
     /// Returns what to start instead of a command, so that it is confined.
-    pub(super) async fn confine(&self, launch: CommandSpec, work: &Path) -> Result<CommandSpec, ToolError> {
-        let means =
+    pub(super) async fn confine(&self, spec: CommandSpec, work: &Path) -> Result<CommandSpec, ToolError> {
+        let backend =
             self.backend.get_or_try_init(|| self.detect_backend()).await.map_err(ToolError::Failed)?;
         let (rules, work) = (self.rules.clone(), work.to_owned());
-        let ground = tokio::task::spawn_blocking(move || SandboxPaths::new(&rules, &work)).await;
-        let ground = match ground {
-            Ok(Ok(ground)) => ground,
+        let paths = tokio::task::spawn_blocking(move || SandboxPaths::new(&rules, &work)).await;
+        let paths = match paths {
+            Ok(Ok(paths)) => paths,
             Ok(Err(why)) => return Err(ToolError::Failed(why)),
             Err(_) => return Err(ToolError::Failed("the program is ending".to_owned())),
         };
-        Ok(match means {
-            SandboxBackend::Bubblewrap(program) => bubblewrap(program, &ground, self.rules.network, launch),
-            SandboxBackend::Landlock(helper) => landlocked(helper, &ground, self.rules.network, launch),
+        Ok(match backend {
+            SandboxBackend::Bubblewrap(program) => bubblewrap(program, &paths, self.rules.network, spec),
+            SandboxBackend::Landlock(helper) => landlocked(helper, &paths, self.rules.network, spec),
         })
     }
 
@@ -162,11 +162,11 @@ async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
     let Some(program) = places.map(|dir| Path::new(dir).join("bwrap")).find(|path| path.is_file()) else {
         return Err("bubblewrap is not installed".to_owned());
     };
-    let ground = SandboxPaths { work: PathBuf::from("/"), tmpfs: tmpfs_dirs(), ..SandboxPaths::default() };
+    let paths = SandboxPaths { work: PathBuf::from("/"), tmpfs: tmpfs_dirs(), ..SandboxPaths::default() };
     let probe = CommandSpec::shell(":", "/".into(), Default::default());
-    let launch = bubblewrap(&program, &ground, network, probe);
-    let mut command = tokio::process::Command::new(&launch.program);
-    command.args(&launch.args).current_dir("/").env_clear().kill_on_drop(true);
+    let spec = bubblewrap(&program, &paths, network, probe);
+    let mut command = tokio::process::Command::new(&spec.program);
+    command.args(&spec.args).current_dir("/").env_clear().kill_on_drop(true);
     command.stdin(Stdio::null());
     // Kill it with everything it has started, without delaying a stop.
     match tokio::time::timeout(PROBE, crate::process::run_to_output(command)).await {
@@ -242,7 +242,7 @@ impl SandboxPaths {
 /// Wraps a command in bubblewrap. A shell starts bubblewrap and waits for it, because `--die-with-parent`
 /// follows the parent's thread, and the thread that starts a command here may end long before this process
 /// does.
-fn bubblewrap(program: &Path, ground: &SandboxPaths, network: bool, launch: CommandSpec) -> CommandSpec {
+fn bubblewrap(program: &Path, paths: &SandboxPaths, network: bool, spec: CommandSpec) -> CommandSpec {
     let mut args = SandboxArgs::default();
     args.words(["-c", "\"$@\"; exit $?", "sh"]).path(program);
     args.words(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]);
@@ -256,20 +256,20 @@ fn bubblewrap(program: &Path, ground: &SandboxPaths, network: bool, launch: Comm
     for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"] {
         args.words(["--ro-bind-try", path, path]);
     }
-    for dir in &ground.tmpfs {
+    for dir in &paths.tmpfs {
         args.words(["--tmpfs"]).path(dir);
     }
     let needed = ["/run/current-system", "/run/systemd/resolve"];
     for dir in needed.iter().take(if network { 2 } else { 1 }) {
         args.words(["--ro-bind-try", dir, dir]);
     }
-    for dir in &ground.readable {
+    for dir in &paths.readable {
         args.bind("--ro-bind", dir);
     }
-    for dir in &ground.writable {
+    for dir in &paths.writable {
         args.bind("--bind", dir);
     }
-    for git in &ground.git {
+    for git in &paths.git {
         // A mount point can be neither moved nor replaced.
         git.writable.iter().for_each(|path| args.bind("--bind", path));
         git.read_only.iter().for_each(|path| args.bind("--ro-bind", path));
@@ -277,30 +277,30 @@ fn bubblewrap(program: &Path, ground: &SandboxPaths, network: bool, launch: Comm
             args.words(["--tmpfs"]).path(path);
         });
     }
-    args.words(["--chdir"]).path(&launch.dir).words(["--"]).command(launch.program, launch.args);
-    let removed = ground.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
+    args.words(["--chdir"]).path(&spec.dir).words(["--"]).command(spec.program, spec.args);
+    let removed = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
     CommandSpec {
         program: "/bin/sh".into(),
         args: args.0,
-        dir: ground.work.clone(),
-        env: launch.env,
+        dir: paths.work.clone(),
+        env: spec.env,
         contained: true,
         remove_afterwards: removed,
     }
 }
 
-fn landlocked(helper: &Path, ground: &SandboxPaths, network: bool, launch: CommandSpec) -> CommandSpec {
+fn landlocked(helper: &Path, paths: &SandboxPaths, network: bool, spec: CommandSpec) -> CommandSpec {
     let mut args = SandboxArgs::default();
     args.words([SANDBOX_EXEC]);
-    for dir in ground.writable.iter().chain(ground.git.iter().flat_map(|git| &git.writable)) {
+    for dir in paths.writable.iter().chain(paths.git.iter().flat_map(|git| &git.writable)) {
         args.words(["--rw"]).path(dir);
     }
     if network {
         args.words(["--net"]);
     }
-    args.words(["--"]).command(launch.program.clone(), launch.args.clone());
-    let removed = ground.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
-    CommandSpec { program: helper.into(), args: args.0, remove_afterwards: removed, ..launch }
+    args.words(["--"]).command(spec.program.clone(), spec.args.clone());
+    let removed = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
+    CommandSpec { program: helper.into(), args: args.0, remove_afterwards: removed, ..spec }
 }
 
 #[derive(Default)]

@@ -104,8 +104,8 @@ impl ScriptToolsBuilder {
     }
 
     /// Sets the guardian that kills commands when this process is killed.
-    pub fn guardian(mut self, watchman: ProcessGuardian) -> Self {
-        self.setting.guardian = watchman;
+    pub fn guardian(mut self, guardian: ProcessGuardian) -> Self {
+        self.setting.guardian = guardian;
         self
     }
 
@@ -133,7 +133,7 @@ impl Toolset for ScriptTools {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.tools.iter().map(|tool| tool.clone() as Arc<dyn DynTool>).collect()) })
     }
@@ -264,16 +264,12 @@ impl DynTool for ScriptRunner {
             let arguments: Map<String, Value> = parse_arguments(arguments)?;
             let more = self.env(&arguments)?;
             let dir = self.tool.working_dir.as_ref().map(|dir| dir.to_string_lossy());
-            let launch =
+            let spec =
                 self.setting.command_spec(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
-            let ran = run_command(
-                &launch,
-                self.setting.timeout.unwrap_or(TIMEOUT),
-                context,
-                &self.setting.guardian,
-            )
-            .await?;
-            ran.into_tool_output("")
+            let result =
+                run_command(&spec, self.setting.timeout.unwrap_or(TIMEOUT), context, &self.setting.guardian)
+                    .await?;
+            result.into_tool_output("")
         })
     }
 }

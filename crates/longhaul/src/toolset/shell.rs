@@ -90,10 +90,10 @@ impl CommandSettings {
         let mut env = self.env.clone();
         env.extend(more);
         let work = context.working_dir.clone().unwrap_or_else(|| dir.clone());
-        let launch = CommandSpec::shell(cmd, dir, env);
+        let spec = CommandSpec::shell(cmd, dir, env);
         match &self.sandbox {
-            Some(sandbox) => sandbox.confine(launch, &work).await,
-            None => Ok(launch),
+            Some(sandbox) => sandbox.confine(spec, &work).await,
+            None => Ok(spec),
         }
     }
 }
@@ -143,8 +143,8 @@ impl ShellBuilder {
 
     /// Sets the guardian that kills commands when this process is killed. Toolsets may share one; by default
     /// each has its own.
-    pub fn guardian(mut self, watchman: ProcessGuardian) -> Self {
-        self.setting.guardian = watchman;
+    pub fn guardian(mut self, guardian: ProcessGuardian) -> Self {
+        self.setting.guardian = guardian;
         self
     }
 
@@ -161,7 +161,7 @@ impl Toolset for Shell {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let shell: Arc<dyn DynTool> = Arc::new(ShellTool { setting: self.setting.clone() });
@@ -221,10 +221,10 @@ impl Tool for ShellTool {
     async fn call(&self, args: ShellArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
         require_command(&args.cmd)?;
         let timeout = bounded(args.timeout, self.setting.timeout)?;
-        let launch =
+        let spec =
             self.setting.command_spec(context, args.cmd, args.cwd.as_deref(), CommandEnv::new()).await?;
-        let ran = run_command(&launch, timeout, context, &self.setting.guardian).await?;
-        ran.into_tool_output(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
+        let result = run_command(&spec, timeout, context, &self.setting.guardian).await?;
+        result.into_tool_output(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
     }
 }
 
@@ -274,7 +274,7 @@ impl Shell {
                 let shell = shell.clone();
                 Box::pin(async move {
                     require_command(&args.cmd)?;
-                    let launch = shell
+                    let spec = shell
                         .setting
                         .command_spec(context, &args.cmd, args.cwd.as_deref(), CommandEnv::new())
                         .await?;
@@ -282,7 +282,7 @@ impl Shell {
                         return Err(ToolError::Failed("the task is being stopped".to_owned()));
                     }
                     let job =
-                        shell.jobs.start(context.caller.task, &args.cmd, &launch, &shell.setting.guardian)?;
+                        shell.jobs.start(context.caller.task, &args.cmd, &spec, &shell.setting.guardian)?;
                     Ok(format!("{} started. It is ended when your task ends.", job.id).into())
                 })
             },

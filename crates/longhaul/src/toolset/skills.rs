@@ -60,7 +60,7 @@ impl Toolset for Skills {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async move {
             let folders = self.folders.clone();
@@ -78,7 +78,7 @@ impl Toolset for Skills {
         })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let list: Vec<String> =
             self.known().iter().map(|skill| format!("- {}: {}", skill.name, skill.description)).collect();
         Some(format!(
@@ -204,8 +204,8 @@ mod tests {
 
     async fn tools(dir: &Path) -> (Skills, Vec<Arc<dyn DynTool>>) {
         let skills = Skills::new([dir.join("mine"), dir.join("missing"), dir.join("shared")]);
-        let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-        let tools = skills.open(&patron).await.unwrap();
+        let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+        let tools = skills.open(&toolset_context).await.unwrap();
         (skills, tools)
     }
 
@@ -226,8 +226,8 @@ mod tests {
         skill(&dir.path().join("shared"), "broken", "no head");
 
         let (skills, tools) = tools(dir.path()).await;
-        let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-        assert!(skills.instruction(&patron).unwrap().ends_with("\n- pdf: Fills forms."));
+        let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+        assert!(skills.instruction(&toolset_context).unwrap().ends_with("\n- pdf: Fills forms."));
         let (context, _heard) = call_context_in(dir.path());
         let call = async |args: serde_json::Value| {
             tools[0].call(&args.to_string(), &context).await.map(|out| out.text)

@@ -29,25 +29,25 @@ impl Toolset for SubAgentTools {
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            if patron.sub_agents.is_empty() {
+            if context.sub_agents.is_empty() {
                 return Ok(Vec::new());
             }
             let mut tools = Vec::from(task_tools());
-            for card in &patron.sub_agents {
+            for card in &context.sub_agents {
                 can_be_a_tool(card, &tools).map_err(|why| ToolsetError { toolset: NAME.to_owned(), why })?;
             }
-            tools.splice(0..0, patron.sub_agents.iter().map(agent_tool));
+            tools.splice(0..0, context.sub_agents.iter().map(agent_tool));
             Ok(tools)
         })
     }
 
-    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
-        let first = patron.sub_agents.first()?;
+    fn instruction(&self, context: &ToolsetContext) -> Option<String> {
+        let first = context.sub_agents.first()?;
         Some(task_text::delegation_guide(
-            &patron.sub_agents,
+            &context.sub_agents,
             "the tool of the agent's name and background: true",
             "Use get_task_result with wait: true, or call the agent with background: false,",
             &format!(r#"{} {{"task": "{EXAMPLE_TASK}", "background": true}}"#, first.name),

@@ -28,12 +28,12 @@ pub(super) fn match_agent(cards: &[AgentInfo], typed: &str) -> AgentName {
 }
 
 /// Fails if the agent has no sub-agents: the toolset would be useless to it.
-pub(super) fn require_sub_agents(toolset: &str, patron: &ToolsetContext) -> Result<(), ToolsetError> {
-    if !patron.sub_agents.is_empty() {
+pub(super) fn require_sub_agents(toolset: &str, context: &ToolsetContext) -> Result<(), ToolsetError> {
+    if !context.sub_agents.is_empty() {
         return Ok(());
     }
     let why =
-        format!("agent '{}' has no sub_agents to give tasks to: name some, or leave it out", patron.agent);
+        format!("agent '{}' has no sub_agents to give tasks to: name some, or leave it out", context.agent);
     Err(ToolsetError { toolset: toolset.to_owned(), why })
 }
 
@@ -112,8 +112,8 @@ pub(super) async fn wait_for_launched(cx: &CallContext, id: TaskId) -> Result<Wa
 }
 
 /// The note on a task that its caller waited for, and that was moved to the background.
-pub(super) fn moved_to_background_note(head: &TaskState) -> String {
-    let (id, agent) = (head.id, &head.agent);
+pub(super) fn moved_to_background_note(state: &TaskState) -> String {
+    let (id, agent) = (state.id, &state.agent);
     format!(
         "Task {id} of {agent} goes on in the background: the user does not want to wait for it. {RESULT_IS_SENT} {END_YOUR_TURN}"
     )
@@ -124,11 +124,11 @@ pub(super) async fn find_tasks(
     cx: &CallContext,
     typed: &[String],
 ) -> Result<Vec<Result<TaskState, DispatchError>>, ToolError> {
-    let heads = cx.dispatcher.list(&cx.caller).await?;
+    let states = cx.dispatcher.list(&cx.caller).await?;
     let one = |typed: &String| {
-        let id = find_task(&heads, typed)?;
-        let head = heads.iter().find(|head| head.id == id).cloned();
-        head.ok_or_else(|| DispatchError::UnknownTask { asked: typed.clone(), have: Vec::new() })
+        let id = find_task(&states, typed)?;
+        let state = states.iter().find(|state| state.id == id).cloned();
+        state.ok_or_else(|| DispatchError::UnknownTask { asked: typed.clone(), have: Vec::new() })
     };
     Ok(typed.iter().map(one).collect())
 }
@@ -136,15 +136,15 @@ pub(super) async fn find_tasks(
 /// Waits for tasks that were looked up. The caller needs no seat while it waits.
 pub(super) async fn wait_for_tasks(
     cx: &CallContext,
-    heads: &[TaskState],
+    states: &[TaskState],
     join: WaitMode,
     timeout: Option<Duration>,
 ) -> Result<WaitResult, ToolError> {
-    let ids: Vec<TaskId> = heads.iter().map(|head| head.id).collect();
-    let ended = |head: &TaskState| head.status.is_final();
+    let ids: Vec<TaskId> = states.iter().map(|state| state.id).collect();
+    let ended = |state: &TaskState| state.status.is_final();
     let over = match join {
-        WaitMode::All => heads.iter().all(ended),
-        WaitMode::Any => heads.iter().any(ended),
+        WaitMode::All => states.iter().all(ended),
+        WaitMode::Any => states.iter().any(ended),
     };
     if over {
         // The wait is over already. Giving the seat back would mean queueing for another.
@@ -178,8 +178,8 @@ pub(super) async fn list_tasks(
     cx: &CallContext,
     named: fn(TaskId) -> TaskIdField,
 ) -> Result<TaskTable, ToolError> {
-    let heads = cx.dispatcher.list(&cx.caller).await?;
-    Ok(TaskTable::new(&heads, &cx.caller, named, cx.dispatcher.now()))
+    let states = cx.dispatcher.list(&cx.caller).await?;
+    Ok(TaskTable::new(&states, &cx.caller, named, cx.dispatcher.now()))
 }
 
 /// The note for the case that all of the caller's tasks have ended.
@@ -214,7 +214,7 @@ pub(super) async fn send_message(
 ) -> Result<(SendReceipt, String), ToolError> {
     let sent = cx.dispatcher.send(&cx.caller, cx.call, typed, note).await?;
     let to = sent.to;
-    let mine = |head: &TaskState| head.id == to && head.parent == Some(cx.caller.task);
+    let mine = |state: &TaskState| state.id == to && state.parent == Some(cx.caller.task);
     let then = match cx.dispatcher.list(&cx.caller).await?.iter().any(mine) {
         true => RESULT_IS_SENT,
         // A task of one of its tasks, or one that it took over with the conversation.
@@ -258,12 +258,12 @@ pub(super) struct TaskReceipt {
 
 impl TaskReceipt {
     /// The receipt for a task that its caller waited for, and that was moved to the background.
-    pub(super) fn moved_to_background(id: TaskIdField, head: &TaskState) -> TaskReceipt {
+    pub(super) fn moved_to_background(id: TaskIdField, state: &TaskState) -> TaskReceipt {
         TaskReceipt {
             id,
-            agent: Some(head.agent.clone()),
-            status: head.status,
-            note: moved_to_background_note(head),
+            agent: Some(state.agent.clone()),
+            status: state.status,
+            note: moved_to_background_note(state),
         }
     }
 
@@ -328,11 +328,11 @@ pub(super) async fn task_report_with_next_step(
 ) -> ToolCallResult {
     let plain = task_report(waited, part, named, note.clone(), cx)?;
     // Only if the model has seen the whole result.
-    let lead = match (&note, plain.collected.is_empty()) {
+    let next_step = match (&note, plain.collected.is_empty()) {
         (None, false) => all_ended(cx).await?,
         _ => None,
     };
-    if lead.is_some() { task_report(waited, part, named, lead, cx) } else { Ok(plain) }
+    if next_step.is_some() { task_report(waited, part, named, next_step, cx) } else { Ok(plain) }
 }
 
 /// Shows one task as plain text, with its output or a part of it.
@@ -348,8 +348,8 @@ pub(super) async fn view_task(
         task_text::read_on(tool, id, from)
     });
     let collected = if whole { vec![id] } else { Vec::new() };
-    if let Some(lead) = if whole { all_ended(cx).await? } else { None } {
-        text = format!("{text}\n\n{lead}");
+    if let Some(next_step) = if whole { all_ended(cx).await? } else { None } {
+        text = format!("{text}\n\n{next_step}");
     }
     Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }
@@ -360,8 +360,8 @@ pub(super) async fn wait_for_task(
     timeout: Option<Duration>,
     cx: &CallContext,
 ) -> Result<WaitResult, ToolError> {
-    let heads: Result<Vec<_>, _> = find_tasks(cx, &[typed.to_owned()]).await?.into_iter().collect();
-    wait_for_tasks(cx, &heads?, WaitMode::All, timeout).await
+    let states: Result<Vec<_>, _> = find_tasks(cx, &[typed.to_owned()]).await?.into_iter().collect();
+    wait_for_tasks(cx, &states?, WaitMode::All, timeout).await
 }
 
 #[cfg(test)]

@@ -117,15 +117,15 @@ pub(super) fn read_on(tool: &str, id: TaskId, from: usize) -> String {
 }
 
 /// Names the tools that a task is running now.
-fn tools(head: &TaskState) -> Option<String> {
-    let mut names: Vec<&str> = head.calling.iter().map(|(_, tool)| &**tool).collect();
+fn tools(state: &TaskState) -> Option<String> {
+    let mut names: Vec<&str> = state.calling.iter().map(|(_, tool)| &**tool).collect();
     names.dedup();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Says what a task waits for, and since when.
-fn waiting(head: &TaskState, now: Timestamp) -> Option<String> {
-    let waiting = head.waiting_at(now)?;
+fn waiting(state: &TaskState, now: Timestamp) -> Option<String> {
+    let waiting = state.waiting_at(now)?;
     let what = match &waiting.on {
         WaitReason::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
         WaitReason::Tasks(ids) => ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", "),
@@ -159,18 +159,18 @@ pub(super) struct TaskRow {
 }
 
 impl TaskRow {
-    fn new(head: &TaskState, caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskRow {
+    fn new(state: &TaskState, caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskRow {
         TaskRow {
-            id: named(head.id),
-            agent: head.agent.clone(),
-            status: head.status,
-            elapsed: format_duration(head.elapsed(now)),
-            tokens: head.usage.total(),
-            tool: tools(head),
-            waiting_for: waiting(head, now),
-            parent: head.parent.filter(|parent| *parent != caller.task),
-            continued_by: head.continued_by,
-            task: escape(&head.headline).into_owned(),
+            id: named(state.id),
+            agent: state.agent.clone(),
+            status: state.status,
+            elapsed: format_duration(state.elapsed(now)),
+            tokens: state.usage.total(),
+            tool: tools(state),
+            waiting_for: waiting(state, now),
+            parent: state.parent.filter(|parent| *parent != caller.task),
+            continued_by: state.continued_by,
+            task: escape(&state.headline).into_owned(),
         }
     }
 }
@@ -204,28 +204,28 @@ pub(super) struct TaskTable {
 
 impl TaskTable {
     pub(super) fn new(
-        heads: &[TaskState],
+        states: &[TaskState],
         caller: &Caller,
         named: fn(TaskId) -> TaskIdField,
         now: Timestamp,
     ) -> TaskTable {
-        let mut over = heads.len().saturating_sub(LISTED);
+        let mut over = states.len().saturating_sub(LISTED);
         let mut left_out = 0_usize;
-        let kept = heads.iter().filter(|head| {
-            let drop = over > 0 && head.status.is_final();
+        let kept = states.iter().filter(|state| {
+            let drop = over > 0 && state.status.is_final();
             over -= usize::from(drop);
             left_out += usize::from(drop);
             !drop
         });
-        let rows: Vec<TaskRow> = kept.map(|head| TaskRow::new(head, caller, named, now)).collect();
+        let rows: Vec<TaskRow> = kept.map(|state| TaskRow::new(state, caller, named, now)).collect();
         let mut notes = Vec::new();
-        if heads.is_empty() {
+        if states.is_empty() {
             notes.push("You have started no tasks yet.".to_owned());
         }
         if left_out > 0 {
             notes.push(format!("{left_out} older tasks that have ended are not shown."));
         }
-        notes.extend(tasks_note(heads));
+        notes.extend(tasks_note(states));
         TaskTable { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
     }
 }
@@ -240,24 +240,24 @@ impl fmt::Display for TaskTable {
 }
 
 /// The note on all of the caller's tasks: they have ended, or polling is pointless.
-fn tasks_note(heads: &[TaskState]) -> Option<String> {
-    let running = heads.iter().filter(|head| !head.status.is_final()).count();
+fn tasks_note(states: &[TaskState]) -> Option<String> {
+    let running = states.iter().filter(|state| !state.status.is_final()).count();
     match running {
-        0 => all_ended_note(heads),
+        0 => all_ended_note(states),
         _ => Some(format!(
             "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
              look again. If there is nothing else to do, end your turn with a short sentence.",
-            tasks(heads.len())
+            tasks(states.len())
         )),
     }
 }
 
 /// The note for the case that all of the caller's tasks have ended.
-pub(super) fn all_ended_note(heads: &[TaskState]) -> Option<String> {
-    if heads.is_empty() || heads.iter().any(|head| !head.status.is_final()) {
+pub(super) fn all_ended_note(states: &[TaskState]) -> Option<String> {
+    if states.is_empty() || states.iter().any(|state| !state.status.is_final()) {
         return None;
     }
-    let all = match heads.len() {
+    let all = match states.len() {
         1 => "Your task has ended; what came of it is".to_owned(),
         n => format!("All {n} tasks have ended; what came of them is"),
     };
@@ -272,11 +272,11 @@ fn tasks(n: usize) -> String {
 }
 
 /// The note on a task that has not ended.
-pub(super) fn not_ended_note(head: &TaskState, now: Timestamp) -> String {
-    let elapsed = head.elapsed(now);
-    let stands = match (&head.stop, head.status) {
+pub(super) fn not_ended_note(state: &TaskState, now: Timestamp) -> String {
+    let elapsed = state.elapsed(now);
+    let stands = match (&state.stop, state.status) {
         (Some(_), _) => "It is being stopped.",
-        (None, Status::Pending) if head.started.is_none() => "It waits for its turn to start.",
+        (None, Status::Pending) if state.started.is_none() => "It waits for its turn to start.",
         (None, Status::Pending) => "It waits for its turn to go on.",
         _ => "It is still running.",
     };
@@ -284,17 +284,17 @@ pub(super) fn not_ended_note(head: &TaskState, now: Timestamp) -> String {
 }
 
 /// The note on an answer that was cut short.
-fn cut_short_note(head: &TaskState) -> Option<String> {
-    let limit = head.cut_short.as_ref()?;
+fn cut_short_note(state: &TaskState) -> Option<String> {
+    let limit = state.cut_short.as_ref()?;
     Some(format!("it was cut short ({}), so this may not be all of the answer", escape(limit)))
 }
 
 /// Returns why a task ended without an answer.
-pub(super) fn failure_reason(head: &TaskState) -> Option<String> {
-    let why = || head.stop.as_ref().map(|stop| stop.cause.to_string());
-    match head.status {
+pub(super) fn failure_reason(state: &TaskState) -> Option<String> {
+    let why = || state.stop.as_ref().map(|stop| stop.cause.to_string());
+    match state.status {
         Status::Failed | Status::Cancelled => {
-            let why = head.error.clone().or_else(why).unwrap_or_else(|| head.status.to_string());
+            let why = state.error.clone().or_else(why).unwrap_or_else(|| state.status.to_string());
             Some(escape(&why).into_owned())
         }
         _ => None,
@@ -385,24 +385,24 @@ impl TaskReport {
         named: fn(TaskId) -> TaskIdField,
         now: Timestamp,
     ) -> TaskReport {
-        let head = &snapshot.state;
-        let id = named(head.id);
+        let state = &snapshot.state;
+        let id = named(state.id);
         let (output, truncated) = output_text(snapshot, part, OUTPUT_LIMIT, |from| id.read_on(from));
         TaskReport {
             id,
-            agent: head.agent.clone(),
-            status: head.status,
+            agent: state.agent.clone(),
+            status: state.status,
             output,
-            error: failure_reason(head),
+            error: failure_reason(state),
             truncated,
-            elapsed: format_duration(head.elapsed(now)),
-            tokens: head.usage.total(),
-            tools_used: head.calls,
-            tool: tools(head),
-            waiting_for: waiting(head, now),
-            continued_by: head.continued_by,
+            elapsed: format_duration(state.elapsed(now)),
+            tokens: state.usage.total(),
+            tools_used: state.calls,
+            tool: tools(state),
+            waiting_for: waiting(state, now),
+            continued_by: state.continued_by,
             timed_out: false,
-            note: (!head.status.is_final()).then(|| not_ended_note(head, now)),
+            note: (!state.status.is_final()).then(|| not_ended_note(state, now)),
         }
     }
 }
@@ -415,34 +415,34 @@ pub(super) fn task_details(
     now: Timestamp,
     how: impl FnOnce(usize) -> String,
 ) -> (String, bool) {
-    let head = &snapshot.state;
-    let ended = head.status.is_final();
-    let (elapsed, tokens) = (format_duration(head.elapsed(now)), head.usage.total());
+    let state = &snapshot.state;
+    let ended = state.status.is_final();
+    let (elapsed, tokens) = (format_duration(state.elapsed(now)), state.usage.total());
     let mut text = format!(
         "{} · {} · {} · {elapsed} · {tokens} tokens · {} turns · {} tools used\nTask: {}\n",
-        head.id,
-        head.agent,
-        head.status,
-        head.turns,
-        head.calls,
-        escape(&head.headline)
+        state.id,
+        state.agent,
+        state.status,
+        state.turns,
+        state.calls,
+        escape(&state.headline)
     );
     let progress =
-        head.progress.as_ref().map(|progress| format!(" ({})", escape(progress))).unwrap_or_default();
+        state.progress.as_ref().map(|progress| format!(" ({})", escape(progress))).unwrap_or_default();
     let lines = [
-        ("Now in", tools(head).map(|tools| tools + &progress)),
-        ("Waits for", waiting(head, now)),
-        ("Unread messages", (head.unread > 0).then(|| head.unread.to_string())),
-        ("Error", failure_reason(head)),
-        ("Note", cut_short_note(head)),
-        ("Continued by", head.continued_by.map(|by| by.to_string())),
+        ("Now in", tools(state).map(|tools| tools + &progress)),
+        ("Waits for", waiting(state, now)),
+        ("Unread messages", (state.unread > 0).then(|| state.unread.to_string())),
+        ("Error", failure_reason(state)),
+        ("Note", cut_short_note(state)),
+        ("Continued by", state.continued_by.map(|by| by.to_string())),
     ];
     for (name, value) in lines {
         if let Some(value) = value {
             let _ = writeln!(text, "{name}: {value}");
         }
     }
-    let title = match head.status {
+    let title = match state.status {
         Status::Completed => "Output",
         Status::Failed | Status::Cancelled => "Output before it ended",
         Status::Pending | Status::Running => "Output so far",
@@ -453,7 +453,7 @@ pub(super) fn task_details(
         _ => writeln!(text, "\n{title}:\n{shown}"),
     };
     if !ended {
-        let _ = writeln!(text, "\n{}", not_ended_note(head, now));
+        let _ = writeln!(text, "\n{}", not_ended_note(state, now));
     }
     (text.trim_end().to_owned(), ended && !truncated)
 }

@@ -45,49 +45,49 @@ impl Toolset for Todo {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        let whose = if self.shared { StorageScope::Tree } else { StorageScope::Conversation };
+        let scope = if self.shared { StorageScope::Tree } else { StorageScope::Conversation };
         // It changes only its own list, so no approval is needed.
-        let manner = ToolEffects::READ_ONLY;
+        let effects = ToolEffects::READ_ONLY;
         let tools = vec![
             fn_tool(
                 "create_todo",
-                manner,
+                effects,
                 "Puts one entry on the todo list.",
                 move |args: CreateTodoArgs, context| {
-                    Box::pin(create(whose, vec![args.description], true, context))
+                    Box::pin(create(scope, vec![args.description], true, context))
                 },
             )
             .into_tool(),
             fn_tool(
                 "create_todos",
-                manner,
+                effects,
                 "Puts several entries on the todo list at once.",
                 move |args: CreateTodosArgs, context| {
-                    Box::pin(create(whose, args.descriptions, false, context))
+                    Box::pin(create(scope, args.descriptions, false, context))
                 },
             )
             .into_tool(),
             fn_tool(
                 "update_todos",
-                manner,
+                effects,
                 "Sets the status of one or more entries of the todo list.",
-                move |args: UpdateTodosArgs, context| Box::pin(update(whose, args.updates, context)),
+                move |args: UpdateTodosArgs, context| Box::pin(update(scope, args.updates, context)),
             )
             .into_tool(),
             fn_tool(
                 "list_todos",
-                manner,
+                effects,
                 "Shows the todo list with the status of each entry.",
-                move |_: NoArgs, context| Box::pin(list(whose, context)),
+                move |_: NoArgs, context| Box::pin(list(scope, context)),
             )
             .into_tool(),
         ];
         Box::pin(async { Ok(tools) })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let shared = match self.shared {
             true => " All agents of your team see and change the same list.",
             false => "",
@@ -238,7 +238,7 @@ fn shown(entry: &TodoItem) -> Value {
 const STORED_VALUE_NAME: &str = "todo";
 
 async fn create(
-    whose: StorageScope,
+    scope: StorageScope,
     descriptions: Vec<String>,
     one: bool,
     context: &CallContext,
@@ -250,7 +250,7 @@ async fn create(
         ));
     }
     let by = format!("{}:{}", context.caller.task, context.call);
-    let answer = context.storage.update(whose, STORED_VALUE_NAME, |bytes| {
+    let answer = context.storage.update(scope, STORED_VALUE_NAME, |bytes| {
         let mut list = TodoList::read(bytes)?;
         let created = list.add(&by, &descriptions)?;
         let created = match (one, created.first()) {
@@ -262,7 +262,7 @@ async fn create(
     Ok(answer.await?.into())
 }
 
-async fn update(whose: StorageScope, updates: Vec<TodoUpdate>, context: &CallContext) -> ToolCallResult {
+async fn update(scope: StorageScope, updates: Vec<TodoUpdate>, context: &CallContext) -> ToolCallResult {
     if updates.is_empty() {
         return Err(ToolError::Retry("there is nothing to update: give `updates` ids and statuses".into()));
     }
@@ -270,7 +270,7 @@ async fn update(whose: StorageScope, updates: Vec<TodoUpdate>, context: &CallCon
         .into_iter()
         .map(|update| Ok((update.id.trim().to_owned(), TodoStatus::parse(&update.status)?)))
         .collect::<Result<_, ToolError>>()?;
-    let answer = context.storage.update(whose, STORED_VALUE_NAME, |bytes| {
+    let answer = context.storage.update(scope, STORED_VALUE_NAME, |bytes| {
         let mut list = TodoList::read(bytes)?;
         let missing = list.set(&wanted);
         let updated: Value = wanted
@@ -279,28 +279,28 @@ async fn update(whose: StorageScope, updates: Vec<TodoUpdate>, context: &CallCon
             .map(|(id, status)| json!({"id": id, "status": status}))
             .collect();
         let none = missing.len() == wanted.len();
-        let mut told = json!({"updated": updated});
+        let mut reply = json!({"updated": updated});
         if !missing.is_empty() {
-            told["not_found"] = json!(missing);
+            reply["not_found"] = json!(missing);
         }
-        let text = reply_text(told, "all_todos", &list);
+        let text = reply_text(reply, "all_todos", &list);
         Ok((list.bytes()?, ToolOutput { is_error: none, ..text.into() }))
     });
     answer.await
 }
 
-async fn list(whose: StorageScope, context: &CallContext) -> ToolCallResult {
-    let list = TodoList::read(&context.storage.read(whose, STORED_VALUE_NAME).await?)?;
+async fn list(scope: StorageScope, context: &CallContext) -> ToolCallResult {
+    let list = TodoList::read(&context.storage.read(scope, STORED_VALUE_NAME).await?)?;
     Ok(reply_text(json!({}), "todos", &list).into())
 }
 
 /// Formats the answer for the model: what was done, the whole list, and what is left to do.
-fn reply_text(mut told: Value, key: &str, list: &TodoList) -> String {
-    told[key] = list.shown();
+fn reply_text(mut reply: Value, key: &str, list: &TodoList) -> String {
+    reply[key] = list.shown();
     if let Some(reminder) = list.reminder() {
-        told["reminder"] = reminder.into();
+        reply["reminder"] = reminder.into();
     }
-    told.to_string()
+    reply.to_string()
 }
 
 #[cfg(test)]

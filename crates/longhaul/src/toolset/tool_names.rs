@@ -136,7 +136,7 @@ mod tests {
         use crate::toolset::*;
 
         let card = |name: &str| AgentInfo { name: name.into(), description: String::new() };
-        let patron =
+        let toolset_context =
             ToolsetContext { agent: "a".into(), sub_agents: vec![card("b")], handoffs: vec![card("b")] };
         let dir = tempfile::tempdir().unwrap();
         let mut toolsets: Vec<std::sync::Arc<dyn Toolset>> = vec![
@@ -160,7 +160,7 @@ mod tests {
         toolsets.push(std::sync::Arc::new(AgentMemory::new(dir.path().join("memory.db"))));
         let mut had = HashSet::from(["read_tool_output".to_owned(), "read_skill".to_owned()]);
         for toolset in toolsets {
-            had.extend(toolset.open(&patron).await.unwrap().iter().map(|tool| tool.spec().name));
+            had.extend(toolset.open(&toolset_context).await.unwrap().iter().map(|tool| tool.spec().name));
         }
         // A sub-agent as a tool has the name that the team's author chose.
         had.remove("b");

@@ -31,7 +31,7 @@ impl Toolset for UserPrompt {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(UserPromptTool)];
@@ -39,7 +39,7 @@ impl Toolset for UserPrompt {
         })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let text = "With `user_prompt` you ask the user, when something only they can say is missing or a decision is \
                     theirs. A `schema` says what the answer must look like: {\"type\": \"string\", \"enum\": [\"a\", \
                     \"b\"]} for a choice, {\"type\": \"object\", \"properties\": {…}, \"required\": […]} for several \
@@ -112,10 +112,10 @@ impl Tool for UserPromptTool {
             }
             text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", truncate(&words, 200));
         }
-        let told = json!({"action": "accept", "content": {"response": words}, "error": format!(
+        let reply = json!({"action": "accept", "content": {"response": words}, "error": format!(
             "The user was asked twice, and the answer still does not fit the schema: {why}. These are their words."
         )});
-        Ok(ToolOutput { is_error: true, ..told.to_string().into() })
+        Ok(ToolOutput { is_error: true, ..reply.to_string().into() })
     }
 }
 
@@ -145,15 +145,15 @@ impl AnswerSchema<'_> {
     /// people need not write JSON.
     pub(super) fn parse_answer(&self, words: &str) -> Result<Value, String> {
         let is_object = self.schema["type"] == "object" || self.schema["properties"].is_object();
-        let mut ways = interpretations(words, self.schema);
+        let mut candidates = interpretations(words, self.schema);
         if is_object && let Some([(name, part)]) = only_one(&self.schema["properties"]) {
-            ways.extend(interpretations(words, part).into_iter().map(|value| json!({ name: value })));
+            candidates.extend(interpretations(words, part).into_iter().map(|value| json!({ name: value })));
         }
-        if let Some(fits) = ways.iter().find(|way| self.validator.is_valid(way)) {
+        if let Some(fits) = candidates.iter().find(|candidate| self.validator.is_valid(candidate)) {
             return Ok(if fits.is_object() { fits.clone() } else { json!({"value": fits}) });
         }
         // Report the errors of the likeliest interpretation: JSON, if the words are JSON.
-        let first = ways.first().unwrap_or(&Value::Null);
+        let first = candidates.first().unwrap_or(&Value::Null);
         if is_object && !first.is_object() {
             return Err("it is not a JSON object".to_owned());
         }
@@ -166,17 +166,17 @@ impl AnswerSchema<'_> {
 /// Returns the possible interpretations of the words, likeliest first.
 fn interpretations(words: &str, schema: &Value) -> Vec<Value> {
     let words = words.trim();
-    let mut ways: Vec<Value> = serde_json::from_str(words).into_iter().collect();
+    let mut candidates: Vec<Value> = serde_json::from_str(words).into_iter().collect();
     match words.to_ascii_lowercase().as_str() {
-        "yes" | "y" => ways.push(true.into()),
-        "no" | "n" => ways.push(false.into()),
+        "yes" | "y" => candidates.push(true.into()),
+        "no" | "n" => candidates.push(false.into()),
         _ => {}
     }
     let choices = schema["enum"].as_array().into_iter().flatten();
     let like = |choice: &&Value| choice.as_str().is_some_and(|text| text.eq_ignore_ascii_case(words));
-    ways.extend(choices.filter(like).cloned());
-    ways.push(words.into());
-    ways
+    candidates.extend(choices.filter(like).cloned());
+    candidates.push(words.into());
+    candidates
 }
 
 fn only_one(properties: &Value) -> Option<[(&String, &Value); 1]> {

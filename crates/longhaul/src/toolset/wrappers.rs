@@ -57,13 +57,13 @@ where
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        Box::pin(async { Ok(self.inner.open(patron).await?.into_iter().filter_map(&self.change).collect()) })
+        Box::pin(async { Ok(self.inner.open(context).await?.into_iter().filter_map(&self.change).collect()) })
     }
 
-    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
-        let original = self.inner.instruction(patron);
+    fn instruction(&self, context: &ToolsetContext) -> Option<String> {
+        let original = self.inner.instruction(context);
         match &self.instruction {
             Some(instruction) => Some(instruction.replace(ORIGINAL, &original.unwrap_or_default())),
             None => original,

@@ -42,13 +42,13 @@ impl AgentCard {
             description: words(&skill["description"], 1_000),
         };
         let skills = card["skills"].as_array().into_iter().flatten().take(100).map(skill).collect();
-        let (url, speech) = interface(&card, at)?;
+        let (url, version) = interface(&card, at)?;
         Ok(AgentCard {
             name,
             description: words(&card["description"], 2_000),
             skills,
             url,
-            version: speech,
+            version,
             streaming: card["capabilities"]["streaming"] == true,
         })
     }

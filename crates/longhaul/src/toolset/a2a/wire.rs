@@ -31,8 +31,8 @@ pub(super) struct A2aMessage {
 }
 
 impl A2aVersion {
-    fn method(self, verb: A2aMethod) -> &'static str {
-        match (self, verb) {
+    fn method(self, method: A2aMethod) -> &'static str {
+        match (self, method) {
             (A2aVersion::V0, A2aMethod::Send) => "message/send",
             (A2aVersion::V0, A2aMethod::Stream) => "message/stream",
             (A2aVersion::V0, A2aMethod::Get) => "tasks/get",
@@ -44,8 +44,8 @@ impl A2aVersion {
         }
     }
 
-    pub(super) fn request(self, verb: A2aMethod, params: Value) -> Value {
-        json!({"jsonrpc": "2.0", "id": 1, "method": self.method(verb), "params": params})
+    pub(super) fn request(self, method: A2aMethod, params: Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": 1, "method": self.method(method), "params": params})
     }
 
     pub(super) fn message(self, said: &A2aMessage) -> Value {
@@ -251,15 +251,15 @@ fn words(parts: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn heard(results: &[Value]) -> A2aReply {
-        let mut heard = A2aReply::default();
-        results.iter().for_each(|result| heard.apply(result));
-        heard
+    fn reply(results: &[Value]) -> A2aReply {
+        let mut reply = A2aReply::default();
+        results.iter().for_each(|result| reply.apply(result));
+        reply
     }
 
     #[test]
     fn a_stream_of_either_generation_is_folded() {
-        let old = heard(&[
+        let old = reply(&[
             json!({"kind": "task", "id": "t1", "contextId": "c1", "status": {"state": "submitted"}}),
             json!({"kind": "status-update", "taskId": "t1", "contextId": "c1", "status": {"state": "working",
                 "message": {"role": "agent", "parts": [{"kind": "text", "text": "thinking"}]}}}),
@@ -267,47 +267,47 @@ mod tests {
             json!({"kind": "artifact-update", "taskId": "t1", "append": true, "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "lo"}]}}),
             json!({"kind": "status-update", "taskId": "t1", "status": {"state": "completed"}, "final": true}),
         ]);
-        let new = heard(&[
+        let new = reply(&[
             json!({"task": {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_SUBMITTED"}}}),
             json!({"statusUpdate": {"taskId": "t1", "status": {"state": "TASK_STATE_WORKING"}}}),
             json!({"artifactUpdate": {"taskId": "t1", "artifact": {"artifactId": "a", "parts": [{"text": "Hel"}]}}}),
             json!({"artifactUpdate": {"taskId": "t1", "append": true, "artifact": {"artifactId": "a", "parts": [{"text": "lo"}]}}}),
             json!({"statusUpdate": {"taskId": "t1", "status": {"state": "TASK_STATE_COMPLETED"}}}),
         ]);
-        for heard in [old, new] {
-            assert_eq!((heard.task.as_deref(), heard.context.as_deref()), (Some("t1"), Some("c1")));
-            assert_eq!((heard.state, heard.text().as_str()), (A2aTaskState::Completed, "Hello"));
+        for reply in [old, new] {
+            assert_eq!((reply.task.as_deref(), reply.context.as_deref()), (Some("t1"), Some("c1")));
+            assert_eq!((reply.state, reply.text().as_str()), (A2aTaskState::Completed, "Hello"));
         }
     }
 
     #[test]
     fn an_answer_is_found_wherever_it_is() {
-        let message = heard(&[
+        let message = reply(&[
             json!({"kind": "message", "parts": [{"kind": "text", "text": "a"}, {"kind": "data", "data": {"b": 1}}]}),
         ]);
         assert_eq!((message.state, message.text().as_str()), (A2aTaskState::Completed, "a{\"b\":1}"));
-        let status = heard(&[
+        let status = reply(&[
             json!({"id": "t", "status": {"state": "failed", "message": {"parts": [{"text": "no luck"}]}}}),
         ]);
         assert_eq!((status.state, status.text().as_str()), (A2aTaskState::Failed, "no luck"));
         let history =
-            heard(&[json!({"kind": "task", "id": "t", "status": {"state": "completed"}, "history": [
+            reply(&[json!({"kind": "task", "id": "t", "status": {"state": "completed"}, "history": [
             {"role": "agent", "parts": [{"text": "old"}]}, {"role": "agent", "parts": [{"text": "last"}]},
             {"role": "user", "parts": [{"text": "mine"}]}]})]);
         assert_eq!(history.text(), "last");
-        let file = heard(&[json!({"message": {"parts": [{"url": "https://x/y.pdf", "filename": "y.pdf"}]}})]);
+        let file = reply(&[json!({"message": {"parts": [{"url": "https://x/y.pdf", "filename": "y.pdf"}]}})]);
         assert_eq!(file.text(), "[file: https://x/y.pdf]");
-        let asks = heard(&[json!({"kind": "task", "id": "t", "artifacts": [{"parts": [{"text": "draft"}]}],
+        let asks = reply(&[json!({"kind": "task", "id": "t", "artifacts": [{"parts": [{"text": "draft"}]}],
             "status": {"state": "input-required", "message": {"parts": [{"text": "Which city?"}]}}})]);
         assert_eq!((asks.state, asks.text().as_str()), (A2aTaskState::InputRequired, "draft\n\nWhich city?"));
-        assert_eq!(heard(&[json!({"surprise": 1}), json!(null)]).text(), "");
+        assert_eq!(reply(&[json!({"surprise": 1}), json!(null)]).text(), "");
     }
 
     #[test]
     fn an_agent_that_never_stops_talking_is_not_kept_whole() {
-        let mut heard = A2aReply::default();
+        let mut reply = A2aReply::default();
         let part = json!({"kind": "artifact-update", "append": true, "artifact": {"artifactId": "a", "parts": [{"text": "é".repeat(300_000)}]}});
-        (0..10).for_each(|_| heard.apply(&part));
-        assert!(heard.text().len() <= MOST);
+        (0..10).for_each(|_| reply.apply(&part));
+        assert!(reply.text().len() <= MOST);
     }
 }

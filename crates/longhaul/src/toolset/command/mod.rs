@@ -106,14 +106,13 @@ pub(super) struct CommandResult {
 
 /// Runs a command until it exits, times out or is stopped. Waits for a free process slot first.
 pub(super) async fn run_command(
-    launch: &CommandSpec,
+    spec: &CommandSpec,
     timeout: Duration,
     context: &CallContext,
-    watchman: &ProcessGuardian,
+    guardian: &ProcessGuardian,
 ) -> Result<CommandResult, ToolError> {
     let _slot = context.process_slot().await?;
-    let (mut group, mut pipe) =
-        RunningCommand::spawn(launch, watchman).map_err(|error| spawn_error(&error))?;
+    let (mut group, mut pipe) = RunningCommand::spawn(spec, guardian).map_err(|error| spawn_error(&error))?;
     let mut capture = OutputCapture::new(OUTPUT_CAP);
     let end = tokio::select! {
         biased;
@@ -131,7 +130,7 @@ pub(super) async fn run_command(
         }
     };
     running_command::read_rest(&mut pipe, &mut capture).await;
-    remove_paths(&launch.remove_afterwards).await;
+    remove_paths(&spec.remove_afterwards).await;
     let left = group.leftover();
     Ok(CommandResult {
         end,
@@ -230,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_model_is_told_only_what_is_known_of_what_a_command_started() {
-        for (left, told) in [
+        for (left, expected) in [
             (LeftoverProcesses::None, "was ended with everything it had started]"),
             (LeftoverProcesses::Some(1), "[1 process that the command started could not be ended]\n"),
             (LeftoverProcesses::Some(2), "[2 processes that the command started could not be ended]\n"),
@@ -240,15 +239,15 @@ mod tests {
             ),
         ] {
             for end in [CommandEnd::TimedOut, CommandEnd::Stopped] {
-                let ran = CommandResult {
+                let result = CommandResult {
                     end,
                     output: String::new(),
                     had_leftovers: false,
                     leftover: left,
                     timeout: Duration::from_secs(1),
                 };
-                let text = ran.into_tool_output("").unwrap_err().to_string();
-                assert!(text.contains(told), "{text}");
+                let text = result.into_tool_output("").unwrap_err().to_string();
+                assert!(text.contains(expected), "{text}");
                 assert_eq!(
                     text.contains("everything it had started"),
                     left == LeftoverProcesses::None,

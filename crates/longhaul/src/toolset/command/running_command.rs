@@ -30,18 +30,18 @@ pub(in crate::toolset) struct RunningCommand {
 impl RunningCommand {
     /// Starts the command. The pipe carries stdout and stderr in the order in which they are written.
     pub(in crate::toolset) fn spawn(
-        launch: &CommandSpec,
-        watchman: &ProcessGuardian,
+        spec: &CommandSpec,
+        guardian: &ProcessGuardian,
     ) -> io::Result<(RunningCommand, ChildStdout)> {
         let (reader, writer) = io::pipe()?;
         let pipe = ChildStdout::from_std(OwnedFd::from(reader).into())?;
         let for_stderr = writer.try_clone()?;
-        let group = process::ProcessGroup::start(&launch.program, watchman, |command| {
-            command.args(&launch.args).current_dir(&launch.dir).env_clear().envs(&launch.env);
+        let group = process::ProcessGroup::start(&spec.program, guardian, |command| {
+            command.args(&spec.args).current_dir(&spec.dir).env_clear().envs(&spec.env);
             // The command holds the write ends of the pipe; drop it, or the pipe never reaches its end.
             command.stdin(Stdio::null()).stdout(Stdio::from(writer)).stderr(Stdio::from(for_stderr));
         })?;
-        Ok((RunningCommand { group, contained: launch.contained }, pipe))
+        Ok((RunningCommand { group, contained: spec.contained }, pipe))
     }
 
     /// Returns what is known about leftover processes, once the command was killed.

@@ -46,7 +46,7 @@ pub(super) struct FetchClient {
 }
 
 impl FetchClient {
-    pub(super) fn new(judge: AddressFilter, lookup: DnsLookup) -> Result<FetchClient, String> {
+    pub(super) fn new(address_filter: AddressFilter, lookup: DnsLookup) -> Result<FetchClient, String> {
         let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -58,9 +58,9 @@ impl FetchClient {
             .no_proxy()
             // Keep no connections: each request resolves and checks its address again.
             .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(FilteringResolver { address_filter: judge, lookup }));
+            .dns_resolver(Arc::new(FilteringResolver { address_filter, lookup }));
         let client = client.build().map_err(|error| error.without_url().to_string())?;
-        Ok(FetchClient { client, address_filter: judge })
+        Ok(FetchClient { client, address_filter })
     }
 
     /// Requests a URL and follows its redirects. Returns the response and its final URL.
@@ -125,14 +125,14 @@ struct FilteringResolver {
 impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
-        let (looking, judge) = ((self.lookup)(host.clone()), self.address_filter);
+        let (looking, address_filter) = ((self.lookup)(host.clone()), self.address_filter);
         Box::pin(async move {
             let found = looking.await?;
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
             // One refused address is enough: do not trust a name that has both kinds.
-            if let Some(why) = found.iter().copied().find_map(judge) {
+            if let Some(why) = found.iter().copied().find_map(address_filter) {
                 return Err(AddressRefused { host, why }.into());
             }
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));

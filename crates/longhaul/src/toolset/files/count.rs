@@ -47,16 +47,16 @@ impl FileOp for CountLines {
     const DESCRIPTION: &'static str = "Counts text files and their lines below a directory, by file extension. Binary and \
         hidden files, symbolic links, .git, target and node_modules are not counted.";
 
-    fn run(&self, args: CountLinesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
-        let start = ground.resolve(args.path.as_deref().unwrap_or("."))?;
+    fn run(&self, args: CountLinesArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
+        let start = roots.resolve(args.path.as_deref().unwrap_or("."))?;
         let mut tallies: BTreeMap<String, LineCount> = BTreeMap::new();
         let (mut binary, mut unread) = (0, 0);
         let how = WalkOptions { skip_hidden: true, ..WalkOptions::default() };
-        let walked = ground.walk(start, &how, |seen| {
+        let walked = roots.walk(start, &how, |seen| {
             if seen.kind != FileKind::File {
                 return Ok(ControlFlow::Continue(()));
             }
-            match lines_of(&seen.place, ground) {
+            match lines_of(&seen.place, roots) {
                 Ok(Some(lines)) => {
                     let kind = extension(&seen.place.rel);
                     tallies.entry(kind).or_default().add(LineCount { files: 1, lines });
@@ -88,10 +88,10 @@ impl From<io::Error> for CountError {
     }
 }
 
-fn lines_of(place: &RootedPath, ground: &FileRoots) -> Result<Option<u64>, CountError> {
-    let opened = ground.open_file(place)?.ok_or(CountError::File)?;
+fn lines_of(place: &RootedPath, roots: &FileRoots) -> Result<Option<u64>, CountError> {
+    let opened = roots.open_file(place)?.ok_or(CountError::File)?;
     match LineReader::open(opened.file, 0)? {
-        Some(lines) => lines.count(|| ground.check_cancelled().map_err(CountError::Stopped)).map(Some),
+        Some(lines) => lines.count(|| roots.check_cancelled().map_err(CountError::Stopped)).map(Some),
         None => Ok(None),
     }
 }

@@ -70,12 +70,12 @@ impl FileRoots {
         let Some(given) = context.working_dir.clone() else {
             return Err(ToolError::Failed("this task has no working directory".to_owned()));
         };
-        let mut ground = FileRoots { dirs: Vec::new(), names: Vec::new(), access: reach, context };
-        ground.add(given.clone()).map_err(|error| {
+        let mut roots = FileRoots { dirs: Vec::new(), names: Vec::new(), access: reach, context };
+        roots.add(given.clone()).map_err(|error| {
             ToolError::Failed(format!("the working directory {} cannot be used: {error}", given.display()))
         })?;
-        for allowed in ground.access.clone().allow.iter().map(|path| given.join(path)) {
-            match ground.add(allowed.clone()) {
+        for allowed in roots.access.clone().allow.iter().map(|path| given.join(path)) {
+            match roots.add(allowed.clone()) {
                 Ok(()) => {}
                 // The directory may be created later.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -87,7 +87,7 @@ impl FileRoots {
                 }
             }
         }
-        Ok(ground)
+        Ok(roots)
     }
 
     fn add(&mut self, given: PathBuf) -> io::Result<()> {
@@ -106,7 +106,7 @@ impl FileRoots {
                 false => Ok(None),
             }
         };
-        resolve_path(typed, &self.names, link).map_err(|astray| match astray {
+        resolve_path(typed, &self.names, link).map_err(|error| match error {
             PathResolveError::OutsideRoots { by_link } => {
                 let how = if by_link { " (a symbolic link leads out of it)" } else { "" };
                 ToolError::Retry(format!(

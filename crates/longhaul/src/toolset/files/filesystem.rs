@@ -78,19 +78,19 @@ impl FilesystemBuilder {
     /// Sets the guardian that kills post-edit commands when this process is killed. By default the toolset
     /// has its own.
     #[cfg(unix)]
-    pub fn guardian(mut self, watchman: crate::process::ProcessGuardian) -> Self {
-        self.guardian = watchman;
+    pub fn guardian(mut self, guardian: crate::process::ProcessGuardian) -> Self {
+        self.guardian = guardian;
         self
     }
 
     /// Builds the toolset.
     pub fn build(self) -> Filesystem {
         let skip = if self.ignore_vcs { SkipRule::Gitignored } else { SkipRule::Nothing };
-        let reach = Arc::new(FileAccess::new(self.allow, skip));
+        let access = Arc::new(FileAccess::new(self.allow, skip));
         let post = PostEditCommands::new(self.post_edit);
         #[cfg(unix)]
         let post = post.with_guardian(self.guardian);
-        Filesystem { parts: FileToolParts { access: reach, post_edits: Arc::new(post) } }
+        Filesystem { parts: FileToolParts { access, post_edits: Arc::new(post) } }
     }
 }
 
@@ -101,25 +101,25 @@ impl Toolset for Filesystem {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let kit = &self.parts;
+            let parts = &self.parts;
             Ok(vec![
-                kit.tool(read::ReadFile),
-                kit.tool(read::ReadMultipleFiles),
-                kit.tool(list::ListDirectory),
-                kit.tool(tree::DirectoryTree),
-                kit.tool(search::SearchFilesContent),
-                kit.tool(write::WriteFile { no_post_edits: kit.post_edits.is_empty() }),
-                kit.tool(write::EditFile),
-                kit.tool(write::CreateDirectory),
-                kit.tool(write::RemoveDirectory),
+                parts.tool(read::ReadFile),
+                parts.tool(read::ReadMultipleFiles),
+                parts.tool(list::ListDirectory),
+                parts.tool(tree::DirectoryTree),
+                parts.tool(search::SearchFilesContent),
+                parts.tool(write::WriteFile { no_post_edits: parts.post_edits.is_empty() }),
+                parts.tool(write::EditFile),
+                parts.tool(write::CreateDirectory),
+                parts.tool(write::RemoveDirectory),
             ])
         })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let mut text =
             "Paths are relative to your working directory, and only what is below it can be reached"
                 .to_owned();

@@ -31,8 +31,8 @@ impl PostEditCommands {
     }
 
     #[cfg(unix)]
-    pub(super) fn with_guardian(self, watchman: crate::process::ProcessGuardian) -> Self {
-        PostEditCommands { guardian: watchman, ..self }
+    pub(super) fn with_guardian(self, guardian: crate::process::ProcessGuardian) -> Self {
+        PostEditCommands { guardian, ..self }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -49,21 +49,21 @@ impl PostEditCommands {
     pub(super) async fn run(
         &self,
         file: &ChangedFile,
-        mut told: String,
+        mut text: String,
         context: &CallContext,
     ) -> Result<ToolOutput, ToolError> {
         for post in self.list.iter().filter(|post| matches_pattern(&post.path, &file.shown)) {
             match self.run_one(&post.cmd, &file.full_path, context).await {
-                Ok(()) => told += &format!("\n[ran: {}]", post.cmd),
+                Ok(()) => text += &format!("\n[ran: {}]", post.cmd),
                 Err(why) => {
                     return Err(ToolError::Failed(format!(
-                        "{told}\nThe file was changed, but the command that runs after that failed ({}):\n{why}",
+                        "{text}\nThe file was changed, but the command that runs after that failed ({}):\n{why}",
                         post.cmd
                     )));
                 }
             }
         }
-        Ok(told.into())
+        Ok(text.into())
     }
 }
 
@@ -88,10 +88,10 @@ impl PostEditCommands {
         let dir = command_dir(context, None).await.map_err(|error| error.to_string())?;
         let mut env = default_env();
         env.insert("path".into(), file.into());
-        let launch = CommandSpec::shell(cmd, dir, env);
-        let ran = run_command(&launch, TIMEOUT, context, &self.guardian).await;
-        let ran = ran.map_err(|error| error.to_string())?;
-        ran.into_tool_output("").map(drop).map_err(|error| error.to_string())
+        let spec = CommandSpec::shell(cmd, dir, env);
+        let result = run_command(&spec, TIMEOUT, context, &self.guardian).await;
+        let result = result.map_err(|error| error.to_string())?;
+        result.into_tool_output("").map(drop).map_err(|error| error.to_string())
     }
 
     #[cfg(not(unix))]

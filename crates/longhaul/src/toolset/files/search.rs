@@ -47,16 +47,16 @@ impl FileOp for SearchFilesContent {
     const DESCRIPTION: &'static str = "Finds the lines that contain a text, in all files below a directory: \
         'path:line: text'. Binary files, symbolic links, .git, target and node_modules are not searched.";
 
-    fn run(&self, args: SearchFilesContentArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+    fn run(&self, args: SearchFilesContentArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let query = SearchQuery::new(args.query, args.is_regex)?;
-        let start = ground.resolve(args.path.as_deref().unwrap_or("."))?;
+        let start = roots.resolve(args.path.as_deref().unwrap_or("."))?;
         let how = WalkOptions {
-            exclude: exclude_patterns(ground, &start, &args.exclude_patterns)?,
+            exclude: exclude_patterns(roots, &start, &args.exclude_patterns)?,
             ..WalkOptions::default()
         };
         let mut found = SearchResults::default();
-        let walked = ground.walk(start, &how, |seen| {
-            if seen.kind == FileKind::File && found.search(&seen.place, &query, ground)?.is_err() {
+        let walked = roots.walk(start, &how, |seen| {
+            if seen.kind == FileKind::File && found.search(&seen.place, &query, roots)?.is_err() {
                 found.unread += 1;
             }
             Ok(if found.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -122,9 +122,9 @@ impl SearchResults {
         &mut self,
         place: &RootedPath,
         query: &SearchQuery,
-        ground: &FileRoots,
+        roots: &FileRoots,
     ) -> Result<io::Result<()>, ToolError> {
-        let opened = match ground.open_file(place) {
+        let opened = match roots.open_file(place) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
@@ -136,7 +136,7 @@ impl SearchResults {
         };
         self.files += 1;
         for number in 1_u64.. {
-            ground.check_cancelled()?;
+            roots.check_cancelled()?;
             let line = match lines.next() {
                 Ok(Some(line)) => line,
                 Ok(None) => break,
@@ -150,7 +150,7 @@ impl SearchResults {
             }
             self.matches.push(format!(
                 "{}:{number}: {}",
-                ground.display_path(place),
+                roots.display_path(place),
                 excerpt_around(&line.text, at)
             ));
         }

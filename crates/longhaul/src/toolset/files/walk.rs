@@ -219,14 +219,14 @@ impl IgnoreChain {
 
 /// Builds a matcher from patterns, as if they were in a `.gitignore` at a path.
 pub(super) fn exclude_patterns(
-    ground: &FileRoots,
+    roots: &FileRoots,
     at: &RootedPath,
     lines: &[String],
 ) -> Result<Option<Gitignore>, ToolError> {
     if lines.is_empty() {
         return Ok(None);
     }
-    let mut builder = GitignoreBuilder::new(ground.full_path(at));
+    let mut builder = GitignoreBuilder::new(roots.full_path(at));
     for line in lines {
         let wrong = |error| ToolError::Retry(format!("the pattern '{line}' makes no sense: {error}"));
         builder.add_line(None, line).map_err(wrong)?;

@@ -82,8 +82,8 @@ impl<T> LimitedTransport<T> {
                     return false;
                 }
             }
-            JsonRpcMessage::Notification(told) if state.old => {
-                if let ServerNotification::CancelledNotification(cancelled) = &told.notification
+            JsonRpcMessage::Notification(sent) if state.old => {
+                if let ServerNotification::CancelledNotification(cancelled) = &sent.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
                     state.asked.remove(id);

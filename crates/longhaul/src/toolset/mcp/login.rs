@@ -34,16 +34,16 @@ type LoginOutcome = Option<Result<(), String>>;
 pub(super) struct PendingLogin(Mutex<Option<watch::Receiver<LoginOutcome>>>);
 
 impl PendingLogin {
-    /// Starts a login, or joins the one in progress, and waits for it up to `patience`. After that the login
+    /// Starts a login, or joins the one in progress, and waits for it up to `limit`. After that the login
     /// continues in the background, and later connections find the tokens.
     pub(super) async fn login(
         &self,
-        host: &Arc<McpSharedServer>,
+        shared: &Arc<McpSharedServer>,
         url: &Url,
         challenge: Option<String>,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<(), String> {
-        let Some(show) = host.options.show_login.clone() else {
+        let Some(show) = shared.options.show_login.clone() else {
             return Err("it asks for a login (OAuth), and there is nobody here who could do it".to_owned());
         };
         let mut outcome = {
@@ -55,17 +55,17 @@ impl PendingLogin {
                 Some(outcome) => outcome.clone(),
                 None => {
                     let (tell, outcome) = watch::channel(None);
-                    let (host, url) = (host.clone(), url.clone());
-                    host.clone().tasks.spawn(async move {
-                        let flow = run_login(&host, &url, challenge.as_deref(), &*show);
+                    let (shared, url) = (shared.clone(), url.clone());
+                    shared.clone().tasks.spawn(async move {
+                        let flow = run_login(&shared, &url, challenge.as_deref(), &*show);
                         let done = tokio::select! {
                             done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("nobody has logged in within {LOGIN:?}"))),
-                            () = host.cancel.cancelled() => Err("it has been shut down".to_owned()),
+                            () = shared.cancel.cancelled() => Err("it has been shut down".to_owned()),
                         };
                         match &done {
-                            Ok(()) => host.try_again(),
+                            Ok(()) => shared.try_again(),
                             Err(why) => {
-                                tracing::warn!(server = %host.label, why, "the login to an MCP server failed");
+                                tracing::warn!(server = %shared.label, why, "the login to an MCP server failed");
                             }
                         }
                         let _ = tell.send(Some(done));
@@ -74,7 +74,7 @@ impl PendingLogin {
                 }
             }
         };
-        let done = timeout(patience, outcome.wait_for(Option::is_some)).await;
+        let done = timeout(limit, outcome.wait_for(Option::is_some)).await;
         match done {
             Ok(Ok(done)) => done.clone().unwrap_or(Ok(())),
             Ok(Err(_)) => Err("the login was given up".to_owned()),
@@ -88,7 +88,7 @@ impl PendingLogin {
 }
 
 async fn run_login(
-    host: &McpSharedServer,
+    shared: &McpSharedServer,
     url: &Url,
     challenge: Option<&str>,
     show: &(dyn Fn(&str, &str) + Send + Sync),
@@ -98,7 +98,7 @@ async fn run_login(
         .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
         .map_err(|error| format!("there is no port to come back to after the login: {error}"))?;
     let back = format!("http://127.0.0.1:{port}");
-    let (mut manager, refusal) = authorization_manager(host, url).await?;
+    let (mut manager, refusal) = authorization_manager(shared, url).await?;
     let explained = |error: AuthError| format!("the login failed: {}", refusal.explain(&error));
     let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(explained)?;
     manager.set_metadata(found.metadata);
@@ -106,7 +106,7 @@ async fn run_login(
     let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| explained(error))?;
     let page = link_check::check_link(session.get_authorization_url());
     let page = page.map_err(|why| format!("the page of its login is not shown: {why}"))?;
-    show(&host.label, &page.url);
+    show(&shared.label, &page.url);
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
         // Any process on this machine can connect; only a request with the right state and code counts.
@@ -126,7 +126,7 @@ async fn run_login(
                 return Err(explained(error));
             }
             Err(error) => {
-                tracing::warn!(server = %host.label, %error, "somebody came back from a login with the wrong words");
+                tracing::warn!(server = %shared.label, %error, "somebody came back from a login with the wrong words");
                 reply(
                     &mut stream,
                     "400 Bad Request",
@@ -166,7 +166,7 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
 
 /// Creates the manager that loads the tokens of a server and renews them.
 pub(super) async fn authorization_manager(
-    host: &McpSharedServer,
+    shared: &McpSharedServer,
     url: &Url,
 ) -> Result<(AuthorizationManager, RefusalReason), String> {
     let wrong = |why: String| format!("its login cannot be used: {why}");
@@ -175,7 +175,7 @@ pub(super) async fn authorization_manager(
     let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(client)).await;
     let mut manager = manager.map_err(|error| wrong(refusal.explain(&error)))?;
     manager.set_credential_store(ServerCredentials {
-        tokens: host.options.token_store.clone(),
+        tokens: shared.options.token_store.clone(),
         server: display_url(url),
     });
     Ok((manager, refusal))

@@ -88,16 +88,16 @@ impl DynTool for McpTool {
             if context.cancel.is_cancelled() {
                 return Err(stopped());
             }
-            let link = tokio::select! {
-                link = self.shared.connection() => link,
+            let connection = tokio::select! {
+                connection = self.shared.connection() => connection,
                 () = context.cancel.cancelled() => return Err(stopped()),
             };
-            let link = link.map_err(|why| self.failed(format!("is not available: {why}")))?;
+            let connection = connection.map_err(|why| self.failed(format!("is not available: {why}")))?;
             self.check_unchanged()?;
             let mut params = CallToolRequestParams::new(self.tool.name.clone()).with_arguments(arguments);
-            let allowance = Arc::<ServerRequestQuota>::default();
+            let quota = Arc::<ServerRequestQuota>::default();
             for _ in 0..ROUNDS {
-                let (answer, running) = self.ask(&link, params.clone(), context, &allowance).await?;
+                let (answer, running) = self.ask(&connection, params.clone(), context, &quota).await?;
                 let wanted = match answer {
                     CallToolResponse::Complete(result) => return to_tool_output(result),
                     CallToolResponse::InputRequired(wanted) => wanted,
@@ -121,9 +121,10 @@ impl McpTool {
     /// call, saw it.
     fn check_unchanged(&self) -> Result<(), ToolError> {
         let same = |now: &Tool| {
-            let told = |tool: &Tool| tool.description.clone().or_else(|| tool.title.clone().map(Into::into));
+            let description =
+                |tool: &Tool| tool.description.clone().or_else(|| tool.title.clone().map(Into::into));
             now.name == self.tool.name
-                && told(now) == told(&self.tool)
+                && description(now) == description(&self.tool)
                 && now.input_schema == self.tool.input_schema
                 && now.annotations == self.tool.annotations
         };
@@ -144,32 +145,35 @@ impl McpTool {
     /// Sends one request and waits for the result.
     async fn ask(
         &self,
-        link: &ConnectionGuard,
+        connection: &ConnectionGuard,
         params: CallToolRequestParams,
         context: &CallContext,
-        allowance: &Arc<ServerRequestQuota>,
+        quota: &Arc<ServerRequestQuota>,
     ) -> Result<(CallToolResponse, Arc<McpRunningCall>), ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let sent = link.peer.send_request_with_option(request, PeerRequestOptions::no_options());
+        let sent = connection.peer.send_request_with_option(request, PeerRequestOptions::no_options());
         let mut handle = tokio::select! {
             biased;
             sent = sent => match sent {
                 Ok(handle) => handle,
-                Err(error) => return Err(self.explain_error(link, error).await),
+                Err(error) => return Err(self.explain_error(connection, error).await),
             },
             () = context.cancel.cancelled() => return Err(stopped()),
-            how = link.until_ended() => return Err(self.connection_ended_error(how)),
+            how = connection.until_ended() => return Err(self.connection_ended_error(how)),
         };
         let entered =
-            link.calls.register(handle.id.clone(), handle.progress_token.clone(), context, allowance);
-        let mut abandoned =
-            CancelRequestOnDrop { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.shared.tasks };
+            connection.calls.register(handle.id.clone(), handle.progress_token.clone(), context, quota);
+        let mut abandoned = CancelRequestOnDrop {
+            peer: &connection.peer,
+            id: Some(handle.id.clone()),
+            tasks: &self.shared.tasks,
+        };
         let longest = self.shared.options.inactivity_timeout;
         let answer = tokio::select! {
             biased;
             answer = &mut handle.rx => answer,
             () = context.cancel.cancelled() => return Err(stopped()),
-            how = link.until_ended() => {
+            how = connection.until_ended() => {
                 abandoned.id = None;
                 return Err(self.connection_ended_error(how));
             }
@@ -185,12 +189,12 @@ impl McpTool {
             Ok(_) => {
                 return Err(self.failed("answered with something that is no result of a tool".to_owned()));
             }
-            Err(error) => return Err(self.explain_error(link, error).await),
+            Err(error) => return Err(self.explain_error(connection, error).await),
         };
         Ok((answer, entered.running.clone()))
     }
 
-    async fn explain_error(&self, link: &ConnectionGuard, error: ServiceError) -> ToolError {
+    async fn explain_error(&self, connection: &ConnectionGuard, error: ServiceError) -> ToolError {
         let said = |text: &str, most| truncate(&self.shared.server.scrub(text.to_owned()), most);
         match error {
             ServiceError::McpError(error) if wire::is_unreadable(&error) => {
@@ -213,13 +217,13 @@ impl McpTool {
                 error.code.0
             )),
             ServiceError::TransportClosed => {
-                match timeout(Duration::from_secs(2), link.until_ended()).await {
+                match timeout(Duration::from_secs(2), connection.until_ended()).await {
                     Ok(how) => self.connection_ended_error(how),
                     Err(_) => self.connection_ended_error("died during the call: it closed the connection"),
                 }
             }
             error => {
-                link.retire();
+                connection.retire();
                 self.failed(format!(
                     "could not be asked: {}",
                     said(&error_text::service_error_text(&error), 500)

@@ -109,13 +109,13 @@ pub struct McpPool(Arc<PooledServers>);
 
 struct PooledServers {
     options: Arc<McpOptions>,
-    hosts: Mutex<HashMap<[u8; 32], Weak<McpSharedServer>>>,
-    over: CancellationToken,
+    servers: Mutex<HashMap<[u8; 32], Weak<McpSharedServer>>>,
+    cancel: CancellationToken,
 }
 
 impl Drop for PooledServers {
     fn drop(&mut self) {
-        self.over.cancel();
+        self.cancel.cancel();
     }
 }
 
@@ -134,8 +134,8 @@ impl fmt::Debug for McpPool {
 impl McpPool {
     /// Creates a pool without servers.
     pub fn new(options: McpOptions) -> Self {
-        let over = CancellationToken::new();
-        McpPool(Arc::new(PooledServers { options: Arc::new(options), hosts: Mutex::default(), over }))
+        let cancel = CancellationToken::new();
+        McpPool(Arc::new(PooledServers { options: Arc::new(options), servers: Mutex::default(), cancel }))
     }
 
     /// Returns the options of its servers.
@@ -147,27 +147,27 @@ impl McpPool {
     pub fn toolset(&self, server: McpServer) -> Mcp {
         let (prefix, label) = (server.name.clone(), server.label());
         let key = server.key();
-        let mut hosts = self.hosts();
-        hosts.retain(|_, host| host.strong_count() > 0);
-        let known = hosts.get(&key).and_then(Weak::upgrade).filter(|host| !host.cancel.is_cancelled());
-        let host = known.unwrap_or_else(|| {
-            let host = McpSharedServer::new(server, self.0.options.clone(), self.0.over.child_token());
-            hosts.insert(key, Arc::downgrade(&host));
-            host
+        let mut servers = self.servers();
+        servers.retain(|_, shared| shared.strong_count() > 0);
+        let known = servers.get(&key).and_then(Weak::upgrade).filter(|shared| !shared.cancel.is_cancelled());
+        let shared = known.unwrap_or_else(|| {
+            let shared = McpSharedServer::new(server, self.0.options.clone(), self.0.cancel.child_token());
+            servers.insert(key, Arc::downgrade(&shared));
+            shared
         });
-        host.add_user();
-        Mcp { pool: self.clone(), shared: host, prefix, label, only: None, closed: AtomicBool::new(false) }
+        shared.add_user();
+        Mcp { pool: self.clone(), shared, prefix, label, only: None, closed: AtomicBool::new(false) }
     }
 
     /// Stops all servers and waits until their processes are gone.
     pub async fn close(&self) {
-        self.0.over.cancel();
-        let hosts: Vec<_> = self.hosts().drain().filter_map(|(_, host)| host.upgrade()).collect();
-        futures::future::join_all(hosts.iter().map(|host| host.shut_down())).await;
+        self.0.cancel.cancel();
+        let servers: Vec<_> = self.servers().drain().filter_map(|(_, shared)| shared.upgrade()).collect();
+        futures::future::join_all(servers.iter().map(|shared| shared.shut_down())).await;
     }
 
-    fn hosts(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<McpSharedServer>>> {
-        self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn servers(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<McpSharedServer>>> {
+        self.0.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,8 +199,8 @@ impl Mcp {
             tool_names::model_tool_names(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
         let label: Arc<str> = self.label.as_str().into();
         let tool = |(name, tool): (String, &rmcp::model::Tool)| {
-            let (host, label) = (self.shared.clone(), label.clone());
-            McpTool { shared: host, label, name, tool: tool.clone() }
+            let (shared, label) = (self.shared.clone(), label.clone());
+            McpTool { shared, label, name, tool: tool.clone() }
         };
         names.into_iter().zip(listed.tools.iter()).map(tool).collect::<Vec<_>>().into_iter()
     }
@@ -222,7 +222,7 @@ impl Toolset for Mcp {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let listed = self.shared.listing().await.map_err(|why| ToolsetError {
@@ -246,7 +246,7 @@ impl Toolset for Mcp {
         self.prefix.as_deref()
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let text = self.shared.known_listing()?.instructions?;
         Some(format!("About the tools of the MCP server '{}':\n{}", self.label, escape(&text)))
     }

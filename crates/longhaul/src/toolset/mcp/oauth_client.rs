@@ -55,7 +55,7 @@ pub(super) struct OAuthClient {
 impl OAuthClient {
     /// Creates a client for logins to this server.
     pub(super) async fn new(server: &Url) -> Result<OAuthClient, String> {
-        let near = LoginAddressPolicy::for_server(server).await;
+        let policy = LoginAddressPolicy::for_server(server).await;
         let build = |redirects: Policy| {
             let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
             Client::builder()
@@ -67,14 +67,14 @@ impl OAuthClient {
                 .no_proxy()
                 // Keep no connections: each request resolves and checks its address again.
                 .pool_max_idle_per_host(0)
-                .dns_resolver(Arc::new(near.clone()))
+                .dns_resolver(Arc::new(policy.clone()))
                 .build()
                 .map_err(describe_error)
         };
         Ok(OAuthClient {
             follows: build(Policy::custom(follow_same_host))?,
             stays: build(Policy::none())?,
-            address_policy: near,
+            address_policy: policy,
             refusal: RefusalReason::default(),
         })
     }
@@ -173,14 +173,14 @@ fn literal(host: &str) -> Result<IpAddr, &str> {
 
 impl Resolve for LoginAddressPolicy {
     fn resolve(&self, name: Name) -> Resolving {
-        let (host, near) = (name.as_str().to_owned(), self.clone());
+        let (host, policy) = (name.as_str().to_owned(), self.clone());
         Box::pin(async move {
             let found = (system_lookup())(host.clone()).await?;
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
             // One refused address is enough: do not trust a name that has both kinds.
-            if let Some(kind) = found.iter().find_map(|address| near.why_not(*address)) {
+            if let Some(kind) = found.iter().find_map(|address| policy.why_not(*address)) {
                 return Err(OAuthRequestError(not_there(&host, kind)).into());
             }
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
@@ -226,8 +226,8 @@ mod tests {
 
     #[tokio::test]
     async fn nor_does_a_name_lead_elsewhere() {
-        let near = LoginAddressPolicy::for_server(&Url::parse("https://93.184.216.34/mcp").unwrap()).await;
-        let refused = near.resolve("localhost".parse().unwrap()).await.err().unwrap().to_string();
+        let policy = LoginAddressPolicy::for_server(&Url::parse("https://93.184.216.34/mcp").unwrap()).await;
+        let refused = policy.resolve("localhost".parse().unwrap()).await.err().unwrap().to_string();
         assert!(refused.contains("a loopback address, and the server is not there"), "{refused}");
     }
 }

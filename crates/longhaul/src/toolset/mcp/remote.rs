@@ -19,7 +19,7 @@ use crate::toolset::text::truncate;
 
 /// Connects, after a login if the server requires one.
 pub(super) async fn connect(
-    host: &Arc<McpSharedServer>,
+    shared: &Arc<McpSharedServer>,
     remote: &McpRemote,
     handler: McpClientHandler,
     mode: ClientLifecycleMode,
@@ -28,7 +28,7 @@ pub(super) async fn connect(
     let url = parse_web_url(&remote.url).map_err(|why| {
         format!("'{}' is not the URL of a server: {why}", truncate(&remote.display_url(), 100))
     })?;
-    let named = |error| format!("{}: {}", display_url(&url), host.explain_error(&error, fault));
+    let named = |error| format!("{}: {}", display_url(&url), shared.explain_error(&error, fault));
     let outward = ToolHttpClient::new(&remote.headers)?;
     if remote.transport == McpTransport::Sse {
         let transport = LegacySseTransport::connect(outward, url.clone(), fault.clone()).await?;
@@ -54,7 +54,7 @@ pub(super) async fn connect(
     }
     let mut may_ask = true;
     loop {
-        let (mut manager, refusal) = login::authorization_manager(host, &url).await?;
+        let (mut manager, refusal) = login::authorization_manager(shared, &url).await?;
         let wrong = |error| format!("its login cannot be used: {}", refusal.explain(&error));
         manager.initialize_from_store().await.map_err(wrong)?;
         let transport = StreamableHttpClientTransport::with_client(
@@ -71,6 +71,6 @@ pub(super) async fn connect(
             return Err(ConnectError::retry_legacy(named(error)));
         }
         may_ask = false;
-        host.logins.login(host, &url, challenge, host.options.connect_timeout / 2).await?;
+        shared.logins.login(shared, &url, challenge, shared.options.connect_timeout / 2).await?;
     }
 }

@@ -73,38 +73,38 @@ mod tests {
     #[test]
     fn whoever_dies_again_and_again_is_started_more_and_more_slowly() {
         let begun = Instant::now();
-        let mut health = RestartBackoff::default();
-        assert_eq!(health.decide(begun), RestartDecision::Now);
+        let mut backoff = RestartBackoff::default();
+        assert_eq!(backoff.decide(begun), RestartDecision::Now);
         let mut waits = Vec::new();
         for _ in 0..10 {
-            health.record_crash(begun, begun);
-            waits.push(match health.decide(begun) {
+            backoff.record_crash(begun, begun);
+            waits.push(match backoff.decide(begun) {
                 RestartDecision::At(at) => (at - begun).as_millis(),
                 other => {
                     assert_eq!(other, RestartDecision::Now);
                     0
                 }
             });
-            health.record_start();
+            backoff.record_start();
         }
         assert_eq!(waits, [0, 250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);
-        health.record_crash(begun + HEALTHY_AFTER, begun);
-        assert_eq!(health.decide(begun + HEALTHY_AFTER), RestartDecision::Now, "it was well in between");
+        backoff.record_crash(begun + HEALTHY_AFTER, begun);
+        assert_eq!(backoff.decide(begun + HEALTHY_AFTER), RestartDecision::Now, "it was well in between");
     }
 
     #[test]
     fn whoever_would_not_start_is_not_tried_by_each_who_asks() {
         let begun = Instant::now();
-        let mut health = RestartBackoff::default();
-        health.record_failed_start(begun, "no such command");
-        assert_eq!(health.decide(begun), RestartDecision::FailedRecently("no such command".to_owned()));
-        assert_eq!(health.decide(begun + Duration::from_secs(1)), RestartDecision::Now);
-        health.record_failed_start(begun, "no such command");
+        let mut backoff = RestartBackoff::default();
+        backoff.record_failed_start(begun, "no such command");
+        assert_eq!(backoff.decide(begun), RestartDecision::FailedRecently("no such command".to_owned()));
+        assert_eq!(backoff.decide(begun + Duration::from_secs(1)), RestartDecision::Now);
+        backoff.record_failed_start(begun, "no such command");
         assert_eq!(
-            health.decide(begun + Duration::from_millis(1999)),
+            backoff.decide(begun + Duration::from_millis(1999)),
             RestartDecision::FailedRecently("no such command".to_owned())
         );
-        health.record_start();
-        assert_eq!(health.decide(begun + Duration::from_secs(2)), RestartDecision::Now);
+        backoff.record_start();
+        assert_eq!(backoff.decide(begun + Duration::from_secs(2)), RestartDecision::Now);
     }
 }

@@ -54,16 +54,16 @@ impl McpRunningCalls {
         id: RequestId,
         token: ProgressToken,
         context: &CallContext,
-        allowance: &Arc<ServerRequestQuota>,
+        quota: &Arc<ServerRequestQuota>,
     ) -> McpRunningCallGuard {
-        let life = CallActivity { last_sign: Instant::now(), progress: f64::NEG_INFINITY, asking: 0 };
-        let (context, allowance) = (context.clone(), allowance.clone());
+        let activity = CallActivity { last_sign: Instant::now(), progress: f64::NEG_INFINITY, asking: 0 };
+        let (context, quota) = (context.clone(), quota.clone());
         let running = McpRunningCall {
             id,
             token,
             context,
-            quota: allowance,
-            activity: Mutex::new(life),
+            quota,
+            activity: Mutex::new(activity),
             changed: Notify::new(),
         };
         let running = Arc::new(running);
@@ -84,15 +84,15 @@ impl McpRunningCalls {
     }
 
     /// Passes on the progress of a call.
-    pub(super) async fn report_progress(&self, told: ProgressNotificationParam) {
-        let mut running = self.of_token(&told.progress_token);
+    pub(super) async fn report_progress(&self, notification: ProgressNotificationParam) {
+        let mut running = self.of_token(&notification.progress_token);
         if running.is_none() {
             // A fast server may report progress before the call is registered.
             tokio::time::sleep(Duration::from_millis(20)).await;
-            running = self.of_token(&told.progress_token);
+            running = self.of_token(&notification.progress_token);
         }
         if let Some(running) = running {
-            running.report_progress(&told);
+            running.report_progress(&notification);
         }
     }
 
@@ -124,18 +124,18 @@ impl McpRunningCall {
         self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report_progress(&self, told: &ProgressNotificationParam) {
+    fn report_progress(&self, notification: &ProgressNotificationParam) {
         {
-            let mut life = self.activity();
-            life.last_sign = Instant::now();
+            let mut activity = self.activity();
+            activity.last_sign = Instant::now();
             // Notifications may arrive out of order.
-            if told.progress < life.progress {
+            if notification.progress < activity.progress {
                 return;
             }
-            life.progress = told.progress;
+            activity.progress = notification.progress;
         }
         self.changed.notify_one();
-        self.context.progress(progress_text(told));
+        self.context.progress(progress_text(notification));
     }
 
     /// Counts a question as open, until the guard is dropped.
@@ -149,8 +149,8 @@ impl McpRunningCall {
     pub(super) async fn until_silent(&self, longest: Duration) {
         loop {
             let due = {
-                let life = self.activity();
-                if life.asking > 0 { None } else { life.last_sign.checked_add(longest) }
+                let activity = self.activity();
+                if activity.asking > 0 { None } else { activity.last_sign.checked_add(longest) }
             };
             let over = async {
                 match due {
@@ -183,21 +183,21 @@ pub(super) struct OpenQuestionGuard(Arc<McpRunningCall>);
 
 impl Drop for OpenQuestionGuard {
     fn drop(&mut self) {
-        let mut life = self.0.activity();
-        life.asking -= 1;
-        life.last_sign = Instant::now();
-        drop(life);
+        let mut activity = self.0.activity();
+        activity.asking -= 1;
+        activity.last_sign = Instant::now();
+        drop(activity);
         self.0.changed.notify_one();
     }
 }
 
 /// Formats the progress of a call.
-fn progress_text(told: &ProgressNotificationParam) -> String {
-    let amount = match told.total {
-        Some(total) => format!("{} of {total}", told.progress),
-        None => told.progress.to_string(),
+fn progress_text(notification: &ProgressNotificationParam) -> String {
+    let amount = match notification.total {
+        Some(total) => format!("{} of {total}", notification.progress),
+        None => notification.progress.to_string(),
     };
-    match told.message.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+    match notification.message.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
         Some(message) => format!("{} ({amount})", truncate(message, limits::PROGRESS)),
         None => amount,
     }
@@ -214,24 +214,24 @@ mod tests {
         ProgressToken(NumberOrString::Number(n))
     }
 
-    fn told(n: i64, progress: f64) -> ProgressNotificationParam {
+    fn notification(n: i64, progress: f64) -> ProgressNotificationParam {
         ProgressNotificationParam::new(token(n), progress)
     }
 
     #[tokio::test(start_paused = true)]
     async fn progress_reaches_its_call_and_never_goes_back() {
         let dir = std::path::Path::new("/");
-        let (calls, (one, mut heard), (two, mut other)) =
+        let (calls, (one, mut signals), (two, mut other)) =
             (Arc::<McpRunningCalls>::default(), call_context_in(dir), call_context_in(dir));
         let _one = calls.register(NumberOrString::Number(1), token(1), &one, &Arc::default());
         let _two = calls.register(NumberOrString::Number(2), token(2), &two, &Arc::default());
         for progress in [1.0, 3.0, 2.0] {
-            calls.report_progress(told(1, progress).with_total(4.0)).await;
+            calls.report_progress(notification(1, progress).with_total(4.0)).await;
         }
-        calls.report_progress(told(1, 4.0).with_message("done")).await;
-        calls.report_progress(told(77, 1.0)).await;
+        calls.report_progress(notification(1, 4.0).with_message("done")).await;
+        calls.report_progress(notification(77, 1.0)).await;
         let mut words = Vec::new();
-        while let Ok(CallSignal::Progress(text)) = heard.try_recv() {
+        while let Ok(CallSignal::Progress(text)) = signals.try_recv() {
             words.push(text);
         }
         assert_eq!(words, ["1 of 4", "3 of 4", "done (4)"]);
@@ -246,15 +246,15 @@ mod tests {
         let limit = Duration::from_secs(60);
         let begun = Instant::now();
         let silent = entered.running.until_silent(limit);
-        let life = async {
+        let activity = async {
             tokio::time::sleep(Duration::from_secs(50)).await;
-            calls.report_progress(told(1, 1.0)).await;
+            calls.report_progress(notification(1, 1.0)).await;
             tokio::time::sleep(Duration::from_secs(50)).await;
             let asking = entered.running.begin_question();
             tokio::time::sleep(Duration::from_secs(1000)).await;
             drop(asking);
         };
-        tokio::join!(silent, life);
+        tokio::join!(silent, activity);
         assert_eq!(begun.elapsed().as_secs(), 50 + 50 + 1000 + 60);
     }
 

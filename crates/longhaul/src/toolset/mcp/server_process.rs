@@ -101,9 +101,9 @@ impl StderrReader {
         StderrReader(stderr.clone())
     }
 
-    /// Reads the pipe until it ends or `over` is cancelled. A server blocks when its pipe is full.
-    pub(super) async fn read(self, pipe: ChildStderr, over: CancellationToken) {
-        self.0.read(pipe, over).await;
+    /// Reads the pipe until it ends or `cancel` is cancelled. A server blocks when its pipe is full.
+    pub(super) async fn read(self, pipe: ChildStderr, cancel: CancellationToken) {
+        self.0.read(pipe, cancel).await;
     }
 }
 
@@ -118,7 +118,7 @@ impl ServerStderr {
         ServerStderr { server: server.clone(), label, last: Mutex::default(), open: watch::Sender::new(0) }
     }
 
-    async fn read(&self, mut pipe: ChildStderr, over: CancellationToken) {
+    async fn read(&self, mut pipe: ChildStderr, cancel: CancellationToken) {
         let mut buffer = vec![0; 16 << 10];
         let mut line = Vec::new();
         let mut log =
@@ -126,7 +126,7 @@ impl ServerStderr {
         loop {
             let read = tokio::select! {
                 read = pipe.read(&mut buffer) => read,
-                () = over.cancelled() => break,
+                () = cancel.cancelled() => break,
             };
             let Ok(n @ 1..) = read else { break };
             let mut rest = &buffer[..n];

@@ -155,8 +155,8 @@ impl McpServer {
         McpServer::with_endpoint(McpEndpoint::Docker { server: server.into(), env: SecretEnv::default() })
     }
 
-    fn with_endpoint(way: McpEndpoint) -> Self {
-        McpServer { name: None, endpoint: way, sampling: true }
+    fn with_endpoint(endpoint: McpEndpoint) -> Self {
+        McpServer { name: None, endpoint, sampling: true }
     }
 
     /// Sets a name, which becomes the prefix of its tool names.

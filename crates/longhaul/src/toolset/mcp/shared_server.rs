@@ -96,7 +96,7 @@ impl McpSharedServer {
     pub(super) fn new(
         server: McpServer,
         options: Arc<McpOptions>,
-        over: CancellationToken,
+        cancel: CancellationToken,
     ) -> Arc<McpSharedServer> {
         Arc::new(McpSharedServer {
             label: server.label().into(),
@@ -109,7 +109,7 @@ impl McpSharedServer {
             backoff: Mutex::default(),
             is_legacy: AtomicBool::new(false),
             users: AtomicUsize::new(0),
-            cancel: over,
+            cancel,
             tasks: TaskTracker::new(),
         })
     }
@@ -183,8 +183,8 @@ impl McpSharedServer {
         if let Some(in_use) = current.as_ref().and_then(McpConnection::acquire) {
             return Ok(in_use);
         }
-        let turn = self.backoff().decide(Instant::now());
-        let at = match turn {
+        let decision = self.backoff().decide(Instant::now());
+        let at = match decision {
             RestartDecision::Now => None,
             RestartDecision::At(at) => Some(at),
             RestartDecision::FailedRecently(why) => return Err(why),
@@ -200,9 +200,9 @@ impl McpSharedServer {
             () = self.cancel.cancelled() => Err("it has been shut down".to_owned()),
         };
         match started {
-            Ok((link, in_use)) => {
+            Ok((connection, in_use)) => {
                 self.backoff().record_start();
-                *current = Some(link);
+                *current = Some(connection);
                 Ok(in_use)
             }
             Err(why) => {
@@ -256,10 +256,10 @@ impl McpSharedServer {
         self.is_legacy.store(version.as_ref().is_some_and(ProtocolVersion::has_initialize), Ordering::SeqCst);
         tracing::debug!(server = %self.label, ?version, tools = listed.tools.len(), "an MCP server is ready");
         self.update_listing(listed);
-        let link = McpConnection::new(started.service.peer().clone(), started.calls.clone());
-        let in_use = link.acquire().ok_or_else(|| "it ended at once".to_owned())?;
-        self.tasks.spawn(self.clone().supervise(link.clone(), started, stderr));
-        Ok((link, in_use))
+        let connection = McpConnection::new(started.service.peer().clone(), started.calls.clone());
+        let in_use = connection.acquire().ok_or_else(|| "it ended at once".to_owned())?;
+        self.tasks.spawn(self.clone().supervise(connection.clone(), started, stderr));
+        Ok((connection, in_use))
     }
 
     /// Connects with the newest protocol that the server speaks.
@@ -333,7 +333,7 @@ impl McpSharedServer {
             .as_ref()
             .and_then(error_text::unreadable_text)
             .or_else(|| fault.reason().map(str::to_owned));
-        let again = misread.is_none() && (ended.is_some() || late);
+        let retry_legacy = misread.is_none() && (ended.is_some() || late);
         if ended.is_some() {
             stderr.wait_for_leftovers().await;
         }
@@ -344,10 +344,7 @@ impl McpSharedServer {
             (None, Some(error)) => self.explain_error(&error, &fault),
             (None, None) => "it ended before it was ready".to_owned(),
         };
-        Err(ConnectError {
-            why: format!("{how}{}", stderr.last_lines_after_exit().await),
-            retry_legacy: again,
-        })
+        Err(ConnectError { why: format!("{how}{}", stderr.last_lines_after_exit().await), retry_legacy })
     }
 
     /// Explains why connecting failed: names the fault if there is one, not its consequences.
@@ -359,7 +356,7 @@ impl McpSharedServer {
     /// Watches a connection until it ends, then stops everything that belongs to it.
     async fn supervise(
         self: Arc<Self>,
-        link: Arc<McpConnection>,
+        connection: Arc<McpConnection>,
         started: StartedConnection,
         stderr: Arc<ServerStderr>,
     ) {
@@ -380,7 +377,7 @@ impl McpSharedServer {
                     is_running = false;
                     break ConnectionEnd::Disconnected;
                 }
-                () = link.until_idle(self.options.idle_timeout) => break ConnectionEnd::Idle,
+                () = connection.until_idle(self.options.idle_timeout) => break ConnectionEnd::Idle,
                 // Changes during a listing are listed afterwards, so that a server that changes constantly
                 // cannot delay it for ever.
                 () = changed.notified(), if listing.is_none() => listing = Some(Box::pin(relist(peer.clone(), self.options.connect_timeout))),
@@ -395,13 +392,13 @@ impl McpSharedServer {
             }
         };
         match &end {
-            ConnectionEnd::Exited(how) => link.mark_ended(format!(
+            ConnectionEnd::Exited(how) => connection.mark_ended(format!(
                 "died during the call: {how}{}",
                 final_stderr(&mut group, &stderr).await
             )),
             ConnectionEnd::Disconnected => {
                 // A program closes its stdout before it exits; its exit status says more.
-                link.mark_ended(match exited_just_now(&mut group).await {
+                connection.mark_ended(match exited_just_now(&mut group).await {
                     Some(how) => {
                         format!("died during the call: {how}{}", final_stderr(&mut group, &stderr).await)
                     }
@@ -411,10 +408,10 @@ impl McpSharedServer {
                 });
             }
             ConnectionEnd::Faulted(why) => {
-                link.mark_ended(format!("was disconnected during the call: {why}"))
+                connection.mark_ended(format!("was disconnected during the call: {why}"))
             }
             ConnectionEnd::Idle | ConnectionEnd::ShutDown => {
-                link.mark_ended("was stopped during the call".to_owned())
+                connection.mark_ended("was stopped during the call".to_owned())
             }
         }
         if matches!(end, ConnectionEnd::Exited(_) | ConnectionEnd::Disconnected | ConnectionEnd::Faulted(_)) {
@@ -424,7 +421,7 @@ impl McpSharedServer {
                 }
                 _ => tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.last_lines()),
             }
-            self.backoff().record_crash(Instant::now(), link.since);
+            self.backoff().record_crash(Instant::now(), connection.since);
         } else {
             tracing::debug!(server = %self.label, "an MCP server is stopped");
         }
@@ -493,9 +490,9 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
         tells && !info.protocol_version.has_initialize()
     });
     if wanted
-        && let Ok(mut news) = peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await
+        && let Ok(mut changes) = peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await
     {
-        while let Ok(Some(_)) = news.next().await {
+        while let Ok(Some(_)) = changes.next().await {
             changed.notify_one();
         }
     }

@@ -24,7 +24,7 @@ pub(super) struct StdioTransport<R, W> {
     /// The length of the current line so far.
     length: usize,
     /// The current line, if it is too long: only the scan of it is kept.
-    over: Option<OversizedLine>,
+    oversized: Option<OversizedLine>,
     write: Arc<Mutex<Option<W>>>,
     fault: ConnectionFault,
 }
@@ -33,21 +33,21 @@ struct OversizedLine {
     scan: JsonScan,
     until: Instant,
     /// Whether the waiting request has already received an error.
-    told: bool,
+    answered: bool,
 }
 
 impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
     pub(super) fn new(read: R, write: W, fault: ConnectionFault) -> Self {
         let (read, write) = (BufReader::with_capacity(64 << 10, read), Arc::new(Mutex::new(Some(write))));
-        StdioTransport { read, line: Vec::new(), length: 0, over: None, write, fault }
+        StdioTransport { read, line: Vec::new(), length: 0, oversized: None, write, fault }
     }
 
     /// Returns the next message, or `None` at the end.
     async fn next(&mut self) -> Option<Incoming> {
         loop {
-            let filled = match &self.over {
+            let filled = match &self.oversized {
                 None => self.read.fill_buf().await,
-                Some(over) => match timeout_at(over.until, self.read.fill_buf()).await {
+                Some(oversized) => match timeout_at(oversized.until, self.read.fill_buf()).await {
                     Ok(filled) => filled,
                     Err(_) => return Some(self.endless()),
                 },
@@ -64,28 +64,35 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
             let part = &part[..newline.map_or(part.len(), |at| at + 1)];
             let taken = part.len();
             self.length += taken;
-            match &mut self.over {
-                Some(over) => over.scan.feed(part),
+            match &mut self.oversized {
+                Some(oversized) => oversized.scan.feed(part),
                 None if self.length <= limits::MESSAGE => self.line.extend_from_slice(part),
                 None => {
                     let mut scan = JsonScan::from_bytes(&std::mem::take(&mut self.line));
                     scan.feed(part);
-                    self.over =
-                        Some(OversizedLine { scan, until: Instant::now() + limits::LINE_TIME, told: false });
+                    self.oversized = Some(OversizedLine {
+                        scan,
+                        until: Instant::now() + limits::LINE_TIME,
+                        answered: false,
+                    });
                 }
             }
             self.read.consume(taken);
             if newline.is_some() {
                 return Some(self.whole());
             }
-            if let Some(over) = &mut self.over {
+            if let Some(oversized) = &mut self.oversized {
                 if self.length > limits::LINE {
                     return Some(self.endless());
                 }
                 // The request is known, so fail it now instead of waiting for the rest of the line.
-                if !over.told && over.scan.is_message() && over.scan.is_answer() && over.scan.id().is_some() {
-                    over.told = true;
-                    return Some(wire::substitute(&over.scan, too_long()));
+                if !oversized.answered
+                    && oversized.scan.is_message()
+                    && oversized.scan.is_answer()
+                    && oversized.scan.id().is_some()
+                {
+                    oversized.answered = true;
+                    return Some(wire::substitute(&oversized.scan, too_long()));
                 }
             }
         }
@@ -95,9 +102,9 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
     fn whole(&mut self) -> Incoming {
         self.length = 0;
         let mut line = std::mem::take(&mut self.line);
-        match self.over.take() {
-            Some(over) if over.told => Incoming::Nothing,
-            Some(over) => wire::substitute(&over.scan, too_long()),
+        match self.oversized.take() {
+            Some(oversized) if oversized.answered => Incoming::Nothing,
+            Some(oversized) => wire::substitute(&oversized.scan, too_long()),
             None => {
                 let incoming = wire::parse_message(&line);
                 // Do not keep a large buffer for ever.

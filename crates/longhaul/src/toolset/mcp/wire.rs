@@ -102,7 +102,7 @@ pub(super) fn is_unreadable(error: &ErrorData) -> bool {
 mod tests {
     use super::*;
 
-    fn told(text: &[u8]) -> String {
+    fn parsed(text: &[u8]) -> String {
         match parse_message(text) {
             Incoming::Nothing => "nothing".to_owned(),
             Incoming::Unattributed(why) => format!("lost: {why}"),
@@ -118,18 +118,23 @@ mod tests {
     #[test]
     fn who_waits_for_what_cannot_be_read_is_told() {
         assert_eq!(
-            told(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"a\":\"\xff\"}}"),
+            parsed(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"a\":\"\xff\"}}"),
             "3: it is not UTF-8 (from byte 39 on)"
         );
-        assert!(told(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{").starts_with("3: it is not JSON ("));
-        assert_eq!(told(b"{\"jsonrpc\":\"1.0\",\"id\":3,\"result\":{}}"), "3: it is not a JSON-RPC message");
+        assert!(parsed(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{").starts_with("3: it is not JSON ("));
+        assert_eq!(
+            parsed(b"{\"jsonrpc\":\"1.0\",\"id\":3,\"result\":{}}"),
+            "3: it is not a JSON-RPC message"
+        );
         let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}", "[".repeat(10_000));
-        assert_eq!(told(deep.as_bytes()), "3: its JSON is nested more than 100 levels deep");
-        assert!(told(b"{\"jsonrpc\":\"2.0\",\"result\":{").starts_with("lost: it is not JSON ("));
-        assert_eq!(told(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{"), "nothing");
-        assert!(told(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{").contains(UNREADABLE));
-        assert_eq!(told(b"hello"), "nothing");
-        assert!(told("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}".as_bytes()).contains("\"id\":3"));
+        assert_eq!(parsed(deep.as_bytes()), "3: its JSON is nested more than 100 levels deep");
+        assert!(parsed(b"{\"jsonrpc\":\"2.0\",\"result\":{").starts_with("lost: it is not JSON ("));
+        assert_eq!(parsed(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{"), "nothing");
+        assert!(parsed(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{").contains(UNREADABLE));
+        assert_eq!(parsed(b"hello"), "nothing");
+        assert!(
+            parsed("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}".as_bytes()).contains("\"id\":3")
+        );
     }
 
     #[test]
@@ -137,6 +142,6 @@ mod tests {
         let inner = limits::DEPTH - 1;
         let deep =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}{}}}", "[".repeat(inner), "]".repeat(inner));
-        assert!(told(deep.as_bytes()).starts_with("{\"jsonrpc\""), "{}", told(deep.as_bytes()));
+        assert!(parsed(deep.as_bytes()).starts_with("{\"jsonrpc\""), "{}", parsed(deep.as_bytes()));
     }
 }

@@ -42,9 +42,9 @@ impl MemoryDatabase {
         let connection = Connection::open(path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         write_ahead(&connection)?;
-        let mut book = MemoryDatabase(connection);
-        book.prepare()?;
-        Ok(book)
+        let mut database = MemoryDatabase(connection);
+        database.prepare()?;
+        Ok(database)
     }
 
     fn prepare(&mut self) -> rusqlite::Result<()> {

@@ -40,12 +40,12 @@ impl ProjectTaskFile {
             }
             (false, None) => return Err(ToolError::Failed("this task has no working directory".to_owned())),
             (false, Some(working_dir)) => {
-                let ground = Dir::open_ambient_dir(working_dir, ambient_authority()).map_err(failed)?;
+                let roots = Dir::open_ambient_dir(working_dir, ambient_authority()).map_err(failed)?;
                 match above.as_os_str().is_empty() {
-                    true => ground,
+                    true => roots,
                     false => {
-                        ground.create_dir_all(above).map_err(failed)?;
-                        ground.open_dir(above).map_err(failed)?
+                        roots.create_dir_all(above).map_err(failed)?;
+                        roots.open_dir(above).map_err(failed)?
                     }
                 }
             }
@@ -76,11 +76,11 @@ impl ProjectTaskFile {
         act: impl FnOnce(&mut ProjectTaskList) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
         let _turn = self.lock()?;
-        let mut board = self.read()?;
-        let before = board.clone();
-        let answer = act(&mut board)?;
-        if board != before {
-            self.write(&board).map_err(|error| {
+        let mut list = self.read()?;
+        let before = list.clone();
+        let answer = act(&mut list)?;
+        if list != before {
+            self.write(&list).map_err(|error| {
                 ToolError::Failed(format!("the task file '{}' cannot be written: {error}", self.shown))
             })?;
         }
@@ -122,8 +122,8 @@ impl ProjectTaskFile {
         Ok(self.dir.create(name)?.into_std())
     }
 
-    fn write(&self, board: &ProjectTaskList) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(board)?;
+    fn write(&self, list: &ProjectTaskList) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(list)?;
         let mut beside = self.name.clone();
         beside.push(format!(".{}.tmp", uuid::Uuid::now_v7().simple()));
         let written = (|| {

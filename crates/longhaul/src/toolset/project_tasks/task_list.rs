@@ -101,9 +101,9 @@ impl ProjectTaskList {
     }
 
     fn unknown(&self, id: &str) -> String {
-        let near = self.tasks.keys().find(|key| key.eq_ignore_ascii_case(id.trim()));
+        let similar = self.tasks.keys().find(|key| key.eq_ignore_ascii_case(id.trim()));
         let hint =
-            near.map_or("list_tasks shows what there is".to_owned(), |key| format!("did you mean {key}?"));
+            similar.map_or("list_tasks shows what there is".to_owned(), |key| format!("did you mean {key}?"));
         format!("there is no task '{}': {hint}", truncate(id, 60))
     }
 
@@ -250,7 +250,7 @@ impl ProjectTaskList {
 mod tests {
     use super::*;
 
-    fn board(tasks: &[(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str])]) -> ProjectTaskList {
+    fn list(tasks: &[(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str])]) -> ProjectTaskList {
         let task = |(n, (id, priority, status, on)): (
             usize,
             &(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str]),
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn the_next_task_is_the_most_urgent_that_waits_for_nothing() {
         use ProjectTaskPriority::{Critical, High, Low, Medium};
-        let mut board = board(&[
+        let mut list = list(&[
             ("a", Low, ProjectTaskStatus::Pending, &[]),
             ("b", Critical, ProjectTaskStatus::Pending, &["a"]),
             ("c", Medium, ProjectTaskStatus::InProgress, &[]),
@@ -281,62 +281,57 @@ mod tests {
             ("e", Critical, ProjectTaskStatus::Blocked, &[]),
             ("f", Medium, ProjectTaskStatus::Pending, &["d", "gone"]),
         ]);
-        let order: Vec<_> = board.sorted().iter().map(|(task, _)| task.id.as_str()).collect();
+        let order: Vec<_> = list.sorted().iter().map(|(task, _)| task.id.as_str()).collect();
         assert_eq!(order, ["d", "c", "f", "a", "b", "e"]);
-        assert_eq!(board.next().unwrap().id, "c");
+        assert_eq!(list.next().unwrap().id, "c");
         for id in ["c", "f", "a"] {
-            board
-                .change(
-                    id,
-                    ProjectTaskChange {
-                        status: Some(ProjectTaskStatus::Done),
-                        ..ProjectTaskChange::default()
-                    },
-                    "now",
-                )
-                .unwrap();
-        }
-        assert_eq!(board.next().unwrap().id, "b", "what it waited for is done");
-        board
-            .change(
-                "b",
+            list.change(
+                id,
                 ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() },
                 "now",
             )
             .unwrap();
-        assert_eq!(board.next(), None, "e was blocked by hand");
+        }
+        assert_eq!(list.next().unwrap().id, "b", "what it waited for is done");
+        list.change(
+            "b",
+            ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() },
+            "now",
+        )
+        .unwrap();
+        assert_eq!(list.next(), None, "e was blocked by hand");
     }
 
     #[test]
     fn no_task_ever_waits_for_itself() {
         let plain = |id| (id, ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &[][..]);
-        let mut board = board(&[plain("a"), plain("b"), plain("c")]);
-        board.add_dependency("a", "b", "").unwrap();
-        board.add_dependency("b", "c", "").unwrap();
+        let mut list = list(&[plain("a"), plain("b"), plain("c")]);
+        list.add_dependency("a", "b", "").unwrap();
+        list.add_dependency("b", "c", "").unwrap();
         for (id, on) in [("a", "a"), ("c", "a"), ("c", "b")] {
-            let before = board.clone();
-            assert!(board.add_dependency(id, on, "").unwrap_err().contains("cycle"), "{id} on {on}");
-            assert_eq!(board, before);
+            let before = list.clone();
+            assert!(list.add_dependency(id, on, "").unwrap_err().contains("cycle"), "{id} on {on}");
+            assert_eq!(list, before);
         }
-        board.add_dependency("a", "b", "").unwrap();
-        assert_eq!(board.get("a").unwrap().dependencies, ["b"], "twice is once");
-        board.remove_dependency("a", "b", "").unwrap();
-        board.add_dependency("c", "a", "").unwrap();
-        board.delete("a").unwrap();
-        assert_eq!(board.get("c").unwrap().dependencies, [""; 0], "nobody waits for what is gone");
-        assert!(board.add_dependency("c", "a", "").unwrap_err().contains("there is no task 'a'"));
-        assert!(board.get("C").unwrap_err().contains("did you mean c?"));
+        list.add_dependency("a", "b", "").unwrap();
+        assert_eq!(list.get("a").unwrap().dependencies, ["b"], "twice is once");
+        list.remove_dependency("a", "b", "").unwrap();
+        list.add_dependency("c", "a", "").unwrap();
+        list.delete("a").unwrap();
+        assert_eq!(list.get("c").unwrap().dependencies, [""; 0], "nobody waits for what is gone");
+        assert!(list.add_dependency("c", "a", "").unwrap_err().contains("there is no task 'a'"));
+        assert!(list.get("C").unwrap_err().contains("did you mean c?"));
     }
 
     #[test]
     fn a_ring_that_somebody_else_wrote_ends_no_walk() {
-        let mut board = board(&[
+        let mut list = list(&[
             ("a", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &["b"]),
             ("b", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &["a"]),
             ("c", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &[]),
         ]);
-        board.add_dependency("c", "a", "").unwrap();
-        assert_eq!(board.next(), None);
+        list.add_dependency("c", "a", "").unwrap();
+        assert_eq!(list.next(), None);
     }
 
     #[test]

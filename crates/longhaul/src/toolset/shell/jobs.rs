@@ -71,8 +71,8 @@ impl BackgroundJobs {
         &self,
         task: TaskId,
         cmd: &str,
-        launch: &CommandSpec,
-        watchman: &ProcessGuardian,
+        spec: &CommandSpec,
+        guardian: &ProcessGuardian,
     ) -> Result<Arc<BackgroundJob>, ToolError> {
         let mut tasks = self.tasks();
         let roll = tasks.entry(task).or_default();
@@ -81,7 +81,7 @@ impl BackgroundJobs {
                 "{MAX_RUNNING} jobs are running already: stop one with stop_background_job first"
             )));
         }
-        let (group, pipe) = RunningCommand::spawn(launch, watchman).map_err(|error| spawn_error(&error))?;
+        let (group, pipe) = RunningCommand::spawn(spec, guardian).map_err(|error| spawn_error(&error))?;
         roll.count += 1;
         let job = Arc::new(BackgroundJob {
             id: format!("job-{}", roll.count),
@@ -97,7 +97,7 @@ impl BackgroundJobs {
         {
             roll.jobs.remove(oldest);
         }
-        self.followers.spawn(follow(job.clone(), group, pipe, launch.remove_afterwards.clone()));
+        self.followers.spawn(follow(job.clone(), group, pipe, spec.remove_afterwards.clone()));
         Ok(job)
     }
 
@@ -203,10 +203,10 @@ impl BackgroundJob {
 
     /// Stops the job. Returns whether it was running.
     pub(super) async fn stop(&self) -> bool {
-        let ran = self.is_running();
+        let was_running = self.is_running();
         self.stop.cancel();
         self.ended.cancelled().await;
-        ran
+        was_running
     }
 
     /// Describes how leftover processes were ended, as far as that is known.

@@ -75,28 +75,28 @@ mod tests {
 
     #[test]
     fn pages_say_what_is_before_and_after() {
-        let mut tape = OutputBuffer::default();
-        tape.push("0123456789é--".as_bytes());
-        assert_eq!(tape.total(), 14);
-        assert_eq!(tape.page(None, 100), "0123456789é--");
-        assert_eq!(tape.page(None, 3), "[… 11 bytes before this: offset 0 …]\n--");
-        assert_eq!(tape.page(Some(0), 4), "0123\n[… 10 more bytes: go on with offset 4 …]");
-        assert_eq!(tape.page(Some(4), 7), "456789\n[… 4 more bytes: go on with offset 10 …]");
-        assert_eq!(tape.page(Some(10), 7), "é--");
-        assert_eq!(tape.page(Some(99), 7), "");
+        let mut buffer = OutputBuffer::default();
+        buffer.push("0123456789é--".as_bytes());
+        assert_eq!(buffer.total(), 14);
+        assert_eq!(buffer.page(None, 100), "0123456789é--");
+        assert_eq!(buffer.page(None, 3), "[… 11 bytes before this: offset 0 …]\n--");
+        assert_eq!(buffer.page(Some(0), 4), "0123\n[… 10 more bytes: go on with offset 4 …]");
+        assert_eq!(buffer.page(Some(4), 7), "456789\n[… 4 more bytes: go on with offset 10 …]");
+        assert_eq!(buffer.page(Some(10), 7), "é--");
+        assert_eq!(buffer.page(Some(99), 7), "");
     }
 
     #[test]
     fn what_is_too_long_loses_its_beginning_and_keeps_its_places() {
-        let mut tape = OutputBuffer::default();
+        let mut buffer = OutputBuffer::default();
         for _ in 0..3 * KEPT / 10 {
-            tape.push(b"123456789\n");
+            buffer.push(b"123456789\n");
         }
         let total = (3 * KEPT / 10 * 10) as u64;
-        assert_eq!(tape.total(), total);
-        let page = tape.page(Some(total - 10), 100);
+        assert_eq!(buffer.total(), total);
+        let page = buffer.page(Some(total - 10), 100);
         assert_eq!(page, "123456789\n");
-        let page = tape.page(Some(0), 5);
+        let page = buffer.page(Some(0), 5);
         assert!(page.starts_with("[… the first 2,09") && page.contains("are not kept any more"), "{page}");
     }
 }

@@ -175,8 +175,8 @@ fn compare_with_shells(lines: u32, seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let bin = dir.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
-    let ran = dir.path().join("ran");
-    let stub = format!("#!/bin/sh\n: > '{}'\n", ran.display());
+    let marker = dir.path().join("ran");
+    let stub = format!("#!/bin/sh\n: > '{}'\n", marker.display());
     std::fs::write(bin.join("sudo"), stub).unwrap();
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(bin.join("sudo"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -208,7 +208,7 @@ fn compare_with_shells(lines: u32, seed: u64) {
             let mut child = command.spawn().unwrap();
             child.wait().unwrap();
             ran_it += 1;
-            assert!(!ran.exists(), "{shell} ran it, and nobody knew: {line:?}");
+            assert!(!marker.exists(), "{shell} ran it, and nobody knew: {line:?}");
         }
     }
     assert!(ran_it > lines / 20, "too few lines were let through to tell anything: {ran_it}");
