@@ -64,7 +64,7 @@ impl Api {
         let settings = self.0.clone();
         let fit = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         if settings.name.is_empty() || settings.name.len() > 64 || !settings.name.chars().all(fit) {
-            return Err(format!("name: '{}' is not a name for a tool", truncate(&settings.name, 80)));
+            return Err(format!("name: '{}' is not a valid tool name", truncate(&settings.name, 80)));
         }
         let method = match settings.method.trim().to_ascii_uppercase().as_str() {
             "" => Method::GET,
@@ -72,7 +72,10 @@ impl Api {
                 word.parse().map_err(|_| format!("method: '{word}' cannot be used"))?
             }
             other => {
-                return Err(format!("method: '{}' is none of those that can be used", truncate(other, 40)));
+                return Err(format!(
+                    "method: '{}' is not supported: use GET, POST, PUT, PATCH, DELETE or HEAD",
+                    truncate(other, 40)
+                ));
             }
         };
         let template = UrlTemplate::parse(&settings.endpoint).map_err(|why| format!("endpoint: {why}"))?;

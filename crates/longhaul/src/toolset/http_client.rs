@@ -165,7 +165,7 @@ impl ToolHttpClient {
         };
         match tokio::time::timeout(time, sending).await {
             Ok(reply) => reply,
-            Err(_) => Err(format!("there was no whole answer within {time:?}")),
+            Err(_) => Err(format!("no complete answer within {time:?}")),
         }
     }
 

@@ -101,7 +101,7 @@ async fn fetched(outward: &ToolHttpClient, url: Url) -> Result<String, String> {
     let reply = outward.send(request, LARGEST, TIME).await?;
     match reply.status {
         200 => Ok(reply.text),
-        status => Err(format!("the document cannot be had: status {status}")),
+        status => Err(format!("cannot download the document: status {status}")),
     }
 }
 

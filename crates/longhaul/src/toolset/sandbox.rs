@@ -128,7 +128,7 @@ impl Sandbox {
     /// Detects the backend of this system.
     async fn detect_backend(&self) -> Result<SandboxBackend, String> {
         let no_bubblewrap = match self.without_bubblewrap {
-            true => "bubblewrap is not to be used".to_owned(),
+            true => "bubblewrap is disabled".to_owned(),
             false => match bubblewrap_works(self.rules.network).await {
                 Ok(program) => return Ok(SandboxBackend::Bubblewrap(program)),
                 Err(why) => why,
@@ -136,7 +136,7 @@ impl Sandbox {
         };
         let no_landlock = match (&self.helper, landlock_is_there(self.rules.network)) {
             (Some(helper), Ok(())) => return Ok(SandboxBackend::Landlock(helper.clone())),
-            (None, Ok(())) => "no helper program for Landlock was named".to_owned(),
+            (None, Ok(())) => "no Landlock helper program is set".to_owned(),
             (_, Err(why)) => why,
         };
         Err(format!(
@@ -153,7 +153,7 @@ fn landlock_is_there(network: bool) -> Result<(), String> {
 
 #[cfg(not(target_os = "linux"))]
 fn landlock_is_there(_: bool) -> Result<(), String> {
-    Err("Landlock is only in Linux".to_owned())
+    Err("Landlock works only on Linux".to_owned())
 }
 
 /// Finds bubblewrap and checks that it works: a kernel may forbid the namespaces that it needs.

@@ -100,7 +100,7 @@ fn find_skills(folders: &[PathBuf]) -> Vec<Skill> {
             match front(&text) {
                 Ok(front) if found.iter().any(|skill| skill.name == front.name) => {}
                 Ok(SkillFrontMatter { name, description }) => found.push(Skill { name, description, dir }),
-                Err(why) => tracing::warn!(skill = %dir.display(), why, "the skill is left out"),
+                Err(why) => tracing::warn!(skill = %dir.display(), why, "skipped an invalid skill"),
             }
         }
     }
@@ -114,8 +114,8 @@ fn front(text: &str) -> Result<SkillFrontMatter, String> {
         .strip_prefix("---\n")
         .and_then(|rest| rest.split_once("\n---"))
         .map(|(yaml, _)| yaml)
-        .ok_or("SKILL.md does not begin with `---`, its name and description, and `---`")?;
-    serde_saphyr::from_str(yaml).map_err(|error| format!("the head of SKILL.md cannot be read: {error}"))
+        .ok_or("SKILL.md has no front matter: begin it with `---`, `name:`, `description:` and `---`")?;
+    serde_saphyr::from_str(yaml).map_err(|error| format!("the front matter of SKILL.md is invalid: {error}"))
 }
 
 struct ReadSkill {

@@ -79,7 +79,7 @@ pub(super) async fn remove_paths(paths: &[PathBuf]) {
             }
             let gone =
                 if meta.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-            tracing::warn!(path = %path.display(), ?gone, "a command made what would lead git elsewhere; it was removed");
+            tracing::warn!(path = %path.display(), ?gone, "removed a file of a command that would have made git use another directory");
         }
     });
     let _ = removal.await;

@@ -21,7 +21,7 @@ pub(super) fn service_error_text(error: &ServiceError) -> String {
         }
         ServiceError::TransportSend(error) => transport(error),
         ServiceError::TransportClosed => "it closed the connection".to_owned(),
-        ServiceError::UnexpectedResponse => "it answered something else than was asked for".to_owned(),
+        ServiceError::UnexpectedResponse => "it sent an unexpected kind of answer".to_owned(),
         ServiceError::Cancelled { .. } => "the request was cancelled".to_owned(),
         ServiceError::Timeout { timeout } => format!("there was no answer within {timeout:?}"),
         _ => "it does not speak MCP as expected".to_owned(),
@@ -37,16 +37,16 @@ pub(super) fn connect_error_text(error: &ClientInitializeError) -> String {
             format!("its answer cannot be read: {}", error.message)
         }
         ClientInitializeError::JsonRpcError(error) => {
-            format!("it refused to begin: {} (error {})", truncate(&error.message, 300), error.code.0)
+            format!("it refused to initialize: {} (error {})", truncate(&error.message, 300), error.code.0)
         }
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let versions: Vec<_> =
                 server_supported.iter().take(5).map(|version| truncate(version.as_str(), 30)).collect();
-            format!("it speaks no version of the protocol that is known here, only: {}", versions.join(", "))
+            format!("no common protocol version: it supports only {}", versions.join(", "))
         }
-        ClientInitializeError::Cancelled => "it was given up".to_owned(),
-        _ => "what it answered to `initialize` is no answer to that".to_owned(),
+        ClientInitializeError::Cancelled => "the connection was cancelled".to_owned(),
+        _ => "its answer to `initialize` is invalid".to_owned(),
     }
 }
 
@@ -69,7 +69,7 @@ fn transport(error: &DynamicTransportError) -> String {
     }
     match error.downcast_ref::<std::io::Error>() {
         Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            "it does not read any more".to_owned()
+            "it no longer reads its input".to_owned()
         }
         Some(error) => format!("it cannot be written to: {error}"),
         None => "the connection failed".to_owned(),
@@ -86,25 +86,20 @@ fn http(error: &StreamableHttpError<McpHttpError>) -> String {
                 "it answered with '{found}' where JSON or a stream of events is expected: is this the URL of an MCP server?"
             )
         }
-        StreamableHttpError::UnexpectedContentType(None) => {
-            "it answered without saying what type the answer has (`Content-Type`)".to_owned()
-        }
+        StreamableHttpError::UnexpectedContentType(None) => "its answer has no `Content-Type`".to_owned(),
         StreamableHttpError::AuthRequired(_) => "it asks for a login".to_owned(),
         StreamableHttpError::InsufficientScope(_) => "the login does not allow this".to_owned(),
         StreamableHttpError::Auth(error) => {
             format!("its login cannot be used: {}", truncate(&error_chain(error), 300))
         }
-        StreamableHttpError::SessionExpired => "it does not know the session any more".to_owned(),
+        StreamableHttpError::SessionExpired => "the session has expired".to_owned(),
         StreamableHttpError::SessionRecoveryTimeout => {
-            "it does not know the session any more, and did not begin another in time".to_owned()
+            "the session has expired, and it did not start a new one in time".to_owned()
         }
         StreamableHttpError::ReinitializationFailed(error) => {
-            format!(
-                "it does not know the session any more, and refuses another: {}",
-                truncate(&error.message, 300)
-            )
+            format!("the session has expired, and it refused a new one: {}", truncate(&error.message, 300))
         }
-        StreamableHttpError::MissingSessionIdInResponse => "it began a session without a name".to_owned(),
+        StreamableHttpError::MissingSessionIdInResponse => "it started a session without an id".to_owned(),
         StreamableHttpError::ReservedHeaderConflict(name) => {
             format!("the header '{name}' is the protocol's own: remove it from `headers`")
         }

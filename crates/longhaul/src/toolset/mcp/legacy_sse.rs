@@ -95,18 +95,18 @@ impl LegacySseTransport {
                 Some(_) => {}
                 None => {
                     return Err(format!(
-                        "{} ended its events before it said where to post",
+                        "{} closed its event stream before it named the URL for messages",
                         display_url(&url)
                     ));
                 }
             }
         };
         let post =
-            url.join(post.trim()).map_err(|_| "the server's address to post to is no URL".to_owned())?;
+            url.join(post.trim()).map_err(|_| "the server's URL for messages is invalid".to_owned())?;
         // The headers are sent there too, so the URL must be on the same host.
         if post.origin() != url.origin() {
             return Err(format!(
-                "the server wants messages posted to another server, {}",
+                "the server's URL for messages is on another server, {}",
                 display_url(&post)
             ));
         }

@@ -19,7 +19,7 @@ pub(super) fn check_link(typed: &str) -> Result<CheckedLink, String> {
     if typed.len() > limits::LINK {
         return Err(format!("its address is longer than {} bytes", limits::LINK));
     }
-    let url = Url::parse(typed).map_err(|_| "it is not an address of the web".to_owned())?;
+    let url = Url::parse(typed).map_err(|_| "it is not a URL".to_owned())?;
     let host = url.host_str().filter(|host| !host.is_empty());
     let Some(host) = host.filter(|_| matches!(url.scheme(), "http" | "https")) else {
         return Err(format!("only https: pages are shown, not '{}:'", url.scheme()));

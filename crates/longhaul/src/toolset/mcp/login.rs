@@ -44,7 +44,7 @@ impl PendingLogin {
         limit: Duration,
     ) -> Result<(), String> {
         let Some(show) = shared.options.show_login.clone() else {
-            return Err("it asks for a login (OAuth), and there is nobody here who could do it".to_owned());
+            return Err("it asks for a login (OAuth), and no one can log in from here".to_owned());
         };
         let mut outcome = {
             let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl PendingLogin {
                     shared.clone().tasks.spawn(async move {
                         let flow = run_login(&shared, &url, challenge.as_deref(), &*show);
                         let done = tokio::select! {
-                            done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("nobody has logged in within {LOGIN:?}"))),
+                            done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("no one logged in within {LOGIN:?}"))),
                             () = shared.cancel.cancelled() => Err("it has been shut down".to_owned()),
                         };
                         match &done {
@@ -77,10 +77,9 @@ impl PendingLogin {
         let done = timeout(limit, outcome.wait_for(Option::is_some)).await;
         match done {
             Ok(Ok(done)) => done.clone().unwrap_or(Ok(())),
-            Ok(Err(_)) => Err("the login was given up".to_owned()),
+            Ok(Err(_)) => Err("the login was cancelled".to_owned()),
             Err(_) => Err(
-                "it asks for a login (OAuth) and waits for it; its tools are there when somebody has opened \
-                           the page that was shown and has logged in"
+                "it asks for a login (OAuth): open the page that was shown and log in; its tools are available after that"
                     .to_owned(),
             ),
         }
@@ -96,7 +95,7 @@ async fn run_login(
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let (listener, port) = listener
         .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
-        .map_err(|error| format!("there is no port to come back to after the login: {error}"))?;
+        .map_err(|error| format!("cannot listen on a local port for the login: {error}"))?;
     let back = format!("http://127.0.0.1:{port}");
     let (mut manager, refusal) = authorization_manager(shared, url).await?;
     let explained = |error: AuthError| format!("the login failed: {}", refusal.explain(&error));
@@ -105,7 +104,7 @@ async fn run_login(
     let request = AuthorizationRequest::new(format!("{back}/callback")).with_client_name("Longhaul");
     let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| explained(error))?;
     let page = link_check::check_link(session.get_authorization_url());
-    let page = page.map_err(|why| format!("the page of its login is not shown: {why}"))?;
+    let page = page.map_err(|why| format!("its login page is not shown: {why}"))?;
     show(&shared.label, &page.url);
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
@@ -126,7 +125,7 @@ async fn run_login(
                 return Err(explained(error));
             }
             Err(error) => {
-                tracing::warn!(server = %shared.label, %error, "somebody came back from a login with the wrong words");
+                tracing::warn!(server = %shared.label, %error, "rejected an invalid login callback");
                 reply(
                     &mut stream,
                     "400 Bad Request",

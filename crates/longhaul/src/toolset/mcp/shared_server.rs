@@ -169,7 +169,7 @@ impl McpSharedServer {
     fn update_listing(&self, listed: McpToolListing) {
         let before = self.listing.lock().unwrap_or_else(PoisonError::into_inner).replace(listed.clone());
         if before.is_some_and(|before| before != listed) {
-            tracing::info!(server = %self.label, tools = listed.tools.len(), "the server offers other tools now");
+            tracing::info!(server = %self.label, tools = listed.tools.len(), "the MCP server's tools have changed");
             self.bump_generation();
         }
     }
@@ -385,7 +385,7 @@ impl McpSharedServer {
                     listing = None;
                     match listed {
                         Ok(listed) => self.update_listing(listed),
-                        Err(why) => tracing::warn!(server = %self.label, why, "the server's tools cannot be listed again"),
+                        Err(why) => tracing::warn!(server = %self.label, why, "cannot list the MCP server's tools again"),
                     }
                 }
                 () = &mut listening => {}

@@ -56,7 +56,7 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
                 Ok(part) if !part.is_empty() => part,
                 Ok(_) => return None,
                 Err(error) => {
-                    tracing::debug!(%error, "a pipe cannot be read");
+                    tracing::debug!(%error, "cannot read the server's stdout");
                     return None;
                 }
             };

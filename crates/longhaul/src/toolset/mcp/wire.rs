@@ -64,7 +64,7 @@ pub(super) fn too_long() -> String {
 pub(super) fn substitute(scan: &JsonScan, why: String) -> Incoming {
     if !scan.is_message() {
         // Some servers print other output where only messages belong.
-        tracing::debug!(why, "something that is no message");
+        tracing::debug!(why, "ignored output that is not a JSON-RPC message");
         return Incoming::Nothing;
     }
     let message = match (scan.id(), scan.has_method) {
@@ -74,7 +74,7 @@ pub(super) fn substitute(scan: &JsonScan, why: String) -> Incoming {
             JsonRpcMessage::request(ServerRequest::CustomRequest(asks), id)
         }
         (None, true) => {
-            tracing::debug!(why, "a notification that cannot be read");
+            tracing::debug!(why, "ignored an unreadable notification");
             return Incoming::Nothing;
         }
         (None, false) => return Incoming::Unattributed(why),

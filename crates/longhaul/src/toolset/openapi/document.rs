@@ -48,7 +48,7 @@ impl OpenApiDocument {
         match (value["openapi"].as_str(), value["swagger"].as_str()) {
             (Some(version), _) if version.starts_with("3.") => Ok(OpenApiDocument(value)),
             (Some(version), _) | (None, Some(version)) => {
-                Err(format!("it is of version {version}, and only OpenAPI 3 is understood"))
+                Err(format!("it is version {version}; only OpenAPI 3 is supported"))
             }
             (None, None) => Err("it is not an OpenAPI document: it has no `openapi: 3.…`".to_owned()),
         }
@@ -64,12 +64,12 @@ impl OpenApiDocument {
             let Some(reference) = value["$ref"].as_str() else { return Ok(value) };
             value = self.at(reference)?;
         }
-        Err("its references go round in a circle".to_owned())
+        Err("its references are circular".to_owned())
     }
 
     fn at(&self, reference: &str) -> Result<&Value, String> {
         let Some(pointer) = reference.strip_prefix('#') else {
-            return Err(format!("'{reference}' refers to another file, which is not read"));
+            return Err(format!("'{reference}' refers to another file, which is not supported"));
         };
         // The reference is part of a URL, so characters may be escaped.
         let pointer = pointer.replace("%7B", "{").replace("%7D", "}").replace("%20", " ");
@@ -191,7 +191,7 @@ mod tests {
         for (text, says) in [
             ("{\"openapi\": ", "not valid JSON"),
             ("a: [", "not valid YAML"),
-            ("swagger: '2.0'", "version 2.0, and only OpenAPI 3"),
+            ("swagger: '2.0'", "version 2.0; only OpenAPI 3"),
             ("<html>", "not an OpenAPI document"),
             ("[]", "not an OpenAPI document"),
         ] {

@@ -222,7 +222,7 @@ impl InputsBuilder {
             json.map(|found| (RequestBodyKind::Json, found)).or_else(form).or_else(text)
         else {
             let kinds: Vec<&str> = content.keys().map(String::as_str).take(3).collect();
-            return Err(format!("its body is {}, which cannot be made here", kinds.join(" or ")));
+            return Err(format!("its body is {}, which is not supported", kinds.join(" or ")));
         };
         let must = body["required"] == true;
         let schema = media.get("schema").map_or(json!({}), |schema| document.inline_refs(schema));

@@ -200,7 +200,7 @@ async fn a_document_that_cannot_be_used_is_named() {
         ("/empty", "/empty: it describes no operation"),
         ("/old", "/old: it is of version 2.0"),
         ("/upload", "none of its 1 operation can be used; POST /u: its body is image/png"),
-        ("/down", "/down: the document cannot be had: status 500"),
+        ("/down", "/down: cannot download the document: status 500"),
     ] {
         let error = refused(server.url(path)).await;
         assert!(error.contains("toolset 'openapi'") && error.contains(says), "{error}");

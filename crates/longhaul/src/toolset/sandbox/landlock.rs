@@ -26,7 +26,7 @@ pub(super) fn is_available(network: bool) -> Result<(), String> {
     };
     asked().map_err(|error| match network {
         true => format!("this kernel has no Landlock: {error}"),
-        false => format!("this kernel has no Landlock that can turn the network off: {error}"),
+        false => format!("this kernel's Landlock cannot block the network: {error}"),
     })
 }
 
