@@ -76,14 +76,14 @@ impl A2a {
 
     async fn connect(&self) -> Result<Arc<RemoteAgent>, String> {
         let url = parse_web_url(&self.url).map_err(|why| format!("url: {why}"))?;
-        let outward = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
-        let named = |why: String| outward.scrub(format!("{}: {why}", display_url(&url)));
-        let card = fetch_card(&outward, &url).await.map_err(named)?;
+        let client = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+        let named = |why: String| client.scrub(format!("{}: {why}", display_url(&url)));
+        let card = fetch_card(&client, &url).await.map_err(named)?;
         if !self.headers.is_empty() {
             check_headers_allowed(&url, &card.url).map_err(named)?;
         }
         let toolset = format!("a2a:{}", &Digest::of_bytes(self.url.as_bytes()).as_str()[..8]);
-        Ok(Arc::new(RemoteAgent { card, client: outward, toolset, place: display_url(&url) }))
+        Ok(Arc::new(RemoteAgent { card, client, toolset, place: display_url(&url) }))
     }
 }
 
@@ -95,15 +95,15 @@ impl std::fmt::Debug for A2a {
 }
 
 /// Fetches the card from its current location, or else from the one used before A2A 0.3.
-async fn fetch_card(outward: &ToolHttpClient, url: &Url) -> Result<AgentCard, String> {
+async fn fetch_card(client: &ToolHttpClient, url: &Url) -> Result<AgentCard, String> {
     let mut first = None;
     for name in ["agent-card.json", "agent.json"] {
         let mut at = url.clone();
         at.set_query(None);
         at.set_fragment(None);
         at.set_path(&format!("{}/.well-known/{name}", url.path().trim_end_matches('/')));
-        let request = outward.request(Method::GET, at.clone()).header("accept", "application/json");
-        let reply = outward.send(request, MOST, TIME).await?;
+        let request = client.request(Method::GET, at.clone()).header("accept", "application/json");
+        let reply = client.send(request, MOST, TIME).await?;
         match reply.status {
             200 => return AgentCard::parse(&reply.text, &at),
             status => {

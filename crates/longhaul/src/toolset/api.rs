@@ -87,8 +87,8 @@ impl Api {
         }
         let sample = template.fill(|_, _| Ok("x".to_owned()))?;
         parse_web_url(&sample).map_err(|why| format!("endpoint: {why}"))?;
-        let outward = ToolHttpClient::new(&settings.headers).map_err(|why| format!("headers: {why}"))?;
-        Ok(ApiTool { settings, method, template, client: outward })
+        let client = ToolHttpClient::new(&settings.headers).map_err(|why| format!("headers: {why}"))?;
+        Ok(ApiTool { settings, method, template, client })
     }
 }
 

@@ -52,8 +52,8 @@ impl Toolset for BackgroundAgents {
     }
 }
 
-fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
-    let mine: Arc<[AgentInfo]> = cards.into();
+fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
+    let mine: Arc<[AgentInfo]> = agents.into();
     vec![
         fn_tool(
             "run_background_agent",
@@ -61,14 +61,14 @@ fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
             format!(
                 "Starts a sub-agent on a task in the background and returns the task's id at once. \
                  When the task ends, its result is sent to you as a message.\nAgents:\n{}",
-                task_text::agent_list(cards)
+                task_text::agent_list(agents)
             ),
             move |args: RunBackgroundAgentArgs, cx| {
                 let mine = mine.clone();
                 Box::pin(async move { run(args, &mine, cx).await })
             },
         )
-        .with_agent_choices("agent", cards)
+        .with_agent_choices("agent", agents)
         .into_tool(),
         fn_tool(
             "list_background_agents",

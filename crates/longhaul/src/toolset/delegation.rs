@@ -68,14 +68,14 @@ struct TransferTaskArgs {
     again: bool,
 }
 
-fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
-    let mine: Arc<[AgentInfo]> = cards.into();
+fn transfer_task(agents: &[AgentInfo]) -> Arc<dyn DynTool> {
+    let mine: Arc<[AgentInfo]> = agents.into();
     fn_tool(
         "transfer_task",
         ToolEffects::LAUNCHES,
         format!(
             "Gives a task to a sub-agent, waits until it is done and returns the result.\nAgents:\n{}",
-            task_text::agent_list(cards)
+            task_text::agent_list(agents)
         ),
         move |args: TransferTaskArgs, cx| {
             let agent = task_ops::match_agent(&mine, &args.agent);
@@ -86,7 +86,7 @@ fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
             ))
         },
     )
-    .with_agent_choices("agent", cards)
+    .with_agent_choices("agent", agents)
     .into_tool()
 }
 
@@ -128,28 +128,28 @@ struct HandoffArgs {
     agent: String,
 }
 
-fn handoff(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
-    let mine: Arc<[AgentInfo]> = cards.into();
+fn handoff(agents: &[AgentInfo]) -> Arc<dyn DynTool> {
+    let mine: Arc<[AgentInfo]> = agents.into();
     fn_tool(
         "handoff",
         ToolEffects::INTERNAL,
         format!(
             "Hands this whole conversation over to another agent, who goes on in your place.\nAgents:\n{}",
-            task_text::agent_list(cards)
+            task_text::agent_list(agents)
         ),
         move |args: HandoffArgs, _| {
             let answer = hand_over(&mine, &args.agent);
             Box::pin(async { answer })
         },
     )
-    .with_agent_choices("agent", cards)
+    .with_agent_choices("agent", agents)
     .into_tool()
 }
 
-fn hand_over(cards: &[AgentInfo], typed: &str) -> ToolCallResult {
-    let agent = task_ops::match_agent(cards, typed);
-    if !cards.iter().any(|card| card.name == agent) {
-        let may = cards.iter().map(|card| card.name.clone()).collect();
+fn hand_over(agents: &[AgentInfo], typed: &str) -> ToolCallResult {
+    let agent = task_ops::match_agent(agents, typed);
+    if !agents.iter().any(|info| info.name == agent) {
+        let may = agents.iter().map(|info| info.name.clone()).collect();
         return Err(DispatchError::UnknownAgent { asked: agent.to_string(), may }.into());
     }
     let text = format!("The conversation is handed over to {agent}.");

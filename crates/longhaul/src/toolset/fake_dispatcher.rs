@@ -254,12 +254,12 @@ impl Dispatcher for FakeDispatcher {
 }
 
 pub(super) fn test_context() -> ToolsetContext {
-    let card =
+    let info =
         |name: &str, description: &str| AgentInfo { name: name.into(), description: description.to_owned() };
     ToolsetContext {
         agent: "lead".into(),
-        sub_agents: vec![card("researcher", "Finds things out."), card("writer", "")],
-        handoffs: vec![card("support", "Talks to customers.")],
+        sub_agents: vec![info("researcher", "Finds things out."), info("writer", "")],
+        handoffs: vec![info("support", "Talks to customers.")],
     }
 }
 

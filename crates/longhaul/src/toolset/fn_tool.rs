@@ -58,9 +58,9 @@ where
     F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
 {
     /// Lists the agents that an argument can name in that argument's description.
-    pub(super) fn with_agent_choices(mut self, parameter: &str, cards: &[AgentInfo]) -> Self {
+    pub(super) fn with_agent_choices(mut self, parameter: &str, agents: &[AgentInfo]) -> Self {
         if let Some(schema) = self.spec.parameters["properties"][parameter].as_object_mut() {
-            let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
+            let names: Vec<&str> = agents.iter().map(|info| info.name.as_str()).collect();
             schema.insert("enum".into(), names.into());
         }
         self

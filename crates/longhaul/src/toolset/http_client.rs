@@ -299,10 +299,10 @@ mod tests {
         let headers: SecretHeaders =
             [("Authorization", "Bearer sk-very-secret"), ("X-Short", "yes")].into_iter().collect();
         assert_eq!(format!("{headers:?}"), r#"["Authorization", "X-Short"]"#);
-        let outward = ToolHttpClient::new(&headers).unwrap();
-        assert!(!format!("{outward:?} {:?}", outward.map).contains("secret"));
+        let client = ToolHttpClient::new(&headers).unwrap();
+        assert!(!format!("{client:?} {:?}", client.map).contains("secret"));
         let said = "no 'Bearer sk-very-secret' and no sk-very-secret, yes";
-        assert_eq!(outward.scrub(said.to_owned()), "no '[secret]' and no [secret], yes");
+        assert_eq!(client.scrub(said.to_owned()), "no '[secret]' and no [secret], yes");
         for (name, value) in [("bad name", "x"), ("X-Ok", "very-secret\nline")] {
             let error = ToolHttpClient::new(&[(name, value)].into_iter().collect()).unwrap_err();
             assert!(error.contains(name) && !error.contains("very-secret"), "{error}");

@@ -45,13 +45,13 @@ impl OpenApi {
     }
 
     async fn read(&self) -> Result<Vec<Arc<dyn DynTool>>, String> {
-        let outward = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+        let client = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
         let at = self.at.trim();
         let lower = at.to_ascii_lowercase();
         let (text, url) = match lower.starts_with("http://") || lower.starts_with("https://") {
             true => {
                 let url = parse_web_url(at)?;
-                let text = fetched(&outward, url.clone())
+                let text = fetched(&client, url.clone())
                     .await
                     .map_err(|why| format!("{}: {why}", display_url(&url)))?;
                 (text, Some(url))
@@ -82,7 +82,7 @@ impl OpenApi {
         let place: Arc<str> = place.as_str().into();
         let tool = |operation| -> Arc<dyn DynTool> {
             let (toolset, place) = (toolset.clone(), place.clone());
-            Arc::new(OperationTool { operation, client: outward.clone(), toolset, place })
+            Arc::new(OperationTool { operation, client: client.clone(), toolset, place })
         };
         Ok(operations.into_iter().map(tool).collect())
     }
@@ -95,10 +95,10 @@ impl std::fmt::Debug for OpenApi {
     }
 }
 
-async fn fetched(outward: &ToolHttpClient, url: Url) -> Result<String, String> {
+async fn fetched(client: &ToolHttpClient, url: Url) -> Result<String, String> {
     let accept = "application/json, application/yaml;q=0.9, */*;q=0.5";
-    let request = outward.request(Method::GET, url).header("accept", accept);
-    let reply = outward.send(request, LARGEST, TIME).await?;
+    let request = client.request(Method::GET, url).header("accept", accept);
+    let reply = client.send(request, LARGEST, TIME).await?;
     match reply.status {
         200 => Ok(reply.text),
         status => Err(format!("cannot download the document: status {status}")),

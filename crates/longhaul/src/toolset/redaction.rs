@@ -34,8 +34,9 @@ const SECRET_PATTERNS: [&str; 12] = [
 /// formats, private keys, passwords in URLs, and values assigned to variables with names such as `PASSWORD`.
 /// It does not find other secrets.
 pub fn with_redaction(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
-    let looks: Arc<[Regex]> = SECRET_PATTERNS.iter().filter_map(|look| Regex::new(look).ok()).collect();
-    map_tools(inner, move |tool| Arc::new(RedactingTool { tool, patterns: looks.clone() }))
+    let patterns: Arc<[Regex]> =
+        SECRET_PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect();
+    map_tools(inner, move |tool| Arc::new(RedactingTool { tool, patterns: patterns.clone() }))
 }
 
 struct RedactingTool {
@@ -81,15 +82,15 @@ impl DynTool for RedactingTool {
     }
 }
 
-fn redact_secrets(looks: &[Regex], mut text: String) -> String {
-    for look in looks {
-        if look.is_match(&text) {
+fn redact_secrets(patterns: &[Regex], mut text: String) -> String {
+    for pattern in patterns {
+        if pattern.is_match(&text) {
             let blot = |found: &Captures<'_>| {
                 let stays = found.get(1).map_or("", |group| group.as_str());
                 let end = if found[0].ends_with('@') { "@" } else { "" };
                 format!("{stays}{REDACTED}{end}")
             };
-            text = look.replace_all(&text, blot).into_owned();
+            text = pattern.replace_all(&text, blot).into_owned();
         }
     }
     text
@@ -101,8 +102,9 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_secret_is_blotted_out_and_nothing_else() {
-        let looks: Vec<Regex> = SECRET_PATTERNS.iter().map(|look| Regex::new(look).unwrap()).collect();
-        let blot = |text: &str| redact_secrets(&looks, text.to_owned());
+        let patterns: Vec<Regex> =
+            SECRET_PATTERNS.iter().map(|pattern| Regex::new(pattern).unwrap()).collect();
+        let blot = |text: &str| redact_secrets(&patterns, text.to_owned());
         for secret in [
             "sk-proj-abcdefghijklmnopqrstuv",
             "ghp_0123456789abcdefghij0123456789abcdef",

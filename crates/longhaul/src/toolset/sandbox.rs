@@ -278,14 +278,14 @@ fn bubblewrap(program: &Path, paths: &SandboxPaths, network: bool, spec: Command
         });
     }
     args.words(["--chdir"]).path(&spec.dir).words(["--"]).command(spec.program, spec.args);
-    let removed = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
+    let remove_afterwards = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
     CommandSpec {
         program: "/bin/sh".into(),
         args: args.0,
         dir: paths.work.clone(),
         env: spec.env,
         contained: true,
-        remove_afterwards: removed,
+        remove_afterwards,
     }
 }
 
@@ -299,8 +299,8 @@ fn landlocked(helper: &Path, paths: &SandboxPaths, network: bool, spec: CommandS
         args.words(["--net"]);
     }
     args.words(["--"]).command(spec.program.clone(), spec.args.clone());
-    let removed = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
-    CommandSpec { program: helper.into(), args: args.0, remove_afterwards: removed, ..spec }
+    let remove_afterwards = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
+    CommandSpec { program: helper.into(), args: args.0, remove_afterwards, ..spec }
 }
 
 #[derive(Default)]

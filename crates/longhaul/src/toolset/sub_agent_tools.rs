@@ -36,8 +36,8 @@ impl Toolset for SubAgentTools {
                 return Ok(Vec::new());
             }
             let mut tools = Vec::from(task_tools());
-            for card in &context.sub_agents {
-                can_be_a_tool(card, &tools).map_err(|why| ToolsetError { toolset: NAME.to_owned(), why })?;
+            for info in &context.sub_agents {
+                can_be_a_tool(info, &tools).map_err(|why| ToolsetError { toolset: NAME.to_owned(), why })?;
             }
             tools.splice(0..0, context.sub_agents.iter().map(agent_tool));
             Ok(tools)
@@ -72,8 +72,8 @@ struct SubAgentArgs {
 }
 
 /// Checks whether an agent's name can be a tool name: providers accept it, and no other tool has it.
-fn can_be_a_tool(card: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
-    let name = card.name.as_str();
+fn can_be_a_tool(info: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
+    let name = info.name.as_str();
     let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if !(1..=64).contains(&name.len()) || !name.bytes().all(letter) {
         return Err(format!(
@@ -86,14 +86,14 @@ fn can_be_a_tool(card: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), St
     Ok(())
 }
 
-fn agent_tool(card: &AgentInfo) -> Arc<dyn DynTool> {
-    let what = match card.description.trim() {
-        "" => format!("Gives a task to the agent {}.", card.name),
+fn agent_tool(info: &AgentInfo) -> Arc<dyn DynTool> {
+    let what = match info.description.trim() {
+        "" => format!("Gives a task to the agent {}.", info.name),
         what => what.to_owned(),
     };
-    let agent = card.name.clone();
+    let agent = info.name.clone();
     fn_tool(
-        card.name.as_str(),
+        info.name.as_str(),
         ToolEffects::LAUNCHES,
         format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
         move |args: SubAgentArgs, cx| Box::pin(ask(agent.clone(), args, cx)),

@@ -20,11 +20,11 @@ use crate::task::{Status, TaskState};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
 /// Finds the agent that a model means. The dispatcher checks whether the caller may call it.
-pub(super) fn match_agent(cards: &[AgentInfo], typed: &str) -> AgentName {
+pub(super) fn match_agent(agents: &[AgentInfo], typed: &str) -> AgentName {
     let typed = typed.trim();
-    let exact = cards.iter().find(|card| card.name.as_str() == typed);
-    let close = || cards.iter().find(|card| card.name.as_str().eq_ignore_ascii_case(typed));
-    exact.or_else(close).map_or_else(|| AgentName::from(typed), |card| card.name.clone())
+    let exact = agents.iter().find(|info| info.name.as_str() == typed);
+    let close = || agents.iter().find(|info| info.name.as_str().eq_ignore_ascii_case(typed));
+    exact.or_else(close).map_or_else(|| AgentName::from(typed), |info| info.name.clone())
 }
 
 /// Fails if the agent has no sub-agents: the toolset would be useless to it.

@@ -62,16 +62,16 @@ fn look_again(elapsed: Duration) -> u64 {
 }
 
 /// Lists the agents, one per line.
-pub(super) fn agent_list(cards: &[AgentInfo]) -> String {
-    let line = |card: &AgentInfo| match card.description.trim() {
-        "" => format!("- {}\n", card.name),
-        what => format!("- {}: {what}\n", card.name),
+pub(super) fn agent_list(agents: &[AgentInfo]) -> String {
+    let line = |info: &AgentInfo| match info.description.trim() {
+        "" => format!("- {}\n", info.name),
+        what => format!("- {}: {what}\n", info.name),
     };
-    cards.iter().map(line).collect()
+    agents.iter().map(line).collect()
 }
 
 /// Explains to an agent how to launch tasks: which agents it can call, how results arrive, an example.
-pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
+pub(super) fn delegation_guide(agents: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
     format!(
         "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
          How to use them:\n\
@@ -82,7 +82,7 @@ pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, ex
          3. {wait} only when you cannot go on without a result.\n\
          4. When you have the results, answer with them. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
          Example: {example}\n",
-        agent_list(cards)
+        agent_list(agents)
     )
 }
 

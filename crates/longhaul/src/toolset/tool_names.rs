@@ -135,9 +135,9 @@ mod tests {
         use crate::dispatch::AgentInfo;
         use crate::toolset::*;
 
-        let card = |name: &str| AgentInfo { name: name.into(), description: String::new() };
+        let info = |name: &str| AgentInfo { name: name.into(), description: String::new() };
         let toolset_context =
-            ToolsetContext { agent: "a".into(), sub_agents: vec![card("b")], handoffs: vec![card("b")] };
+            ToolsetContext { agent: "a".into(), sub_agents: vec![info("b")], handoffs: vec![info("b")] };
         let dir = tempfile::tempdir().unwrap();
         let mut toolsets: Vec<std::sync::Arc<dyn Toolset>> = vec![
             std::sync::Arc::new(BackgroundAgents),

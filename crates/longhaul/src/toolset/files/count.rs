@@ -52,7 +52,7 @@ impl FileOp for CountLines {
         let mut tallies: BTreeMap<String, LineCount> = BTreeMap::new();
         let (mut binary, mut unread) = (0, 0);
         let how = WalkOptions { skip_hidden: true, ..WalkOptions::default() };
-        let walked = roots.walk(start, &how, |seen| {
+        let summary = roots.walk(start, &how, |seen| {
             if seen.kind != FileKind::File {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -72,7 +72,7 @@ impl FileOp for CountLines {
         if binary > 0 {
             text += &format!("\n[{} not counted]", pluralize(binary, "binary file"));
         }
-        Ok((text + &walked.markers(unread)).into())
+        Ok((text + &summary.markers(unread)).into())
     }
 }
 

@@ -66,11 +66,11 @@ pub(super) struct OpenedFile {
 }
 
 impl FileRoots {
-    pub(super) fn open_roots(context: CallContext, reach: Arc<FileAccess>) -> Result<Self, ToolError> {
+    pub(super) fn open_roots(context: CallContext, access: Arc<FileAccess>) -> Result<Self, ToolError> {
         let Some(given) = context.working_dir.clone() else {
             return Err(ToolError::Failed("this task has no working directory".to_owned()));
         };
-        let mut roots = FileRoots { dirs: Vec::new(), names: Vec::new(), access: reach, context };
+        let mut roots = FileRoots { dirs: Vec::new(), names: Vec::new(), access, context };
         roots.add(given.clone()).map_err(|error| {
             ToolError::Failed(format!("the working directory {} cannot be used: {error}", given.display()))
         })?;

@@ -55,7 +55,7 @@ impl FileOp for SearchFilesContent {
             ..WalkOptions::default()
         };
         let mut found = SearchResults::default();
-        let walked = roots.walk(start, &how, |seen| {
+        let summary = roots.walk(start, &how, |seen| {
             if seen.kind == FileKind::File && found.search(&seen.place, &query, roots)?.is_err() {
                 found.unread += 1;
             }
@@ -76,7 +76,7 @@ impl FileOp for SearchFilesContent {
                 pluralize(MAX_LINE as u64, "byte")
             );
         }
-        Ok((text + &walked.markers(found.unread)).into())
+        Ok((text + &summary.markers(found.unread)).into())
     }
 }
 

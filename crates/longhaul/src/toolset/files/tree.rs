@@ -44,7 +44,7 @@ impl FileOp for DirectoryTree {
         let mut lines = vec![format!("{}/", roots.display_path(&start))];
         let mut more = false;
         let depth = args.max_depth.map(|depth| depth.max(1.0) as usize);
-        let walked = roots.walk(start, &WalkOptions { depth, ..WalkOptions::default() }, |seen| {
+        let summary = roots.walk(start, &WalkOptions { depth, ..WalkOptions::default() }, |seen| {
             if seen.depth == 0 {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -69,6 +69,6 @@ impl FileOp for DirectoryTree {
                 group_digits(MAX_SHOWN as u64)
             );
         }
-        Ok((text + &walked.markers(0)).into())
+        Ok((text + &summary.markers(0)).into())
     }
 }

@@ -66,7 +66,7 @@ impl FileRoots {
         how: &WalkOptions,
         mut visit: impl FnMut(&WalkEntry) -> Result<ControlFlow<()>, ToolError>,
     ) -> Result<WalkSummary, ToolError> {
-        let mut walked = WalkSummary::default();
+        let mut summary = WalkSummary::default();
         let (mut files, mut entries) = (0, 0);
         let ignores = self.ignores_above(&start);
         let kind = match self.metadata(&start) {
@@ -78,7 +78,7 @@ impl FileRoots {
             self.check_cancelled()?;
             if seen.kind == FileKind::File {
                 if files == MAX_FILES {
-                    walked.truncated = true;
+                    summary.truncated = true;
                     break;
                 }
                 files += 1;
@@ -93,20 +93,20 @@ impl FileRoots {
                 continue;
             }
             let Ok(listing) = self.open_dir(&seen.place).and_then(|dir| dir.entries()) else {
-                walked.unreadable += 1;
+                summary.unreadable += 1;
                 continue;
             };
             self.add_ignores(&mut seen);
             let mut below = Vec::new();
             for entry in listing {
                 if entries == MAX_ENTRIES {
-                    walked.truncated = true;
+                    summary.truncated = true;
                     break;
                 }
                 entries += 1;
                 let Ok((name, kind)) = entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?)))
                 else {
-                    walked.unreadable += 1;
+                    summary.unreadable += 1;
                     continue;
                 };
                 let place = RootedPath { root: seen.place.root, rel: seen.place.rel.join(&name) };
@@ -119,7 +119,7 @@ impl FileRoots {
             below.sort_unstable_by(|a, b| b.place.rel.cmp(&a.place.rel));
             ahead.append(&mut below);
         }
-        Ok(walked)
+        Ok(summary)
     }
 
     fn passes(
@@ -133,7 +133,8 @@ impl FileRoots {
         if how.skip_hidden && name.as_encoded_bytes().starts_with(b".") {
             return false;
         }
-        if self.access.skip != SkipRule::Nothing && GENERATED_DIRS.iter().any(|made| name == *made) {
+        if self.access.skip != SkipRule::Nothing && GENERATED_DIRS.iter().any(|generated| name == *generated)
+        {
             return false;
         }
         if above.ignores.is_none() && how.exclude.is_none() {

@@ -67,12 +67,12 @@ impl LegacySseEvents {
 impl LegacySseTransport {
     /// Opens the stream and waits for the URL.
     pub(super) async fn connect(
-        outward: ToolHttpClient,
+        client: ToolHttpClient,
         url: Url,
         fault: ConnectionFault,
     ) -> Result<LegacySseTransport, String> {
-        let request = outward.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
-        let response = outward.start(request).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
+        let request = client.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
+        let response = client.start(request).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
         let status = response.status();
         if !status.is_success() {
             return Err(format!(
@@ -81,8 +81,8 @@ impl LegacySseTransport {
                 status.as_u16()
             ));
         }
-        let outward = Arc::new(outward);
-        let explains = outward.clone();
+        let client = Arc::new(client);
+        let explains = client.clone();
         let bytes = response.bytes_stream().map_err(move |error| explains.explain_error(error)).boxed();
         let mut events = LegacySseEvents {
             bytes,
@@ -110,7 +110,7 @@ impl LegacySseTransport {
                 display_url(&post)
             ));
         }
-        Ok(LegacySseTransport { client: outward, post, events, fault })
+        Ok(LegacySseTransport { client, post, events, fault })
     }
 }
 
@@ -125,12 +125,12 @@ impl Transport<RoleClient> for LegacySseTransport {
         &mut self,
         item: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), LegacySseError>> + Send + 'static {
-        let (outward, post) = (self.client.clone(), self.post.clone());
+        let (client, post) = (self.client.clone(), self.post.clone());
         async move {
             let body = serde_json::to_vec(&item).map_err(|error| LegacySseError(error.to_string()))?;
             let request =
-                outward.request(Method::POST, post).header("content-type", "application/json").body(body);
-            let reply = outward.send(request, 4 << 10, POST).await.map_err(LegacySseError)?;
+                client.request(Method::POST, post).header("content-type", "application/json").body(body);
+            let reply = client.send(request, 4 << 10, POST).await.map_err(LegacySseError)?;
             match reply.status {
                 200..=299 => Ok(()),
                 status => {

@@ -29,15 +29,15 @@ pub(super) async fn connect(
         format!("'{}' is not the URL of a server: {why}", truncate(&remote.display_url(), 100))
     })?;
     let named = |error| format!("{}: {}", display_url(&url), shared.explain_error(&error, fault));
-    let outward = ToolHttpClient::new(&remote.headers)?;
+    let http_client = ToolHttpClient::new(&remote.headers)?;
     if remote.transport == McpTransport::Sse {
-        let transport = LegacySseTransport::connect(outward, url.clone(), fault.clone()).await?;
+        let transport = LegacySseTransport::connect(http_client, url.clone(), fault.clone()).await?;
         let transport = LimitedTransport::new(transport, fault.clone());
         // Servers with this transport speak no newer protocol.
         let served = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
         return served.map_err(|error| named(error).into());
     }
-    let client = outward.client();
+    let client = http_client.client();
     let headers = remote.headers.to_header_map()?;
     let own_key = headers.contains_key(reqwest::header::AUTHORIZATION);
     let all = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();

@@ -107,31 +107,32 @@ fn read(
     operation: &Value,
 ) -> Result<OpenApiOperation, String> {
     let method: Method = word.to_uppercase().parse().map_err(|_| "it has no method".to_owned())?;
-    let mut made = InputsBuilder::default();
+    let mut builder = InputsBuilder::default();
     // A parameter of the operation overrides one of its path.
     let own = operation["parameters"].as_array().into_iter().flatten();
     let common = item["parameters"].as_array().into_iter().flatten();
     for parameter in own.chain(common) {
-        made.parameter(document, document.resolve_ref(parameter)?)?;
+        builder.parameter(document, document.resolve_ref(parameter)?)?;
     }
     for (n, name) in names_in(path).enumerate() {
         // Some documents do not declare their path parameters.
-        if !made.inputs.iter().any(|input| input.location == ParameterLocation::Path && input.name == name) {
-            made.add_input(name, ParameterLocation::Path, true, json!({"type": "string"}));
+        if !builder.inputs.iter().any(|input| input.location == ParameterLocation::Path && input.name == name)
+        {
+            builder.add_input(name, ParameterLocation::Path, true, json!({"type": "string"}));
         }
         if n > 30 {
             return Err("its path has too many arguments".to_owned());
         }
     }
     let body = match operation.get("requestBody") {
-        Some(body) => made.body(document, document.resolve_ref(body)?)?,
+        Some(body) => builder.body(document, document.resolve_ref(body)?)?,
         None => None,
     };
     let id = operation["operationId"].as_str().map(sanitize_tool_name).filter(|name| !name.is_empty());
     let name = id.unwrap_or_else(|| sanitize_tool_name(&format!("{word}_{path}")));
-    let mut parameters = json!({"type": "object", "properties": made.properties});
+    let mut parameters = json!({"type": "object", "properties": builder.properties});
     let required: Vec<&str> =
-        made.inputs.iter().filter(|input| input.required).map(|input| input.argument.as_str()).collect();
+        builder.inputs.iter().filter(|input| input.required).map(|input| input.argument.as_str()).collect();
     if !required.is_empty() {
         parameters["required"] = json!(required);
     }
@@ -144,7 +145,7 @@ fn read(
         description,
         parameters,
         server,
-        inputs: made.inputs,
+        inputs: builder.inputs,
         body,
     })
 }
