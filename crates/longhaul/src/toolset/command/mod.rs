@@ -178,7 +178,7 @@ impl CommandResult {
     }
 }
 
-/// Describes how leftover processes were ended, as far as that is known.
+/// Describes what was killed together with a command, as far as that is known.
 pub(super) fn leftover_text(left: LeftoverProcesses) -> &'static str {
     match left {
         LeftoverProcesses::None => " with everything it had started",

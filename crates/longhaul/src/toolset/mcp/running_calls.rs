@@ -112,7 +112,7 @@ pub(super) struct McpRunningCall {
 }
 
 struct CallActivity {
-    /// When the server last reported progress or asked something.
+    /// When the server last reported progress, or its last question was answered.
     last_sign: Instant,
     progress: f64,
     /// How many questions are open. While one is, the server waits for us and is not silent.

@@ -31,7 +31,7 @@ const ROUNDS: usize = 2;
 /// Asks a person, through the call. If no one can be asked, the result is `cancel`, not `decline`.
 ///
 /// # Errors
-/// If this call has used up its questions.
+/// If this call has used up its questions, or the form is too large.
 pub(super) async fn elicit(
     running: &Arc<McpRunningCall>,
     server: &str,

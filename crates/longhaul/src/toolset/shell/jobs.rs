@@ -209,7 +209,7 @@ impl BackgroundJob {
         was_running
     }
 
-    /// Describes how leftover processes were ended, as far as that is known.
+    /// Describes what was killed together with the job, as far as that is known.
     pub(super) fn leftover_text(&self) -> &'static str {
         self.state().leftover.map_or("", leftover_text)
     }
