@@ -1,4 +1,4 @@
-//! A remote agent that speaks the Agent2Agent protocol, as tools: one for each of its skills.
+//! Tools for a remote agent that speaks the Agent2Agent (A2A) protocol: one tool per skill.
 
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
@@ -31,17 +31,17 @@ use wire::{A2aMessage, A2aMethod, A2aReply, A2aTaskState, A2aVersion};
 mod agent_card;
 mod wire;
 
-/// How long a card or a look at a task may take, and how much of either is read.
+/// How long reading a card or polling a task may take, and how many bytes of either are read.
 const TIME: Duration = Duration::from_secs(30);
 const MOST: usize = 8 << 20;
-/// How long a task is waited for in all.
+/// The overall time limit of a remote task.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// How often a task is looked at: soon, then less and less.
+/// The first and the longest pause between two polls of a task.
 const FIRST_LOOK: Duration = Duration::from_millis(300);
 const LAST_LOOK: Duration = Duration::from_secs(10);
-/// How many looks in a row may fail.
+/// How many polls in a row may fail.
 const MOST_FAILED: u32 = 5;
-/// How long a task that is called off may take to hear of it.
+/// How long a request to cancel a remote task may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The toolset `a2a`: a remote agent.
@@ -49,26 +49,26 @@ pub struct A2a {
     url: String,
     name: Option<String>,
     headers: SecretHeaders,
-    /// Whether it is one tool, whatever its skills are.
+    /// Whether to offer one tool for the whole agent instead of one per skill.
     single_tool: bool,
-    /// The card is read once.
+    /// The agent, connected on first use: its card is read only once.
     agent: OnceCell<Arc<RemoteAgent>>,
 }
 
 impl A2a {
-    /// The agent at this address, below which its card is (`/.well-known/agent-card.json`). The headers go along with
-    /// every request to it.
+    /// Creates a toolset for the agent at `url`; its card is below that URL, at
+    /// `/.well-known/agent-card.json`. `headers` are sent with every request to the agent.
     pub fn new(url: impl Into<String>, headers: SecretHeaders) -> Self {
         A2a { url: url.into(), name: None, headers, single_tool: false, agent: OnceCell::new() }
     }
 
-    /// A name that its tools begin with.
+    /// Sets a prefix for the names of its tools.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = non_blank(Some(name.into()));
         self
     }
 
-    /// One tool for the whole agent, of the name that it was given, instead of one for each of its skills.
+    /// Offers one tool for the whole agent, named after the toolset, instead of one per skill.
     pub fn single_tool(mut self) -> Self {
         self.single_tool = true;
         self
@@ -76,14 +76,14 @@ impl A2a {
 
     async fn connect(&self) -> Result<Arc<RemoteAgent>, String> {
         let url = parse_web_url(&self.url).map_err(|why| format!("url: {why}"))?;
-        let outward = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
-        let named = |why: String| outward.scrub(format!("{}: {why}", display_url(&url)));
-        let card = fetch_card(&outward, &url).await.map_err(named)?;
+        let client = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+        let named = |why: String| client.scrub(format!("{}: {why}", display_url(&url)));
+        let card = fetch_card(&client, &url).await.map_err(named)?;
         if !self.headers.is_empty() {
             check_headers_allowed(&url, &card.url).map_err(named)?;
         }
         let toolset = format!("a2a:{}", &Digest::of_bytes(self.url.as_bytes()).as_str()[..8]);
-        Ok(Arc::new(RemoteAgent { card, client: outward, toolset, place: display_url(&url) }))
+        Ok(Arc::new(RemoteAgent { card, client, toolset, place: display_url(&url) }))
     }
 }
 
@@ -94,16 +94,16 @@ impl std::fmt::Debug for A2a {
     }
 }
 
-/// The card at the place where it is now, or at the one where it was before 0.3.
-async fn fetch_card(outward: &ToolHttpClient, url: &Url) -> Result<AgentCard, String> {
+/// Fetches the card from its current location, or else from the one used before A2A 0.3.
+async fn fetch_card(client: &ToolHttpClient, url: &Url) -> Result<AgentCard, String> {
     let mut first = None;
     for name in ["agent-card.json", "agent.json"] {
         let mut at = url.clone();
         at.set_query(None);
         at.set_fragment(None);
         at.set_path(&format!("{}/.well-known/{name}", url.path().trim_end_matches('/')));
-        let request = outward.request(Method::GET, at.clone()).header("accept", "application/json");
-        let reply = outward.send(request, MOST, TIME).await?;
+        let request = client.request(Method::GET, at.clone()).header("accept", "application/json");
+        let reply = client.send(request, MOST, TIME).await?;
         match reply.status {
             200 => return AgentCard::parse(&reply.text, &at),
             status => {
@@ -121,7 +121,7 @@ impl Toolset for A2a {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let agent = self.agent.get_or_try_init(|| self.connect()).await;
@@ -161,17 +161,17 @@ impl Toolset for A2a {
         self.name.as_deref().filter(|_| !self.single_tool)
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let card = &self.agent.get()?.card;
         Some(format!("{} is another agent, elsewhere. {}", card.name, card.description).trim().to_owned())
     }
 }
 
-/// A remote agent, met.
+/// A remote agent whose card has been read.
 struct RemoteAgent {
     card: AgentCard,
     client: ToolHttpClient,
-    /// The toolset that its skills are of, and where its card is.
+    /// The name of the toolset, and the URL of the card.
     toolset: String,
     place: String,
 }
@@ -237,21 +237,21 @@ impl DynTool for A2aSkillTool {
                 task: non_blank(args.task_id),
                 context: non_blank(args.context_id),
             };
-            let talk = A2aExchange { agent: &self.agent, reply: Mutex::default(), context };
+            let exchange = A2aExchange { agent: &self.agent, reply: Mutex::default(), context };
             let ended = tokio::select! {
-                ended = tokio::time::timeout(LONGEST, talk.run(&said)) => ended,
+                ended = tokio::time::timeout(LONGEST, exchange.run(&said)) => ended,
                 () = context.cancel.cancelled() => {
-                    talk.cancel().await;
+                    exchange.cancel().await;
                     return Err(ToolError::Failed("the task is being stopped".to_owned()));
                 }
             };
             match ended {
-                Ok(Ok(())) => Ok(talk.output()),
+                Ok(Ok(())) => Ok(exchange.output()),
                 Ok(Err(why)) => Err(ToolError::Failed(
                     self.agent.client.scrub(format!("{}: {why}", self.agent.card.name)),
                 )),
                 Err(_) => {
-                    talk.cancel().await;
+                    exchange.cancel().await;
                     let name = &self.agent.card.name;
                     Err(ToolError::Failed(format!(
                         "{name}: it did not end within {LONGEST:?}, and was called off"
@@ -262,7 +262,7 @@ impl DynTool for A2aSkillTool {
     }
 }
 
-/// One exchange with the agent.
+/// One message to the agent, and the replies to it.
 struct A2aExchange<'a> {
     agent: &'a RemoteAgent,
     reply: Mutex<A2aReply>,
@@ -279,14 +279,14 @@ impl A2aExchange<'_> {
     }
 
     fn apply(&self, result: &Value) {
-        let mut heard = self.reply();
-        heard.apply(result);
-        if let Some(progress) = heard.progress() {
+        let mut reply = self.reply();
+        reply.apply(result);
+        if let Some(progress) = reply.progress() {
             self.context.progress(truncate(progress, 300));
         }
     }
 
-    /// Says it, and hears the agent out.
+    /// Sends the message and collects the replies until the remote task has ended.
     async fn run(&self, said: &A2aMessage) -> Result<(), String> {
         let params = self.agent.card.version.message(said);
         match self.agent.card.streaming {
@@ -296,7 +296,7 @@ impl A2aExchange<'_> {
                 self.apply(&result);
             }
         }
-        // Whatever was missed, the task itself knows.
+        // A stream may break off early, so poll the task until it has ended.
         let mut pause = FIRST_LOOK;
         let mut failed = 0;
         while !self.is_over() {
@@ -319,7 +319,8 @@ impl A2aExchange<'_> {
         Ok(())
     }
 
-    /// Listens to a stream until it ends. That it breaks off harms nothing once the task has a name.
+    /// Reads a stream until it ends. A broken stream is an error only while the task has no id: with one, the
+    /// task can be polled.
     async fn stream(&self, params: Value) -> Result<(), String> {
         let agent = self.agent;
         let request = agent.rpc(A2aMethod::Stream, params).header("accept", "text/event-stream");
@@ -359,7 +360,7 @@ impl A2aExchange<'_> {
         }
     }
 
-    /// Tells the agent that nobody wants its work any more.
+    /// Cancels the remote task, if it is still running.
     async fn cancel(&self) {
         let task = if self.is_over() { None } else { self.reply().task.clone() };
         if let Some(task) = task {
@@ -368,16 +369,16 @@ impl A2aExchange<'_> {
     }
 
     fn output(&self) -> ToolOutput {
-        let heard = self.reply();
-        let text = self.agent.client.scrub(heard.text());
-        let names = |what: &str| match (&heard.task, &heard.context) {
+        let reply = self.reply();
+        let text = self.agent.client.scrub(reply.text());
+        let names = |what: &str| match (&reply.task, &reply.context) {
             (Some(task), Some(context)) => {
                 format!("{what} with task_id \"{task}\" and context_id \"{context}\"")
             }
             (Some(task), None) => format!("{what} with task_id \"{task}\""),
             _ => what.to_owned(),
         };
-        let (note, is_error) = match heard.state {
+        let (note, is_error) = match reply.state {
             A2aTaskState::Completed | A2aTaskState::Working if text.trim().is_empty() => {
                 (Some("The agent has finished and said nothing.".to_owned()), false)
             }
@@ -402,18 +403,18 @@ impl A2aExchange<'_> {
 }
 
 impl RemoteAgent {
-    fn rpc(&self, verb: A2aMethod, params: Value) -> reqwest::RequestBuilder {
-        let speech = self.card.version;
+    fn rpc(&self, method: A2aMethod, params: Value) -> reqwest::RequestBuilder {
+        let version = self.card.version;
         let request = self.client.request(Method::POST, self.card.url.clone());
-        let request = match speech {
+        let request = match version {
             A2aVersion::V0 => request,
             A2aVersion::V1 => request.header("a2a-version", "1.0"),
         };
-        request.header("content-type", "application/json").body(speech.request(verb, params).to_string())
+        request.header("content-type", "application/json").body(version.request(method, params).to_string())
     }
 
-    async fn ask(&self, verb: A2aMethod, params: Value, time: Duration) -> Result<Value, String> {
-        let request = self.rpc(verb, params).header("accept", "application/json");
+    async fn ask(&self, method: A2aMethod, params: Value, time: Duration) -> Result<Value, String> {
+        let request = self.rpc(method, params).header("accept", "application/json");
         let reply = self.client.send(request, MOST, time).await?;
         match result_of(&reply.text) {
             Err(_) if reply.status >= 400 && !reply.text.contains("jsonrpc") => {
@@ -424,7 +425,7 @@ impl RemoteAgent {
     }
 }
 
-/// The result in an answer of JSON-RPC, or its error in words.
+/// Returns the result in a JSON-RPC response, or its error as text.
 fn result_of(text: &str) -> Result<Value, String> {
     let mut answer: Value = serde_json::from_str(text)
         .map_err(|_| format!("its answer is not JSON: {}", truncate(text.trim(), 200)))?;

@@ -1,4 +1,4 @@
-//! One HTTP request as a tool, as a team file describes it.
+//! A tool that makes one HTTP request, as described in a team file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,40 +22,40 @@ use url_template::{UrlPart, UrlTemplate};
 
 mod url_template;
 
-/// How much of an answer is read, and how long it may take.
+/// How many bytes of a response are read, and how long the request may take.
 const MOST: usize = 1 << 20;
 const TIME: Duration = Duration::from_secs(30);
 
-/// What the tool is.
+/// The description of an [`Api`] tool.
 #[derive(Debug, Clone, Default)]
 pub struct ApiSettings {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
-    /// What it is for.
+    /// The description that the model sees.
     pub instruction: String,
-    /// GET unless told: GET, POST, PUT, PATCH, DELETE or HEAD.
+    /// The method: GET, POST, PUT, PATCH, DELETE or HEAD. GET by default.
     pub method: String,
     /// The URL, with `${name}` where an argument goes.
     pub endpoint: String,
-    /// Headers of every request.
+    /// Headers that are sent with every request.
     pub headers: SecretHeaders,
-    /// The arguments: of each the JSON schema.
+    /// The JSON schema of each argument.
     pub args: Map<String, Value>,
-    /// Those that must be given.
+    /// The names of the required arguments.
     pub required: Vec<String>,
-    /// What the answer looks like, as a JSON schema.
+    /// The JSON schema of the response.
     pub output_schema: Option<Value>,
 }
 
-/// The toolset `api`: one tool, which makes one request.
+/// The toolset `api`: one tool that makes one HTTP request.
 ///
-/// Arguments that the endpoint names are written into it. The others are the JSON body of a POST, PUT or PATCH, and the
-/// query of all else.
+/// Arguments that appear in the endpoint are inserted there. The others become the JSON body of a POST, PUT
+/// or PATCH, and the query string of any other method.
 #[derive(Debug, Clone)]
 pub struct Api(Arc<ApiSettings>);
 
 impl Api {
-    /// The toolset.
+    /// Creates the toolset.
     pub fn new(settings: ApiSettings) -> Self {
         Api(Arc::new(settings))
     }
@@ -64,7 +64,7 @@ impl Api {
         let settings = self.0.clone();
         let fit = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         if settings.name.is_empty() || settings.name.len() > 64 || !settings.name.chars().all(fit) {
-            return Err(format!("name: '{}' is not a name for a tool", truncate(&settings.name, 80)));
+            return Err(format!("name: '{}' is not a valid tool name", truncate(&settings.name, 80)));
         }
         let method = match settings.method.trim().to_ascii_uppercase().as_str() {
             "" => Method::GET,
@@ -72,7 +72,10 @@ impl Api {
                 word.parse().map_err(|_| format!("method: '{word}' cannot be used"))?
             }
             other => {
-                return Err(format!("method: '{}' is none of those that can be used", truncate(other, 40)));
+                return Err(format!(
+                    "method: '{}' is not supported: use GET, POST, PUT, PATCH, DELETE or HEAD",
+                    truncate(other, 40)
+                ));
             }
         };
         let template = UrlTemplate::parse(&settings.endpoint).map_err(|why| format!("endpoint: {why}"))?;
@@ -84,8 +87,8 @@ impl Api {
         }
         let sample = template.fill(|_, _| Ok("x".to_owned()))?;
         parse_web_url(&sample).map_err(|why| format!("endpoint: {why}"))?;
-        let outward = ToolHttpClient::new(&settings.headers).map_err(|why| format!("headers: {why}"))?;
-        Ok(ApiTool { settings, method, template, client: outward })
+        let client = ToolHttpClient::new(&settings.headers).map_err(|why| format!("headers: {why}"))?;
+        Ok(ApiTool { settings, method, template, client })
     }
 }
 
@@ -96,7 +99,7 @@ impl Toolset for Api {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tool = self.tool().map_err(|why| ToolsetError { toolset: "api".to_owned(), why })?;
@@ -140,7 +143,7 @@ impl DynTool for ApiTool {
     }
 
     fn identity(&self) -> ToolIdentity {
-        // It may have a secret in it.
+        // The URL may contain a secret.
         let endpoint = Digest::of_bytes(self.settings.endpoint.as_bytes());
         let setting = Some(format!("as a {} request to endpoint {}", self.method, &endpoint.as_str()[..8]));
         ToolIdentity { setting, ..identity_from_spec(&self.spec(), self.effects()) }
@@ -177,7 +180,7 @@ impl DynTool for ApiTool {
 }
 
 impl ApiTool {
-    /// Where the request goes, and what its body is.
+    /// Returns the URL and the body of the request.
     fn build_request(&self, mut arguments: Map<String, Value>) -> Result<(Url, Option<String>), ToolError> {
         let wrong = |why: String| ToolError::Retry(format!("{}: {why}", self.settings.name));
         if let Some(unknown) = arguments.keys().find(|name| !self.settings.args.contains_key(*name)) {

@@ -1,4 +1,4 @@
-//! The dialect of team files: `run_background_agent` and its kin.
+//! The tools of team files for background tasks: `run_background_agent` and the others.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 const NAME: &str = "background_agents";
 /// The tool that shows the output of a task.
 const VIEW: &str = "view_background_agent";
-/// How many tasks one call waits for.
+/// How many tasks one call may wait for.
 const MOST_TASKS: usize = 100;
 
-/// The toolset `background_agents`: sub-agents that are run, looked at, written to, waited for and stopped.
+/// The toolset `background_agents`: tools to run, view, message, wait for and stop sub-agents.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BackgroundAgents;
 
@@ -36,15 +36,15 @@ impl Toolset for BackgroundAgents {
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        Box::pin(async { task_ops::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
+        Box::pin(async { task_ops::require_sub_agents(NAME, context).map(|()| tools(&context.sub_agents)) })
     }
 
-    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
-        let first = patron.sub_agents.first()?;
+    fn instruction(&self, context: &ToolsetContext) -> Option<String> {
+        let first = context.sub_agents.first()?;
         Some(task_text::delegation_guide(
-            &patron.sub_agents,
+            &context.sub_agents,
             "run_background_agent",
             "Use wait_background_agents (with all the ids at once)",
             &format!(r#"run_background_agent {{"agent": "{}", "task": "{EXAMPLE_TASK}"}}"#, first.name),
@@ -52,8 +52,8 @@ impl Toolset for BackgroundAgents {
     }
 }
 
-fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
-    let mine: Arc<[AgentInfo]> = cards.into();
+fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
+    let mine: Arc<[AgentInfo]> = agents.into();
     vec![
         fn_tool(
             "run_background_agent",
@@ -61,14 +61,14 @@ fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
             format!(
                 "Starts a sub-agent on a task in the background and returns the task's id at once. \
                  When the task ends, its result is sent to you as a message.\nAgents:\n{}",
-                task_text::agent_list(cards)
+                task_text::agent_list(agents)
             ),
             move |args: RunBackgroundAgentArgs, cx| {
                 let mine = mine.clone();
                 Box::pin(async move { run(args, &mine, cx).await })
             },
         )
-        .with_agent_choices("agent", cards)
+        .with_agent_choices("agent", agents)
         .into_tool(),
         fn_tool(
             "list_background_agents",
@@ -247,7 +247,7 @@ enum WaitModeArg {
     Any,
 }
 
-/// What a wait answers. The fields, their names and their order are what users of this dialect know.
+/// The reply to a wait. The names and the order of its fields are part of the tool's interface.
 #[derive(Serialize)]
 struct WaitReply {
     all_done: bool,
@@ -314,31 +314,31 @@ async fn wait(args: WaitBackgroundAgentsArgs, cx: &CallContext) -> ToolCallResul
         _ => WaitMode::All,
     };
     let looked_up = task_ops::find_tasks(cx, &args.task_ids).await?;
-    let mut heads: Vec<TaskState> = Vec::new();
-    for head in looked_up.iter().flatten() {
-        if heads.iter().all(|had| had.id != head.id) {
-            heads.push(head.clone());
+    let mut states: Vec<TaskState> = Vec::new();
+    for state in looked_up.iter().flatten() {
+        if states.iter().all(|had| had.id != state.id) {
+            states.push(state.clone());
         }
     }
-    if heads.is_empty() {
+    if states.is_empty() {
         let first = looked_up.into_iter().find_map(Result::err);
         return Err(first.map_or_else(|| ToolError::Retry("no such task".to_owned()), ToolError::from));
     }
-    let waited = task_ops::wait_for_tasks(cx, &heads, join, Some(duration_from_secs(time))).await?;
+    let waited = task_ops::wait_for_tasks(cx, &states, join, Some(duration_from_secs(time))).await?;
 
     let mut notes: Vec<String> = clamped.into_iter().collect();
-    let (mut told, mut collected) = (Vec::new(), Vec::new());
+    let (mut reported, mut collected) = (Vec::new(), Vec::new());
     let mut tasks = Vec::new();
     for (typed, found) in args.task_ids.iter().zip(&looked_up) {
-        let known = found.as_ref().map(|head| head.id);
+        let known = found.as_ref().map(|state| state.id);
         match known {
             Err(why) => tasks.push(WaitedTask::not_found(typed, why.to_string())),
-            Ok(id) if told.contains(&id) => {}
+            Ok(id) if reported.contains(&id) => {}
             Ok(id) => {
-                told.push(id);
+                reported.push(id);
                 let snapshot = waited.tasks.iter().find(|snapshot| snapshot.state.id == id);
                 let entry = snapshot
-                    .map(|snapshot| WaitedTask::from_snapshot(snapshot, bytes_per_output(heads.len())));
+                    .map(|snapshot| WaitedTask::from_snapshot(snapshot, bytes_per_output(states.len())));
                 collected.extend(entry.as_ref().filter(|entry| entry.done && !entry.truncated).map(|_| id));
                 tasks.extend(entry);
             }

@@ -1,8 +1,8 @@
-//! Does what blocks where it blocks nobody.
+//! Runs blocking code on a thread where blocking is allowed.
 
 use crate::tool::ToolError;
 
-/// Runs this on a thread of its own. A panic in it is the caller's.
+/// Runs `f` on a blocking thread and returns its result. A panic in it panics the caller.
 pub(super) async fn run_blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {

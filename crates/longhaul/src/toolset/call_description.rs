@@ -1,4 +1,4 @@
-//! Has a model say with every call what it is for, so that people who watch or are asked can tell.
+//! Makes the model describe each call, so that people can see what a call is for before they approve it.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
-/// The argument that is added.
+/// The name of the added argument.
 const DESCRIPTION: &str = "description";
 
-/// A toolset whose tools take one argument more, a description of the call. Tools that have such an argument of their own
-/// stay as they are.
+/// Wraps a toolset: its tools take one more argument, a description of the call. A tool that already has an
+/// argument of that name stays unchanged.
 pub fn with_call_description(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
     map_tools(inner, |tool| {
         let spec = tool.spec();
@@ -79,7 +79,8 @@ impl DynTool for DescribedTool {
     }
 }
 
-/// The description of a call, and its other arguments. What is no object, or has no description, is the tool's own.
+/// Splits the description off the arguments. Arguments that are not an object, or have no description, are
+/// returned unchanged.
 fn split(arguments: &str) -> (Option<Value>, Option<String>) {
     let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(arguments) else { return (None, None) };
     match given.remove(DESCRIPTION) {

@@ -1,4 +1,4 @@
-//! Delegation that blocks, and handing a conversation over: what any agent with `sub_agents` or `handoffs` has.
+//! Blocking delegation and handoff: the tools of every agent that has `sub_agents` or `handoffs`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::entry::Order;
 use crate::task::Status;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
-/// `transfer_task` for an agent that has sub-agents, and `handoff` for one that has somebody to hand over to.
+/// `transfer_task` for an agent with sub-agents, and `handoff` for an agent with handoffs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delegation;
 
@@ -26,30 +26,30 @@ impl Toolset for Delegation {
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let mut tools = Vec::new();
-            if !patron.sub_agents.is_empty() {
-                tools.push(transfer_task(&patron.sub_agents));
+            if !context.sub_agents.is_empty() {
+                tools.push(transfer_task(&context.sub_agents));
             }
-            if !patron.handoffs.is_empty() {
-                tools.push(handoff(&patron.handoffs));
+            if !context.handoffs.is_empty() {
+                tools.push(handoff(&context.handoffs));
             }
             Ok(tools)
         })
     }
 
-    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, context: &ToolsetContext) -> Option<String> {
         let mut text = String::new();
-        if !patron.sub_agents.is_empty() {
+        if !context.sub_agents.is_empty() {
             text += "With transfer_task you give a task to one of these agents and get its result back. \
                      The agent sees only what you write in `task`: say in full sentences all it needs to know.\n";
-            text += &task_text::agent_list(&patron.sub_agents);
+            text += &task_text::agent_list(&context.sub_agents);
         }
-        if !patron.handoffs.is_empty() {
+        if !context.handoffs.is_empty() {
             text += "With handoff you give this whole conversation to one of these agents, who goes on in your place:\n";
-            text += &task_text::agent_list(&patron.handoffs);
+            text += &task_text::agent_list(&context.handoffs);
         }
         (!text.is_empty()).then_some(text)
     }
@@ -68,14 +68,14 @@ struct TransferTaskArgs {
     again: bool,
 }
 
-fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
-    let mine: Arc<[AgentInfo]> = cards.into();
+fn transfer_task(agents: &[AgentInfo]) -> Arc<dyn DynTool> {
+    let mine: Arc<[AgentInfo]> = agents.into();
     fn_tool(
         "transfer_task",
         ToolEffects::LAUNCHES,
         format!(
             "Gives a task to a sub-agent, waits until it is done and returns the result.\nAgents:\n{}",
-            task_text::agent_list(cards)
+            task_text::agent_list(agents)
         ),
         move |args: TransferTaskArgs, cx| {
             let agent = task_ops::match_agent(&mine, &args.agent);
@@ -86,7 +86,7 @@ fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
             ))
         },
     )
-    .with_agent_choices("agent", cards)
+    .with_agent_choices("agent", agents)
     .into_tool()
 }
 
@@ -99,17 +99,17 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
     let Some(snapshot) = waited.tasks.first() else {
         return Err(ToolError::Failed("the task was started, but cannot be found any more".to_owned()));
     };
-    let head = &snapshot.state;
-    if !head.status.is_final() {
-        return Ok(task_ops::moved_to_background_note(head).into());
+    let state = &snapshot.state;
+    if !state.status.is_final() {
+        return Ok(task_ops::moved_to_background_note(state).into());
     }
     let besides = besides.map(|besides| format!("\n\n[{besides}]")).unwrap_or_default();
-    // Whole: what is too long of it the runner cuts as it does any tool's output, and says how to read the rest.
+    // The whole text: the runner truncates it like any tool output, and says how to read the rest.
     let (output, _) = task_text::output_text(snapshot, None, usize::MAX, |_| String::new());
-    let is_error = head.status != Status::Completed;
+    let is_error = state.status != Status::Completed;
     let text = if is_error {
-        let (id, agent, status) = (head.id, &head.agent, head.status);
-        let why = task_text::failure_reason(head).unwrap_or_default();
+        let (id, agent, status) = (state.id, &state.agent, state.status);
+        let why = task_text::failure_reason(state).unwrap_or_default();
         match output.trim() {
             "" => format!("Task {id} of {agent} {status}: {why}\nThere is no output."),
             _ => format!(
@@ -119,7 +119,7 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
     } else {
         output
     } + &besides;
-    Ok(ToolOutput { text, is_error, collected: vec![head.id], ..ToolOutput::default() })
+    Ok(ToolOutput { text, is_error, collected: vec![state.id], ..ToolOutput::default() })
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -128,28 +128,28 @@ struct HandoffArgs {
     agent: String,
 }
 
-fn handoff(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
-    let mine: Arc<[AgentInfo]> = cards.into();
+fn handoff(agents: &[AgentInfo]) -> Arc<dyn DynTool> {
+    let mine: Arc<[AgentInfo]> = agents.into();
     fn_tool(
         "handoff",
         ToolEffects::INTERNAL,
         format!(
             "Hands this whole conversation over to another agent, who goes on in your place.\nAgents:\n{}",
-            task_text::agent_list(cards)
+            task_text::agent_list(agents)
         ),
         move |args: HandoffArgs, _| {
             let answer = hand_over(&mine, &args.agent);
             Box::pin(async { answer })
         },
     )
-    .with_agent_choices("agent", cards)
+    .with_agent_choices("agent", agents)
     .into_tool()
 }
 
-fn hand_over(cards: &[AgentInfo], typed: &str) -> ToolCallResult {
-    let agent = task_ops::match_agent(cards, typed);
-    if !cards.iter().any(|card| card.name == agent) {
-        let may = cards.iter().map(|card| card.name.clone()).collect();
+fn hand_over(agents: &[AgentInfo], typed: &str) -> ToolCallResult {
+    let agent = task_ops::match_agent(agents, typed);
+    if !agents.iter().any(|info| info.name == agent) {
+        let may = agents.iter().map(|info| info.name.clone()).collect();
         return Err(DispatchError::UnknownAgent { asked: agent.to_string(), may }.into());
     }
     let text = format!("The conversation is handed over to {agent}.");

@@ -1,4 +1,5 @@
-//! What the dialects promise, each in its own words. How texts are cut is tested where they are cut.
+//! Tests of the toolsets for sub-agents, each with its own tools and texts. Truncation is tested where it is
+//! implemented.
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ fn value(output: &ToolOutput) -> Value {
     serde_json::from_str(&output.text).unwrap()
 }
 
-/// The same whether or not something in the build makes JSON objects keep their order.
+/// Sorts JSON keys, because features of other crates in the build can change their order.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -33,27 +34,27 @@ fn toolsets() -> [Arc<dyn Toolset>; 4] {
 
 #[tokio::test]
 async fn what_models_are_told_of_the_tools() {
-    let patron = test_context();
+    let toolset_context = test_context();
     for toolset in toolsets() {
-        let mut told = String::new();
-        for tool in toolset.open(&patron).await.unwrap() {
-            let (spec, manner) = (tool.spec(), tool.effects());
-            assert!(manner.repeatable, "{}: a crash must not make its effect unknown", spec.name);
+        let mut rendered = String::new();
+        for tool in toolset.open(&toolset_context).await.unwrap() {
+            let (spec, effects) = (tool.spec(), tool.effects());
+            assert!(effects.repeatable, "{}: a crash must not make its effect unknown", spec.name);
             let parameters = serde_json::to_string_pretty(&sorted(spec.parameters)).unwrap();
-            let looks = if manner == ToolEffects::POLLS_TASKS { " (looks)" } else { "" };
-            told += &format!("# {}{looks}\n{}\n{parameters}\n\n", spec.name, spec.description.trim_end());
+            let looks = if effects == ToolEffects::POLLS_TASKS { " (looks)" } else { "" };
+            rendered += &format!("# {}{looks}\n{}\n{parameters}\n\n", spec.name, spec.description.trim_end());
         }
-        told += &toolset.instruction(&patron).unwrap();
-        insta::assert_snapshot!(toolset.name(), told);
+        rendered += &toolset.instruction(&toolset_context).unwrap();
+        insta::assert_snapshot!(toolset.name(), rendered);
     }
 }
 
 #[tokio::test]
 async fn an_agent_that_has_nobody_to_call_gets_no_tools_and_no_advice() {
-    let alone = ToolsetContext { agent: "alone".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let single = ToolsetContext { agent: "alone".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
     for toolset in toolsets() {
-        assert_eq!(toolset.instruction(&alone), None, "{}", toolset.name());
-        match toolset.open(&alone).await {
+        assert_eq!(toolset.instruction(&single), None, "{}", toolset.name());
+        match toolset.open(&single).await {
             Ok(tools) => assert!(tools.is_empty(), "{}", toolset.name()),
             Err(error) => assert!(error.why.contains("'alone' has no sub_agents"), "{error}"),
         }
@@ -72,12 +73,12 @@ async fn a_launch_that_is_made_again_is_the_same_task() {
         ),
     ];
     for (toolset, tool, arguments) in launches {
-        let mut bench =
+        let mut fixture =
             DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
-        let first = bench.call(tool, arguments.clone()).await.unwrap();
-        assert_eq!(bench.repeat_call(tool, arguments.clone()).await.unwrap(), first);
-        assert_ne!(bench.call(tool, arguments).await.unwrap(), first);
-        assert_eq!(bench.gave_seat_back(), None, "{tool}: launching waits for nothing");
+        let first = fixture.call(tool, arguments.clone()).await.unwrap();
+        assert_eq!(fixture.repeat_call(tool, arguments.clone()).await.unwrap(), first);
+        assert_ne!(fixture.call(tool, arguments).await.unwrap(), first);
+        assert_eq!(fixture.gave_seat_back(), None, "{tool}: launching waits for nothing");
     }
 }
 
@@ -187,13 +188,13 @@ async fn what_models_get_wrong_is_answered_with_what_to_do() {
         (Arc::new(ManagedAgents), "send_message", json!({"to": "t-1", "message": " "}), "say in `message`"),
     ];
     for (toolset, tool, arguments, said) in wrong {
-        let mut bench =
+        let mut fixture =
             DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
-        match bench.call(tool, arguments.clone()).await {
+        match fixture.call(tool, arguments.clone()).await {
             Err(ToolError::Retry(text)) => assert!(text.contains(said), "{tool} {arguments}: {text}"),
             other => panic!("{tool} {arguments}: {other:?}"),
         }
-        assert_eq!(bench.gave_seat_back(), None);
+        assert_eq!(fixture.gave_seat_back(), None);
     }
 }
 
@@ -207,10 +208,10 @@ async fn a_wait_without_end_ends_when_the_caller_is_stopped() {
         ),
         (Arc::new(SubAgentTools), "researcher", json!({"task": "Go"})),
     ] {
-        let mut bench =
+        let mut fixture =
             DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
-        bench.context.cancel.cancel();
-        assert!(bench.call_error(tool, arguments).await.contains("you are being stopped"));
-        assert!(bench.gave_seat_back().is_some());
+        fixture.context.cancel.cancel();
+        assert!(fixture.call_error(tool, arguments).await.contains("you are being stopped"));
+        assert!(fixture.gave_seat_back().is_some());
     }
 }

@@ -1,4 +1,5 @@
-//! A desk in memory for the tests of the dialects: its tasks do what they are told to, when they are told to.
+//! An in-memory dispatcher for the tests of the sub-agent toolsets. The test decides what its tasks do, and
+//! when.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -32,7 +33,7 @@ pub(super) fn failed(partial: &str) -> Outcome {
     Outcome::Failed { failure: Failure::new(FailureKind::Timeout, "10 minutes"), partial: partial.into() }
 }
 
-/// What was asked of a wait.
+/// The arguments of a call to `wait`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RecordedWait {
     pub(super) tasks: Vec<String>,
@@ -68,7 +69,7 @@ impl FakeDispatcherState {
         Snapshot::from_journal(id, journal).unwrap().unwrap()
     }
 
-    fn heads(&self) -> Vec<TaskState> {
+    fn states(&self) -> Vec<TaskState> {
         self.tasks.iter().map(|(id, _)| self.snapshot(*id).state).collect()
     }
 
@@ -93,12 +94,12 @@ impl FakeDispatcherState {
 pub(super) struct FakeDispatcher(Mutex<FakeDispatcherState>);
 
 impl FakeDispatcher {
-    /// Time goes by.
+    /// Advances the clock.
     pub(super) fn advance_clock(&self, seconds: i64) {
         self.0.lock().unwrap().clock += seconds;
     }
 
-    /// A worker takes the task, and this happens to it.
+    /// Lets a worker claim the task, and appends this entry to it.
     pub(super) fn append(&self, id: TaskId, entry: Entry) {
         let mut inner = self.0.lock().unwrap();
         inner.claim(id);
@@ -118,7 +119,7 @@ impl FakeDispatcher {
         self.append(id, Entry::Finished(Box::new(outcome)));
     }
 
-    /// Tasks of this agent end like this when somebody waits for them.
+    /// Sets how tasks of this agent end when someone waits for them.
     pub(super) fn finish_when_waited_for(&self, agent: &str, outcome: Outcome) {
         self.0.lock().unwrap().answers.insert(agent.to_owned(), outcome);
     }
@@ -147,13 +148,13 @@ impl Dispatcher for FakeDispatcher {
     }
 
     fn list<'a>(&'a self, _: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
-        Box::pin(async { Ok(self.0.lock().unwrap().heads()) })
+        Box::pin(async { Ok(self.0.lock().unwrap().states()) })
     }
 
     fn view<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot> {
         Box::pin(async move {
             let inner = self.0.lock().unwrap();
-            Ok(inner.snapshot(find_task(&inner.heads(), typed)?))
+            Ok(inner.snapshot(find_task(&inner.states(), typed)?))
         })
     }
 
@@ -169,10 +170,10 @@ impl Dispatcher for FakeDispatcher {
             inner.waits.push(RecordedWait { tasks: typed.to_vec(), join, timeout });
             let mut tasks = Vec::new();
             for typed in typed {
-                let id = find_task(&inner.heads(), typed)?;
-                let head = inner.snapshot(id).state;
-                let answer = inner.answers.get(head.agent.as_str()).cloned();
-                if let Some(outcome) = answer.filter(|_| !head.status.is_final()) {
+                let id = find_task(&inner.states(), typed)?;
+                let state = inner.snapshot(id).state;
+                let answer = inner.answers.get(state.agent.as_str()).cloned();
+                if let Some(outcome) = answer.filter(|_| !state.status.is_final()) {
                     inner.claim(id);
                     inner.append(id, Entry::Finished(Box::new(outcome)));
                 }
@@ -194,7 +195,7 @@ impl Dispatcher for FakeDispatcher {
     fn stop<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState> {
         Box::pin(async move {
             let mut inner = self.0.lock().unwrap();
-            let id = find_task(&inner.heads(), typed)?;
+            let id = find_task(&inner.states(), typed)?;
             let before = inner.snapshot(id).state;
             inner.append(id, Entry::StopRequested(StopRequest { cause: StopCause::Agent, note: None }));
             Ok(before)
@@ -213,7 +214,7 @@ impl Dispatcher for FakeDispatcher {
                 return Err(DispatchError::EmptyMessage);
             }
             let mut inner = self.0.lock().unwrap();
-            let id = find_task(&inner.heads(), typed)?;
+            let id = find_task(&inner.states(), typed)?;
             let snapshot = inner.snapshot(id);
             let continued = snapshot.state.status.is_final();
             let to = if continued {
@@ -242,8 +243,8 @@ impl Dispatcher for FakeDispatcher {
         note: LetterContent,
     ) -> DispatchFuture<'a, Vec<TaskId>> {
         Box::pin(async move {
-            let heads = self.0.lock().unwrap().heads();
-            let ids: Vec<_> = heads.iter().filter(|h| !h.status.is_final()).map(|h| h.id).collect();
+            let states = self.0.lock().unwrap().states();
+            let ids: Vec<_> = states.iter().filter(|h| !h.status.is_final()).map(|h| h.id).collect();
             for id in &ids {
                 self.send(caller, call, &id.to_string(), note.clone()).await?;
             }
@@ -253,26 +254,29 @@ impl Dispatcher for FakeDispatcher {
 }
 
 pub(super) fn test_context() -> ToolsetContext {
-    let card =
+    let info =
         |name: &str, description: &str| AgentInfo { name: name.into(), description: description.to_owned() };
     ToolsetContext {
         agent: "lead".into(),
-        sub_agents: vec![card("researcher", "Finds things out."), card("writer", "")],
-        handoffs: vec![card("support", "Talks to customers.")],
+        sub_agents: vec![info("researcher", "Finds things out."), info("writer", "")],
+        handoffs: vec![info("support", "Talks to customers.")],
     }
 }
 
-/// An agent at work with a toolset.
+/// An agent with an open toolset and a fake dispatcher.
 pub(super) struct DispatcherFixture {
-    pub(super) desk: Arc<FakeDispatcher>,
+    pub(super) dispatcher: Arc<FakeDispatcher>,
     pub(super) context: CallContext,
     pub(super) signals: UnboundedReceiver<CallSignal>,
     pub(super) tools: Vec<Arc<dyn DynTool>>,
 }
 
 impl DispatcherFixture {
-    pub(super) async fn new(toolset: Arc<dyn Toolset>, patron: &ToolsetContext) -> DispatcherFixture {
-        let desk = Arc::new(FakeDispatcher::default());
+    pub(super) async fn new(
+        toolset: Arc<dyn Toolset>,
+        toolset_context: &ToolsetContext,
+    ) -> DispatcherFixture {
+        let dispatcher = Arc::new(FakeDispatcher::default());
         let task = TaskKey::named("the caller").candidate_ids().next().unwrap();
         let (line, signals) = RunnerChannel::new();
         let caller = Caller { task, root: task, agent: "lead".into(), depth: 0 };
@@ -280,7 +284,7 @@ impl DispatcherFixture {
             storage: ToolStorage::new(Arc::new(crate::store::MemoryStore::new()), &caller),
             caller,
             call: CallId { turn: 1, index: 0 },
-            dispatcher: desk.clone(),
+            dispatcher: dispatcher.clone(),
             cancel: CancellationToken::new(),
             backgrounded: CancellationToken::new(),
             earlier: Vec::new(),
@@ -289,8 +293,8 @@ impl DispatcherFixture {
             processes: Default::default(),
             runner: line,
         };
-        let tools = toolset.open(patron).await.unwrap();
-        DispatcherFixture { desk, context, signals, tools }
+        let tools = toolset.open(toolset_context).await.unwrap();
+        DispatcherFixture { dispatcher, context, signals, tools }
     }
 
     /// Calls a tool as the next call of the conversation.
@@ -299,7 +303,7 @@ impl DispatcherFixture {
         self.repeat_call(tool, arguments).await
     }
 
-    /// Makes the last call again, as after a crash.
+    /// Repeats the last call, as after a crash.
     pub(super) async fn repeat_call(
         &mut self,
         tool: &str,
@@ -313,14 +317,14 @@ impl DispatcherFixture {
         self.call(tool, arguments).await.unwrap_err().to_string()
     }
 
-    /// A task that was launched just now.
+    /// Returns the task that was launched last.
     pub(super) async fn launch(&mut self, agent: &str, task: &str) -> TaskId {
         self.context.call.index += 1;
         let (caller, call) = (&self.context.caller, self.context.call);
-        self.desk.submit(caller, call, Order::new(agent, task)).await.unwrap()
+        self.dispatcher.submit(caller, call, Order::new(agent, task)).await.unwrap()
     }
 
-    /// Whether the caller gave its seat back since this was last asked, and for which tasks.
+    /// Returns for which tasks the caller has given its seat back since this was last called.
     pub(super) fn gave_seat_back(&mut self) -> Option<Vec<TaskId>> {
         let call = self.context.call;
         match self.signals.try_recv() {

@@ -1,8 +1,8 @@
-//! Files below a task's working directory: looked at by [`ReadOnlyFiles`], and also changed by [`Filesystem`].
+//! Tools for files below a task's working directory: [`ReadOnlyFiles`] reads them, [`Filesystem`] also
+//! changes them.
 //!
-//! Where a path may lead is [`way`]'s business, how it is opened [`ground`]'s, how it is read [`lines`]'; a tool here only
-//! says what it found or does what it was told. Each is a [`FileOp`]: plain blocking code, which [`FileOpTool`] runs where
-//! it blocks nobody.
+//! [`path_resolver`] decides where a path leads, [`file_roots`] opens it, and [`lines`] reads it. Each tool
+//! is a [`FileOp`]: plain blocking code that [`FileOpTool`] runs on a blocking thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ mod walk;
 mod path_resolver;
 mod write;
 
-/// The toolset `files`: `list_directory`, `read_file`, `search_files_content` and `count_lines`, all for what is below
-/// the task's working directory, and all read-only.
+/// The toolset `files`: `list_directory`, `read_file`, `search_files_content` and `count_lines`, all
+/// read-only and limited to the task's working directory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOnlyFiles;
 
 impl ReadOnlyFiles {
-    /// The toolset.
+    /// Creates the toolset.
     pub fn new() -> Self {
         ReadOnlyFiles
     }
@@ -56,21 +56,21 @@ impl Toolset for ReadOnlyFiles {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        let kit = FileToolParts::default();
+        let parts = FileToolParts::default();
         Box::pin(async move {
             Ok(vec![
-                kit.tool(list::ListDirectory),
-                kit.tool(read::ReadFile),
-                kit.tool(search::SearchFilesContent),
-                kit.tool(count::CountLines),
+                parts.tool(list::ListDirectory),
+                parts.tool(read::ReadFile),
+                parts.tool(search::SearchFilesContent),
+                parts.tool(count::CountLines),
             ])
         })
     }
 }
 
-/// Something done with files: it blocks.
+/// A blocking operation on files.
 trait FileOp: Clone + Send + Sync + 'static {
     type Args: DeserializeOwned + Serialize + JsonSchema + Send + 'static;
     const NAME: &'static str;
@@ -81,10 +81,10 @@ trait FileOp: Clone + Send + Sync + 'static {
         ToolEffects::READ_ONLY
     }
 
-    fn run(&self, args: Self::Args, ground: &FileRoots) -> Result<FileOpOutput, ToolError>;
+    fn run(&self, args: Self::Args, roots: &FileRoots) -> Result<FileOpOutput, ToolError>;
 }
 
-/// What came of it.
+/// The result of a [`FileOp`].
 struct FileOpOutput {
     text: String,
     changed: Option<ChangedFile>,
@@ -92,7 +92,7 @@ struct FileOpOutput {
 
 /// A file that was changed.
 struct ChangedFile {
-    /// As the model knows it.
+    /// The path as the model sees it.
     shown: String,
     full_path: PathBuf,
 }
@@ -111,12 +111,12 @@ struct FileToolParts {
 }
 
 impl FileToolParts {
-    fn tool<D: FileOp>(&self, deed: D) -> Arc<dyn DynTool> {
-        Arc::new(FileOpTool { op: deed, parts: self.clone() })
+    fn tool<D: FileOp>(&self, op: D) -> Arc<dyn DynTool> {
+        Arc::new(FileOpTool { op, parts: self.clone() })
     }
 }
 
-/// Makes a tool of a [`FileOp`].
+/// Makes a tool from a [`FileOp`].
 struct FileOpTool<D> {
     op: D,
     parts: FileToolParts,
@@ -164,14 +164,13 @@ impl<D: FileOp> Tool for FileOpTool<D> {
 
 impl<D: FileOp> FileOpTool<D> {
     async fn act(&self, args: D::Args, context: &CallContext) -> Result<FileOpOutput, ToolError> {
-        let (deed, reach) = (self.op.clone(), self.parts.access.clone());
+        let (op, access) = (self.op.clone(), self.parts.access.clone());
         let mut context = context.clone();
-        // A call that is dropped stops looking, too.
+        // Stop the operation when the call is dropped.
         context.cancel = context.cancel.child_token();
         let _stop = context.cancel.clone().drop_guard();
         let acted =
-            tokio::task::spawn_blocking(move || deed.run(args, &FileRoots::open_roots(context, reach)?))
-                .await;
+            tokio::task::spawn_blocking(move || op.run(args, &FileRoots::open_roots(context, access)?)).await;
         match acted {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
@@ -182,7 +181,7 @@ impl<D: FileOp> FileOpTool<D> {
     }
 }
 
-/// A list of paths or patterns; also one alone, or a list that was written as a text.
+/// Parses a list of paths or patterns; also a single one, or a list encoded as a string.
 fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let listed = match Value::deserialize(deserializer)? {
         Value::Null => Vec::new(),

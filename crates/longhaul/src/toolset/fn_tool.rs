@@ -1,4 +1,5 @@
-//! A tool made of a name, a text and a function; and arguments as models really write them.
+//! A tool made of a name, a description and a function, and lenient parsing of arguments as models write
+//! them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -18,14 +19,14 @@ use crate::tool::{
     canonical_arguments, identity_from_spec, parse_arguments_with_aliases,
 };
 
-/// What a tool answers.
+/// What a tool call returns.
 pub(super) type ToolCallResult = Result<ToolOutput, ToolError>;
 
 /// The arguments of a tool that takes none.
 #[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct NoArgs {}
 
-/// One verb of a dialect.
+/// A tool that calls a function.
 pub(super) struct FnTool<A, F> {
     spec: ToolSpec,
     effects: ToolEffects,
@@ -35,10 +36,10 @@ pub(super) struct FnTool<A, F> {
     args: PhantomData<fn(A)>,
 }
 
-/// A verb: its name, how it behaves, what the model is told of it, and what it does.
+/// Creates a tool from its name, its effects, the description for the model, and its function.
 pub(super) fn fn_tool<A, F>(
     name: impl Into<String>,
-    manner: ToolEffects,
+    effects: ToolEffects,
     description: impl Into<String>,
     act: F,
 ) -> FnTool<A, F>
@@ -48,7 +49,7 @@ where
 {
     let spec =
         ToolSpec { name: name.into(), description: description.into(), parameters: arguments_schema::<A>() };
-    FnTool { spec, effects: manner, names: RuleNames::default(), setting: None, act, args: PhantomData }
+    FnTool { spec, effects, names: RuleNames::default(), setting: None, act, args: PhantomData }
 }
 
 impl<A, F> FnTool<A, F>
@@ -56,34 +57,35 @@ where
     A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
     F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
 {
-    /// Tells the model which agents a parameter can name.
-    pub(super) fn with_agent_choices(mut self, parameter: &str, cards: &[AgentInfo]) -> Self {
+    /// Lists the agents that an argument can name in that argument's description.
+    pub(super) fn with_agent_choices(mut self, parameter: &str, agents: &[AgentInfo]) -> Self {
         if let Some(schema) = self.spec.parameters["properties"][parameter].as_object_mut() {
-            let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
+            let names: Vec<&str> = agents.iter().map(|info| info.name.as_str()).collect();
             schema.insert("enum".into(), names.into());
         }
         self
     }
 
-    /// Other names of its arguments: `(other, own)`.
+    /// Adds aliases for its arguments: `(alias, argument)`.
     pub(super) fn aliases(mut self, aliases: ArgumentAliases) -> Self {
         self.names.aliases = aliases;
         self
     }
 
-    /// A rule that denies or asks for calls of that tool counts for calls of this one too.
+    /// Applies permission rules for that tool (deny and ask) to calls of this one too.
     pub(super) fn covered_by(mut self, tool: &str) -> Self {
         self.names.covered_by.push(tool.to_owned());
         self
     }
 
-    /// What it acts with besides its arguments: see [`Tool::setting`](crate::tool::Tool::setting).
+    /// Adds settings that change what it does besides its arguments: see
+    /// [`Tool::setting`](crate::tool::Tool::setting).
     pub(super) fn setting(mut self, setting: Option<String>) -> Self {
         self.setting = setting;
         self
     }
 
-    /// The verb as the engine sees it.
+    /// Converts it to a tool for the engine.
     pub(super) fn into_tool(self) -> Arc<dyn DynTool> {
         Arc::new(self)
     }
@@ -121,7 +123,7 @@ where
     }
 }
 
-/// A number, or a text that is one; `null` and an empty text are none.
+/// Parses a number, or a string that contains one. `null` and a blank string mean none.
 pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(None),
@@ -135,7 +137,7 @@ pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     }
 }
 
-/// One of a few words, in whatever case; `null` and an empty text are none.
+/// Parses one of a few words, ignoring case. `null` and a blank string mean none.
 pub(super) fn choice<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -146,7 +148,7 @@ pub(super) fn choice<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     }
 }
 
-/// `true` or `false`, or a text that says so; `null` is false.
+/// Parses `true` or `false`, or a string that says so. `null` is false.
 pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(false),
@@ -160,7 +162,7 @@ pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D
     }
 }
 
-/// A list of names; also one name alone, several in one text, or a list that was written as a text.
+/// Parses a list of names; also a single name, several names in one string, or a list encoded as a string.
 pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let listed = match Value::deserialize(deserializer)? {
         Value::String(text) => match serde_json::from_str(&text) {
@@ -180,7 +182,7 @@ pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
     Ok(names)
 }
 
-/// A list; also one that was written as a text, and one thing alone.
+/// Parses a list; also a list encoded as a string, or a single item.
 pub(super) fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -197,12 +199,12 @@ pub(super) fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     listed.into_iter().map(|one| serde_json::from_value(one).map_err(de::Error::custom)).collect()
 }
 
-/// What was really filled in: models put an empty text where they mean nothing.
+/// Drops blank strings: models fill in an empty string when they mean no value.
 pub(super) fn non_blank(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty())
 }
 
-/// A bound that a task is given: 0 is none, and less is a mistake.
+/// Parses a limit of a task: 0 means no limit, a negative number is an error.
 pub(super) fn positive_limit(name: &str, asked: Option<f64>) -> Result<Option<f64>, ToolError> {
     match asked {
         Some(n) if n < 0.0 => Err(ToolError::Retry(format!(
@@ -212,32 +214,32 @@ pub(super) fn positive_limit(name: &str, asked: Option<f64>) -> Result<Option<f6
     }
 }
 
-/// A bound in whole things. Less than one of them is still one.
+/// Parses a limit in whole units. A fraction below one counts as one.
 pub(super) fn whole_limit(name: &str, asked: Option<f64>) -> Result<Option<u64>, ToolError> {
     Ok(positive_limit(name, asked)?.map(|n| n.ceil() as u64))
 }
 
-/// A bound in turns.
+/// Parses a limit of turns.
 pub(super) fn turn_limit(asked: Option<f64>) -> Result<Option<u32>, ToolError> {
     Ok(whole_limit("max_turns", asked)?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)))
 }
 
-/// So many seconds. No number of them is too many.
+/// Converts seconds to a duration, and saturates instead of overflowing.
 pub(super) fn duration_from_secs(n: f64) -> Duration {
     const AGES: f64 = 1e9;
     Duration::try_from_secs_f64(n.clamp(0.0, AGES)).unwrap_or_default()
 }
 
-/// A place in a text, or a number of its characters or lines.
+/// Converts a number to an offset or a count of characters or lines.
 pub(super) fn to_index(n: f64) -> usize {
     n.max(0.0) as usize
 }
 
-/// The longest that a call waits, in seconds, and how long it does if it is not told.
+/// The longest and the default time that a call waits, in seconds.
 const LONGEST_WAIT: f64 = 3600.0;
 const USUAL_WAIT: f64 = 300.0;
 
-/// How long a call waits, in seconds, and what there is to say about it if that is not what was asked for.
+/// Returns how long a call waits, in seconds, and a note if that differs from what the model asked for.
 pub(super) fn wait_timeout(name: &str, asked: Option<f64>) -> (f64, Option<String>) {
     match asked {
         None => (USUAL_WAIT, None),

@@ -1,6 +1,7 @@
-//! The way to servers that the user has named: with headers that nobody else gets to see, and bounded answers.
+//! An HTTP client for servers that the user has configured: secret headers, and responses of bounded size.
 //!
-//! Unlike [`fetch`](super::fetch), whose URLs a model makes up, these may be anywhere, also on this machine.
+//! A model chooses the URLs of [`fetch`](super::fetch), so those are restricted. The user chooses these, so
+//! they may lead anywhere, including to this machine.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,12 +14,12 @@ use serde_json::Value;
 
 use super::text::{group_digits, truncate};
 
-/// How long a connection may take to come about.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How many redirects are followed, and only within one host.
+/// How many redirects are followed. They are followed only within one host.
 const MOST_HOPS: usize = 5;
 
-/// Headers that go along with every request. Their values are secrets: nothing shows them.
+/// Headers that are sent with every request. Their values are secrets and are never shown.
 #[derive(Clone, Default)]
 pub struct SecretHeaders(Vec<(String, SecretString)>);
 
@@ -36,12 +37,12 @@ impl fmt::Debug for SecretHeaders {
 }
 
 impl SecretHeaders {
-    /// One more.
+    /// Adds a header.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.push((name.into(), SecretString::from(value.into())));
     }
 
-    /// Names and values.
+    /// Iterates over names and values.
     pub(super) fn exposed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
     }
@@ -63,7 +64,7 @@ impl SecretHeaders {
         Ok(map)
     }
 
-    /// A text without the values: of each the whole, and what follows a word such as `Bearer`.
+    /// Redacts the values in a text: each whole value, and also the part after a scheme such as `Bearer`.
     pub(super) fn scrub(&self, mut text: String) -> String {
         for (_, value) in &self.0 {
             let whole = value.expose_secret().trim();
@@ -74,13 +75,13 @@ impl SecretHeaders {
     }
 }
 
-/// A text without a secret.
+/// Redacts a secret in a text.
 pub(super) fn redact_secret(text: String, secret: &str) -> String {
-    // Anything shorter is no secret, and may be a word of the text.
+    // A shorter value is not a secret, and may be an ordinary word of the text.
     if secret.len() >= 8 && text.contains(secret) { text.replace(secret, "[secret]") } else { text }
 }
 
-/// A client of its own for each toolset: no cookies, no proxies, nothing shared.
+/// An HTTP client. Each toolset has its own: no cookies, no proxies, nothing shared.
 #[derive(Clone)]
 pub(super) struct ToolHttpClient {
     client: Client,
@@ -88,7 +89,7 @@ pub(super) struct ToolHttpClient {
     headers: SecretHeaders,
 }
 
-/// What came back.
+/// A response.
 pub(super) struct HttpReply {
     pub(super) status: u16,
     pub(super) text: String,
@@ -110,18 +111,18 @@ impl ToolHttpClient {
         Ok(ToolHttpClient { client, map: headers.to_header_map()?, headers: headers.clone() })
     }
 
-    /// The client itself, which knows nothing of the headers.
+    /// Returns the underlying client, which does not send the headers.
     #[cfg(all(unix, feature = "mcp"))]
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// A request with the headers on it.
+    /// Starts building a request with the headers.
     pub(super) fn request(&self, method: reqwest::Method, url: Url) -> RequestBuilder {
         self.client.request(method, url).headers(self.map.clone())
     }
 
-    /// Sends a request and waits for the beginning of the answer.
+    /// Sends a request and returns the response once its headers have arrived.
     pub(super) async fn start(&self, request: RequestBuilder) -> Result<Response, String> {
         let response = request.send().await.map_err(|error| self.explain_error(error))?;
         if response.status().is_redirection()
@@ -137,7 +138,7 @@ impl ToolHttpClient {
         Ok(response)
     }
 
-    /// Sends a request and reads the answer, up to `most` bytes of it.
+    /// Sends a request and reads up to `most` bytes of the response.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,
@@ -164,11 +165,11 @@ impl ToolHttpClient {
         };
         match tokio::time::timeout(time, sending).await {
             Ok(reply) => reply,
-            Err(_) => Err(format!("there was no whole answer within {time:?}")),
+            Err(_) => Err(format!("no complete answer within {time:?}")),
         }
     }
 
-    /// A text without secrets.
+    /// Redacts the secrets in a text.
     pub(super) fn scrub(&self, text: String) -> String {
         self.headers.scrub(text)
     }
@@ -184,7 +185,7 @@ impl fmt::Debug for ToolHttpClient {
     }
 }
 
-/// Why a request failed, in words without its URL.
+/// Explains why a request failed, without showing its URL.
 pub(super) fn describe_error(error: reqwest::Error) -> String {
     let what = match &error {
         error if error.is_timeout() => "the connection took too long",
@@ -200,7 +201,7 @@ pub(super) fn describe_error(error: reqwest::Error) -> String {
     format!("{what} ({cause})")
 }
 
-/// Headers go along with redirects, so those only lead about within one host, and never back to plain HTTP.
+/// Redirects carry the headers, so follow them only within one host, and never from HTTPS to plain HTTP.
 pub(super) fn follow_same_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let from = attempt.previous().last();
     let to = attempt.url();
@@ -216,13 +217,13 @@ pub(super) fn follow_same_host(attempt: Attempt<'_>) -> reqwest::redirect::Actio
     }
 }
 
-/// A URL that the user wrote, which may be shown: without user, query and fragment.
+/// Formats a URL of the user without its user name, query and fragment, which may be secret.
 pub(super) fn display_url(url: &Url) -> String {
     let port = url.port().map_or(String::new(), |port| format!(":{port}"));
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
-/// A URL as a user writes it.
+/// Parses a URL as a user writes it.
 pub(super) fn parse_web_url(typed: &str) -> Result<Url, String> {
     let url = Url::parse(typed.trim()).map_err(|error| error.to_string())?;
     match matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty()) {
@@ -231,7 +232,7 @@ pub(super) fn parse_web_url(typed: &str) -> Result<Url, String> {
     }
 }
 
-/// A text that means nothing but itself in any part of a URL.
+/// Percent-encodes a text so that it is literal in any part of a URL.
 pub(super) fn percent_encode(text: &str) -> String {
     use fmt::Write as _;
     let mut safe = String::with_capacity(text.len());
@@ -246,7 +247,7 @@ pub(super) fn percent_encode(text: &str) -> String {
     safe
 }
 
-/// An argument as it is written into a URL or a header.
+/// Formats an argument for a URL or a header.
 pub(super) fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -256,12 +257,13 @@ pub(super) fn value_text(value: &Value) -> String {
     }
 }
 
-/// Whether a path has a part that leads up or nowhere: `.` or `..`, which no argument may become.
+/// Checks whether a path has a `.` or `..` segment. No argument may become one.
 pub(super) fn has_dot_segments(path: &str) -> bool {
     path.split(['/', '\\']).any(|part| matches!(part, "." | ".."))
 }
 
-/// A name as providers take it for a tool or an argument: letters, digits and `_`, not too long.
+/// Converts a name to one that providers accept for tools and arguments: letters, digits and `_`, of limited
+/// length.
 pub(super) fn sanitize_tool_name(text: &str) -> String {
     let mut name = String::new();
     for c in text.chars() {
@@ -276,7 +278,7 @@ pub(super) fn sanitize_tool_name(text: &str) -> String {
     name.trim_end_matches('_').to_owned()
 }
 
-/// The name, or the name with the first number that makes it new.
+/// Returns the name, or the name with the first number that makes it unique.
 pub(super) fn unique_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut number = 2;
     let mut candidate = name.to_owned();
@@ -297,10 +299,10 @@ mod tests {
         let headers: SecretHeaders =
             [("Authorization", "Bearer sk-very-secret"), ("X-Short", "yes")].into_iter().collect();
         assert_eq!(format!("{headers:?}"), r#"["Authorization", "X-Short"]"#);
-        let outward = ToolHttpClient::new(&headers).unwrap();
-        assert!(!format!("{outward:?} {:?}", outward.map).contains("secret"));
+        let client = ToolHttpClient::new(&headers).unwrap();
+        assert!(!format!("{client:?} {:?}", client.map).contains("secret"));
         let said = "no 'Bearer sk-very-secret' and no sk-very-secret, yes";
-        assert_eq!(outward.scrub(said.to_owned()), "no '[secret]' and no [secret], yes");
+        assert_eq!(client.scrub(said.to_owned()), "no '[secret]' and no [secret], yes");
         for (name, value) in [("bad name", "x"), ("X-Ok", "very-secret\nline")] {
             let error = ToolHttpClient::new(&[(name, value)].into_iter().collect()).unwrap_err();
             assert!(error.contains(name) && !error.contains("very-secret"), "{error}");

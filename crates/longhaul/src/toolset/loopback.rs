@@ -1,4 +1,4 @@
-//! For tests of tools that go over the network: a server on loopback that answers as the test tells it to, byte by byte.
+//! An HTTP server on loopback for tests of network tools. The test decides each byte of its responses.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -8,12 +8,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// One request as it came.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedRequest {
     /// The method and the target.
     pub(crate) line: String,
-    /// The headers, their names in lower case.
+    /// The headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
@@ -28,17 +28,17 @@ impl RecordedRequest {
     }
 }
 
-/// What is done with a request.
+/// What the server does with a request.
 pub(crate) enum LoopbackAction {
-    /// These bytes, and the connection is closed.
+    /// Sends these bytes and closes the connection.
     Bytes(Vec<u8>),
-    /// These bytes, and then nothing more, until the client goes away.
+    /// Sends these bytes, then keeps the connection open until the client disconnects.
     Stall(Vec<u8>),
-    /// The first bytes, and then the second again and again, until the client goes away.
+    /// Sends the first bytes, then repeats the second until the client disconnects.
     Endless(Vec<u8>, Vec<u8>),
 }
 
-/// An answer with its length, and the connection is closed.
+/// Formats a response with its length; the connection is closed after it.
 pub(crate) fn http_response(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> LoopbackAction {
     let mut bytes =
         format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n", body.as_ref().len());
@@ -54,7 +54,7 @@ type LoopbackHandler = dyn Fn(&RecordedRequest) -> LoopbackAction + Send + Sync;
 struct LoopbackLog {
     asked: Mutex<Vec<RecordedRequest>>,
     gone: Mutex<usize>,
-    news: Notify,
+    changed: Notify,
 }
 
 pub(crate) struct LoopbackServer {
@@ -93,12 +93,12 @@ impl LoopbackServer {
         self.notes.asked.lock().unwrap().clone()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests have arrived.
     pub(crate) async fn wait_for_requests(&self, times: usize) {
         self.until(|notes| notes.asked.lock().unwrap().len() >= times).await;
     }
 
-    /// Waits until so many clients have gone away in the middle of an answer.
+    /// Waits until this many clients have disconnected in the middle of a response.
     pub(crate) async fn wait_for_disconnects(&self, times: usize) {
         self.until(|notes| *notes.gone.lock().unwrap() >= times).await;
     }
@@ -106,11 +106,11 @@ impl LoopbackServer {
     async fn until(&self, is: impl Fn(&LoopbackLog) -> bool) {
         let waiting = async {
             loop {
-                let news = self.notes.news.notified();
+                let changed = self.notes.changed.notified();
                 if is(&self.notes) {
                     return;
                 }
-                news.await;
+                changed.await;
             }
         };
         tokio::time::timeout(std::time::Duration::from_secs(30), waiting)
@@ -122,7 +122,7 @@ impl LoopbackServer {
 async fn serve(mut stream: TcpStream, notes: &LoopbackLog, script: &LoopbackHandler) -> std::io::Result<()> {
     let Some(asked) = read(&mut stream).await? else { return Ok(()) };
     notes.asked.lock().unwrap().push(asked.clone());
-    notes.news.notify_waiters();
+    notes.changed.notify_waiters();
     let (first, again) = match script(&asked) {
         LoopbackAction::Bytes(bytes) => {
             stream.write_all(&bytes).await?;
@@ -144,7 +144,7 @@ async fn serve(mut stream: TcpStream, notes: &LoopbackLog, script: &LoopbackHand
         } => {}
     }
     *notes.gone.lock().unwrap() += 1;
-    notes.news.notify_waiters();
+    notes.changed.notify_waiters();
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The dialect of managed agents: `spawn_agent` and its kin.
+//! The tools for managed agents: `spawn_agent` and the others.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 
 const NAME: &str = "agents";
 
-/// The toolset `agents`: agents that are spawned, waited for, written to and cancelled.
+/// The toolset `agents`: tools to spawn, wait for, message and cancel agents.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ManagedAgents;
 
@@ -30,15 +30,15 @@ impl Toolset for ManagedAgents {
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        Box::pin(async { task_ops::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
+        Box::pin(async { task_ops::require_sub_agents(NAME, context).map(|()| tools(&context.sub_agents)) })
     }
 
-    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
-        let first = patron.sub_agents.first()?;
+    fn instruction(&self, context: &ToolsetContext) -> Option<String> {
+        let first = context.sub_agents.first()?;
         Some(task_text::delegation_guide(
-            &patron.sub_agents,
+            &context.sub_agents,
             "spawn_agent",
             "Use wait_agent",
             &format!(
@@ -49,8 +49,8 @@ impl Toolset for ManagedAgents {
     }
 }
 
-fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
-    let mine: Arc<[AgentInfo]> = cards.into();
+fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
+    let mine: Arc<[AgentInfo]> = agents.into();
     vec![
         fn_tool(
             "spawn_agent",
@@ -58,14 +58,14 @@ fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
             format!(
                 "Starts an agent on a task in the background and returns its agent_id at once. \
                  When it ends, its result is sent to you as a message.\nTypes of agents:\n{}",
-                task_text::agent_list(cards)
+                task_text::agent_list(agents)
             ),
             move |args: SpawnAgentArgs, cx| {
                 let mine = mine.clone();
                 Box::pin(async move { spawn(args, &mine, cx).await })
             },
         )
-        .with_agent_choices("subagent_type", cards)
+        .with_agent_choices("subagent_type", agents)
         .into_tool(),
         fn_tool(
             "wait_agent",
@@ -139,8 +139,8 @@ struct SpawnAgentArgs {
     again: bool,
 }
 
-async fn spawn(args: SpawnAgentArgs, cards: &[AgentInfo], cx: &CallContext) -> ToolCallResult {
-    let agent = choose_agent(cards, args.subagent_type)?;
+async fn spawn(args: SpawnAgentArgs, agents: &[AgentInfo], cx: &CallContext) -> ToolCallResult {
+    let agent = choose_agent(agents, args.subagent_type)?;
     let here =
         |dir: String| cx.working_dir.as_ref().map_or_else(|| PathBuf::from(&dir), |here| here.join(&dir));
     let order = Order {
@@ -159,14 +159,14 @@ async fn spawn(args: SpawnAgentArgs, cards: &[AgentInfo], cx: &CallContext) -> T
     }
 }
 
-/// The agent that is meant. Where there is only one, it need not be named.
-fn choose_agent(cards: &[AgentInfo], typed: Option<String>) -> Result<AgentName, ToolError> {
-    match (non_blank(typed), cards) {
-        (Some(typed), _) => Ok(task_ops::match_agent(cards, &typed)),
+/// Chooses the agent to spawn. The name may be left out if there is only one.
+fn choose_agent(agents: &[AgentInfo], typed: Option<String>) -> Result<AgentName, ToolError> {
+    match (non_blank(typed), agents) {
+        (Some(typed), _) => Ok(task_ops::match_agent(agents, &typed)),
         (None, [only]) => Ok(only.name.clone()),
         (None, _) => Err(ToolError::Retry(format!(
             "say in `subagent_type` which agent should do it:\n{}",
-            task_text::agent_list(cards)
+            task_text::agent_list(agents)
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! What agents remember from one conversation to the next, in an SQLite file with full-text search.
+//! Memories that agents keep across conversations, in an SQLite file with full-text search.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,15 +21,15 @@ mod database;
 /// The longest memory, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// The toolset `memory`: `add_memory`, `get_memories`, `update_memory`, `delete_memory` and `search_memories`, on an
-/// SQLite file. Several agents and processes may use one file at once.
+/// The toolset `memory`: `add_memory`, `get_memories`, `update_memory`, `delete_memory` and
+/// `search_memories`, stored in an SQLite file. Several agents and processes may use one file at once.
 #[derive(Debug, Clone)]
 pub struct AgentMemory {
     path: Arc<Path>,
 }
 
 impl AgentMemory {
-    /// Memories in this file: below the task's working directory, unless the path is absolute.
+    /// Stores memories in this file. A relative path is relative to the task's working directory.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         AgentMemory { path: path.into().into() }
     }
@@ -42,13 +42,13 @@ impl Toolset for AgentMemory {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let tools = self.tools();
         Box::pin(async { Ok(tools) })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let text = "You have a memory that outlives this conversation. Look into it (`search_memories`, with a few \
                     words or a category) before you begin; `get_memories` shows all of it. Remember what will matter \
                     again: what the user prefers or has corrected, decisions, how the project does things, each as one \
@@ -103,7 +103,7 @@ impl AgentMemory {
                     write,
                     "Remembers something new.",
                     move |args: AddMemoryArgs, context| {
-                        with_database(&path, context, move |book, context| add(book, args, &context))
+                        with_database(&path, context, move |database, context| add(database, args, &context))
                     },
                 )
                 .into_tool()
@@ -115,7 +115,7 @@ impl AgentMemory {
                     read,
                     "Shows all memories, the newest first.",
                     move |_: NoArgs, context| {
-                        with_database(&path, context, move |book, _| Ok(book.all().map(shown)?))
+                        with_database(&path, context, move |database, _| Ok(database.all().map(shown)?))
                     },
                 )
                 .into_tool()
@@ -124,10 +124,10 @@ impl AgentMemory {
                 let path = path();
                 let text = "Searches the memories for words, a category, or both.";
                 fn_tool("search_memories", read, text, move |args: SearchMemoriesArgs, context| {
-                    with_database(&path, context, move |book, _| {
+                    with_database(&path, context, move |database, _| {
                         let (query, category) = (non_blank(args.query), non_blank(args.category));
                         let query = query.as_deref().unwrap_or_default();
-                        Ok(book.search(query, category.as_deref().map(str::trim)).map(shown)?)
+                        Ok(database.search(query, category.as_deref().map(str::trim)).map(shown)?)
                     })
                 })
                 .into_tool()
@@ -136,9 +136,9 @@ impl AgentMemory {
                 let path = path();
                 let text = "Changes what a memory says, and its category if one is given.";
                 fn_tool("update_memory", write, text, move |args: UpdateMemoryArgs, context| {
-                    with_database(&path, context, move |book, _| {
+                    with_database(&path, context, move |database, _| {
                         let (id, text) = (args.id.trim(), fit(&args.memory)?);
-                        match book.update(id, text, non_blank(args.category).as_deref().map(str::trim))? {
+                        match database.update(id, text, non_blank(args.category).as_deref().map(str::trim))? {
                             true => Ok(format!("Memory {id} is changed.")),
                             false => Err(unknown(id)),
                         }
@@ -153,9 +153,11 @@ impl AgentMemory {
                     ToolEffects::default(),
                     "Forgets a memory.",
                     move |args: DeleteMemoryArgs, context| {
-                        with_database(&path, context, move |book, _| match book.delete(args.id.trim())? {
-                            true => Ok(format!("Memory {} is forgotten.", args.id.trim())),
-                            false => Err(unknown(&args.id)),
+                        with_database(&path, context, move |database, _| {
+                            match database.delete(args.id.trim())? {
+                                true => Ok(format!("Memory {} is forgotten.", args.id.trim())),
+                                false => Err(unknown(&args.id)),
+                            }
                         })
                     },
                 )
@@ -165,7 +167,7 @@ impl AgentMemory {
     }
 }
 
-/// Why something could not be done with the book.
+/// An operation on the database failed.
 enum MemoryError {
     Database(rusqlite::Error),
     Tool(ToolError),
@@ -183,8 +185,8 @@ impl From<ToolError> for MemoryError {
     }
 }
 
-/// Does something with the file, where blocking harms nobody. It is opened for each call: whoever deletes, moves or
-/// replaces it meanwhile is not in the way, and nothing is left open.
+/// Runs an operation on the database on a blocking thread. Each call opens the file anew, so nothing is left
+/// open, and the file may be deleted, moved or replaced between calls.
 fn with_database<'a>(
     path: &Arc<Path>,
     context: &'a CallContext,
@@ -193,12 +195,12 @@ fn with_database<'a>(
     let (path, context) = (path.clone(), context.clone());
     Box::pin(super::run_blocking(move || {
         let place = database_path(&path, context.working_dir.as_deref())?;
-        // What is remembered is nobody else's; a file that is there stays as it is.
+        // Memories are private: only the owner can read a new file. An existing file keeps its permissions.
         let _ = private_files::create_private_file(&place);
-        let told = MemoryDatabase::open(&place)
+        let result = MemoryDatabase::open(&place)
             .map_err(MemoryError::Database)
-            .and_then(|mut book| act(&mut book, context));
-        match told {
+            .and_then(|mut database| act(&mut database, context));
+        match result {
             Ok(text) => Ok(text.into()),
             Err(MemoryError::Tool(error)) => Err(error),
             Err(MemoryError::Database(error)) => Err(ToolError::Failed(format!(
@@ -209,7 +211,8 @@ fn with_database<'a>(
     }))
 }
 
-/// Where the file is. The directory is made if it is not there; below the working directory no link leads out.
+/// Resolves the path of the file and creates its directory if needed. Below the working directory, a symbolic
+/// link that leads out of it is refused.
 fn database_path(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, ToolError> {
     let shown = path.display();
     let failed = |why: &dyn std::fmt::Display| {
@@ -239,12 +242,16 @@ fn database_path(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, Too
     Ok(whole)
 }
 
-fn add(book: &mut MemoryDatabase, args: AddMemoryArgs, context: &CallContext) -> Result<String, MemoryError> {
+fn add(
+    database: &mut MemoryDatabase,
+    args: AddMemoryArgs,
+    context: &CallContext,
+) -> Result<String, MemoryError> {
     let text = fit(&args.memory)?;
     let category = non_blank(args.category).unwrap_or_default();
     let now = Timestamp::now();
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-    match book.add(candidate_ids(context), text, category.trim(), &now)? {
+    match database.add(candidate_ids(context), text, category.trim(), &now)? {
         Some(id) => Ok(format!("Remembered, with the id {id}.")),
         None => Err(ToolError::Failed("no free id was found: make the call again".to_owned()).into()),
     }

@@ -100,9 +100,10 @@ pub use wrappers::{only_tools, with_instruction, with_prefix};
 
 use blocking::run_blocking;
 
-/// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.
+/// A group of tools that are opened and closed together. Always used as `Arc<dyn Toolset>`; one instance
+/// serves all tasks of its agent.
 ///
-/// New behaviour is a toolset around another. This one adds a hint to what the agent is told:
+/// To add behaviour, wrap another toolset. This one adds a hint to the agent's instruction:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -117,8 +118,8 @@ use blocking::run_blocking;
 ///         self.0.name()
 ///     }
 ///
-///     fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-///         self.0.open(patron)
+///     fn open<'a>(&'a self, context: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+///         self.0.open(context)
 ///     }
 ///
 ///     fn instruction(&self, _: &ToolsetContext) -> Option<String> {
@@ -131,92 +132,93 @@ use blocking::run_blocking;
 /// }
 ///
 /// let files = Hinted(ReadOnlyFiles::new(), "Read a file before you speak of it.");
-/// # let patron = ToolsetContext { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
-/// # let tools = futures::executor::block_on(files.open(&patron))?;
+/// # let context = ToolsetContext { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
+/// # let tools = futures::executor::block_on(files.open(&context))?;
 /// # assert_eq!(tools.len(), 4);
 /// # Ok::<(), ToolsetError>(())
 /// ```
 pub trait Toolset: Send + Sync + 'static {
-    /// What people call it.
+    /// The toolset's name, as people see it.
     fn name(&self) -> &str;
 
-    /// The tools, for an agent. Whatever they need is started here, if it is not yet.
+    /// Opens the tools for an agent, and starts whatever they need and is not running yet.
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
 
-    /// What the agent should know about using them; goes into its system instruction.
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    /// Returns what the agent should know about using the tools. It becomes part of the system instruction.
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         None
     }
 
-    /// This process does not run the task any more: it has ended, or was given back. Ends whatever was started for it.
+    /// Stops whatever was started for a task. Called when this process no longer runs the task, because the
+    /// task has ended or was given back.
     fn task_ended(&self, _task: TaskId) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    /// Changes when the tools do: agents that are at work then have them opened again. A toolset whose tools never
-    /// change need not say anything.
+    /// Returns a number that changes whenever the tools change; running agents then open them again. A
+    /// toolset whose tools never change need not implement this.
     fn generation(&self) -> u64 {
         0
     }
 
-    /// All tools that the server of this toolset offers now, also those that the agent is not given. One that no server is
-    /// behind need not say anything.
+    /// Returns all tools that this toolset's server offers now, including those the agent is not given. A
+    /// toolset without a server need not implement this.
     fn offered_tools(&self) -> Vec<Arc<dyn DynTool>> {
         Vec::new()
     }
 
-    /// What the names of its tools begin with, and those of no other server's: `prefix_name`.
+    /// Returns the prefix of its tool names (`prefix_name`), which no other server's tools have.
     fn prefix(&self) -> Option<&str> {
         None
     }
 
-    /// Ends whatever was started. Called once, when the engine shuts down.
+    /// Stops whatever was started. Called once, when the engine shuts down.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }
 
-/// For whom a toolset is opened.
+/// The agent for which a toolset is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolsetContext {
-    /// The agent.
+    /// The agent's name.
     pub agent: AgentName,
-    /// Whom it may send tasks to.
+    /// The agents to which it may send tasks.
     pub sub_agents: Vec<AgentInfo>,
-    /// To whom it may hand its conversation over.
+    /// The agents to which it may hand over its conversation.
     pub handoffs: Vec<AgentInfo>,
 }
 
-/// Why a toolset could not be opened. The agent runs without it.
+/// A toolset could not be opened. The agent runs without it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("toolset '{toolset}': {why}")]
 pub struct ToolsetError {
-    /// Which.
+    /// The name of the toolset.
     pub toolset: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// A toolset that is just some tools.
+/// A toolset made of a fixed list of tools.
 #[derive(Clone, Default)]
 pub struct Tools(Vec<Arc<dyn DynTool>>);
 
 impl Tools {
-    /// No tools yet.
+    /// Creates a toolset without tools.
     pub fn new() -> Self {
         Tools::default()
     }
 
-    /// One more tool.
+    /// Adds a tool.
     pub fn with(mut self, tool: impl Tool) -> Self {
         self.0.push(Arc::new(tool));
         self
     }
 
-    /// One more tool, whose arguments are only known at run time.
+    /// Adds a tool whose argument schema is known only at run time.
     pub fn with_dyn(mut self, tool: Arc<dyn DynTool>) -> Self {
         self.0.push(tool);
         self
@@ -230,7 +232,7 @@ impl Toolset for Tools {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.0.clone()) })
     }

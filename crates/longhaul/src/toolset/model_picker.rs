@@ -1,5 +1,5 @@
-//! Lets an agent change its own model for the rest of a conversation: a small one for the easy part, a large one for
-//! the hard one.
+//! Lets an agent change its own model for the rest of a conversation: a small one for easy work, a large one
+//! for hard work.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct ModelPicker {
 }
 
 impl ModelPicker {
-    /// A choice among these models, by the names that the team knows them by.
+    /// Offers these models, by the names that the team file gives them.
     pub fn new<S: Into<String>>(models: impl IntoIterator<Item = S>) -> Self {
         ModelPicker { models: Arc::new(models.into_iter().map(Into::into).collect()) }
     }
@@ -31,13 +31,13 @@ impl Toolset for ModelPicker {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let change = ChangeModel { models: self.models.clone() };
         Box::pin(async { Ok(vec![Arc::new(change) as Arc<dyn DynTool>, Arc::new(RevertModel)]) })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         Some(format!(
             "You may change the model that you run on with change_model, to one of: {}. Take a stronger one for what is \
              hard, and go back with revert_model.",

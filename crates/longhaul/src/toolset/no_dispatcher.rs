@@ -1,4 +1,4 @@
-//! For tests of tools that need no other tasks: a call with nobody at the desk.
+//! A call context without a dispatcher, for tests of tools that need no other tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::task::TaskState;
 use crate::tool::{CallContext, CallSignal, DynTool, RunnerChannel, ToolError, ToolOutput, ToolStorage};
 use crate::toolset::{Toolset, ToolsetContext};
 
-/// A desk that refuses everything.
+/// A dispatcher that refuses everything.
 pub(crate) struct NoDispatcher;
 
 fn refused<'a, T: Send + 'a>() -> DispatchFuture<'a, T> {
@@ -72,10 +72,10 @@ impl Dispatcher for NoDispatcher {
     }
 }
 
-/// A call of a task that works in `dir`, and the end where its progress is heard.
+/// Returns the context of a call whose task works in `dir`, and the receiver of its progress.
 pub(crate) fn call_context_in(dir: &Path) -> (CallContext, UnboundedReceiver<CallSignal>) {
     let task: TaskId = "t-7f3k2".parse().unwrap();
-    let (line, heard) = RunnerChannel::new();
+    let (line, signals) = RunnerChannel::new();
     let caller = Caller { task, root: task, agent: "tester".into(), depth: 0 };
     let context = CallContext {
         storage: ToolStorage::new(Arc::new(crate::store::MemoryStore::new()), &caller),
@@ -90,10 +90,10 @@ pub(crate) fn call_context_in(dir: &Path) -> (CallContext, UnboundedReceiver<Cal
         processes: Default::default(),
         runner: line,
     };
-    (context, heard)
+    (context, signals)
 }
 
-/// An agent that nobody else works with, and the tools of a toolset.
+/// An agent without other agents, and the tools of a toolset.
 pub(crate) struct ToolFixture {
     pub(crate) context: CallContext,
     pub(crate) signals: UnboundedReceiver<CallSignal>,
@@ -101,16 +101,16 @@ pub(crate) struct ToolFixture {
 }
 
 impl ToolFixture {
-    /// Nowhere in particular.
+    /// Opens the toolset without a working directory.
     pub(crate) async fn new(toolset: &dyn Toolset) -> ToolFixture {
         ToolFixture::in_dir(toolset, Path::new("/nowhere")).await
     }
 
-    /// In a working directory.
+    /// Opens the toolset in a working directory.
     pub(crate) async fn in_dir(toolset: &dyn Toolset, dir: &Path) -> ToolFixture {
-        let patron = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
-        let (context, heard) = call_context_in(dir);
-        ToolFixture { context, signals: heard, tools: toolset.open(&patron).await.unwrap() }
+        let toolset_context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+        let (context, signals) = call_context_in(dir);
+        ToolFixture { context, signals, tools: toolset.open(&toolset_context).await.unwrap() }
     }
 
     pub(crate) fn tool(&self, name: &str) -> Arc<dyn DynTool> {
@@ -124,7 +124,7 @@ impl ToolFixture {
         self.repeat_call(tool, arguments).await
     }
 
-    /// Makes the last call again, as after a crash.
+    /// Repeats the last call, as after a crash.
     pub(crate) async fn repeat_call(
         &mut self,
         tool: &str,
@@ -133,14 +133,14 @@ impl ToolFixture {
         self.tool(tool).call(&arguments.to_string(), &self.context).await
     }
 
-    /// What a call says that does not fail.
+    /// Makes a call that must succeed; returns its text.
     pub(crate) async fn call_text(&mut self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await.unwrap();
         assert!(!output.is_error, "{}", output.text);
         output.text
     }
 
-    /// What a call says that fails.
+    /// Makes a call that must fail; returns its text.
     pub(crate) async fn call_error(&mut self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments).await {
             Ok(output) if output.is_error => output.text,

@@ -24,34 +24,34 @@ use operation::OpenApiOperation;
 mod document;
 mod operation;
 
-/// The largest document, how much of an answer is read, and how long either may take.
+/// The largest document, how many bytes of a response are read, and how long either may take.
 const LARGEST: usize = 16 << 20;
 const MOST: usize = 1 << 20;
 const TIME: Duration = Duration::from_secs(30);
 
-/// The toolset `openapi`: a tool for each operation that a document describes.
+/// The toolset `openapi`: one tool per operation in a document.
 pub struct OpenApi {
     at: String,
     headers: SecretHeaders,
-    /// The document is read once.
+    /// The operations, loaded on first use: the document is read only once.
     tools: OnceCell<Vec<Arc<dyn DynTool>>>,
 }
 
 impl OpenApi {
-    /// The operations of the document at a URL, or in a file. The headers go along with every request, also the one for
-    /// the document.
+    /// Creates a toolset from the document at a URL or in a file. The headers are sent with every request,
+    /// including the one for the document.
     pub fn new(url_or_path: impl Into<String>, headers: SecretHeaders) -> Self {
         OpenApi { at: url_or_path.into(), headers, tools: OnceCell::new() }
     }
 
     async fn read(&self) -> Result<Vec<Arc<dyn DynTool>>, String> {
-        let outward = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+        let client = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
         let at = self.at.trim();
         let lower = at.to_ascii_lowercase();
         let (text, url) = match lower.starts_with("http://") || lower.starts_with("https://") {
             true => {
                 let url = parse_web_url(at)?;
-                let text = fetched(&outward, url.clone())
+                let text = fetched(&client, url.clone())
                     .await
                     .map_err(|why| format!("{}: {why}", display_url(&url)))?;
                 (text, Some(url))
@@ -63,7 +63,7 @@ impl OpenApi {
         };
         let place = url.as_ref().map_or_else(|| at.to_owned(), display_url);
         let named = |why: String| format!("{place}: {why}");
-        // A large document takes its time.
+        // Parsing a large document takes long enough to block.
         let made = super::run_blocking(move || {
             let document = OpenApiDocument::parse(&text).map_err(ToolError::Failed)?;
             Ok(operation::operations(&document, url.as_ref()))
@@ -82,7 +82,7 @@ impl OpenApi {
         let place: Arc<str> = place.as_str().into();
         let tool = |operation| -> Arc<dyn DynTool> {
             let (toolset, place) = (toolset.clone(), place.clone());
-            Arc::new(OperationTool { operation, client: outward.clone(), toolset, place })
+            Arc::new(OperationTool { operation, client: client.clone(), toolset, place })
         };
         Ok(operations.into_iter().map(tool).collect())
     }
@@ -95,13 +95,13 @@ impl std::fmt::Debug for OpenApi {
     }
 }
 
-async fn fetched(outward: &ToolHttpClient, url: Url) -> Result<String, String> {
+async fn fetched(client: &ToolHttpClient, url: Url) -> Result<String, String> {
     let accept = "application/json, application/yaml;q=0.9, */*;q=0.5";
-    let request = outward.request(Method::GET, url).header("accept", accept);
-    let reply = outward.send(request, LARGEST, TIME).await?;
+    let request = client.request(Method::GET, url).header("accept", accept);
+    let reply = client.send(request, LARGEST, TIME).await?;
     match reply.status {
         200 => Ok(reply.text),
-        status => Err(format!("the document cannot be had: status {status}")),
+        status => Err(format!("cannot download the document: status {status}")),
     }
 }
 
@@ -127,7 +127,7 @@ impl Toolset for OpenApi {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools = self.tools.get_or_try_init(|| self.read()).await;
@@ -143,7 +143,7 @@ impl Toolset for OpenApi {
 struct OperationTool {
     operation: OpenApiOperation,
     client: ToolHttpClient,
-    /// The toolset that it is of, and where its document is.
+    /// The name of the toolset, and the location of its document.
     toolset: Arc<str>,
     place: Arc<str>,
 }

@@ -1,4 +1,5 @@
-//! What a tool gave that is too long for a conversation: cut there, kept whole in the store, and read page by page.
+//! Truncates tool output that is too long for a conversation. The store keeps the whole output, and a tool
+//! reads it page by page.
 
 use std::sync::Arc;
 
@@ -11,16 +12,16 @@ use crate::id::Digest;
 use crate::store::Store;
 use crate::tool::{DynTool, ToolEffects, ToolError};
 
-/// The tool that reads them.
+/// The tool that reads truncated outputs.
 const READ_TOOL_OUTPUT: &str = "read_tool_output";
 
-/// Beginning and end of an output that is longer than `cap`, with a mark between them that says how to read what is
-/// left out. `None` if it is not too long.
+/// Returns the beginning and the end of an output that is longer than `cap`, with a marker between them that
+/// says how to read the rest. Returns `None` if the output is short enough.
 pub(crate) fn truncate_output(text: &str, cap: usize) -> Option<String> {
     head_and_tail(text, cap, |from| read_on(name(&Digest::of_bytes(text.as_bytes())), from))
 }
 
-/// What a model calls an output that was cut: enough of its digest.
+/// The id of a truncated output, as models see it: a prefix of its digest.
 fn name(digest: &Digest) -> &str {
     digest.as_str().get(..10).unwrap_or(digest.as_str())
 }
@@ -43,8 +44,7 @@ struct ReadToolOutputArgs {
     limit: Option<f64>,
 }
 
-/// The tool that reads these outputs, for a conversation in which they were cut. What it answers is far shorter than
-/// `cap`.
+/// Creates the tool that reads the truncated outputs of a conversation. Its pages are far shorter than `cap`.
 pub(crate) fn read_tool_output(store: Arc<dyn Store>, kept: &[Digest], cap: usize) -> Arc<dyn DynTool> {
     let (kept, most): (Arc<[Digest]>, usize) = (kept.into(), OUTPUT_LIMIT.min(cap / 2));
     fn_tool(

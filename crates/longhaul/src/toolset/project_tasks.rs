@@ -1,4 +1,4 @@
-//! Tasks of the project in a file: with priorities and dependencies, for whoever works on it, today or next week.
+//! Project tasks in a JSON file, with priorities and dependencies. They outlive the conversation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,14 +20,15 @@ mod task_list;
 mod task_file;
 
 /// The toolset `tasks`: `create_task`, `get_task`, `update_task`, `delete_task`, `list_tasks`, `next_task`,
-/// `add_dependency` and `remove_dependency`, on a JSON file. Several agents and processes may use one file at once.
+/// `add_dependency` and `remove_dependency`, stored in a JSON file. Several agents and processes may use one
+/// file at once.
 #[derive(Debug, Clone)]
 pub struct ProjectTasks {
     path: Arc<Path>,
 }
 
 impl ProjectTasks {
-    /// Tasks in this file: below the task's working directory, unless the path is absolute.
+    /// Stores tasks in this file. A relative path is relative to the task's working directory.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         ProjectTasks { path: path.into().into() }
     }
@@ -46,13 +47,13 @@ impl Toolset for ProjectTasks {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let tools = self.tools();
         Box::pin(async { Ok(tools) })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let text = "The tasks of the project are kept in a file and outlive this conversation. Each has a priority \
                     (critical, high, medium, low), a status (pending, in_progress, done, blocked) and may depend on \
                     others: while one of those is not done, it is blocked. `next_task` says what to work on.";
@@ -124,7 +125,7 @@ struct DependencyArgs {
     depends_on_id: String,
 }
 
-/// What models also call them.
+/// Aliases of the arguments that models also use.
 const LINK_ALIASES: ArgumentAliases = &[("task_id", "taskId"), ("depends_on_id", "dependsOnId")];
 
 impl ProjectTasks {
@@ -147,9 +148,9 @@ impl ProjectTasks {
                 let text = "Shows one task whole. `effectiveStatus` is blocked while something it depends on is not done.";
                 fn_tool("get_task", read, text, move |args: ProjectTaskIdArgs, context| {
                     with_task_file(&path, context, move |file, _| {
-                        let board = file.read()?;
-                        let task = board.get(args.id.trim()).map_err(ToolError::Retry)?;
-                        Ok(board.to_json(task))
+                        let list = file.read()?;
+                        let task = list.get(args.id.trim()).map_err(ToolError::Retry)?;
+                        Ok(list.to_json(task))
                     })
                 })
                 .into_tool()
@@ -165,7 +166,7 @@ impl ProjectTasks {
             {
                 let path = path();
                 let text = "Deletes a task. Tasks that depended on it no longer do.";
-                // Not to be repeated: another task could have the id by then.
+                // Not safe to repeat: another task could have the id by then.
                 fn_tool(
                     "delete_task",
                     ToolEffects::default(),
@@ -173,7 +174,7 @@ impl ProjectTasks {
                     move |args: ProjectTaskIdArgs, context| {
                         with_task_file(&path, context, move |file, _| {
                             let id = args.id.trim();
-                            file.change(|board| board.delete(id).map_err(ToolError::Retry))?;
+                            file.change(|list| list.delete(id).map_err(ToolError::Retry))?;
                             Ok(json!({"deleted": id}))
                         })
                     },
@@ -194,9 +195,9 @@ impl ProjectTasks {
                     "Shows the most urgent task that is neither done nor blocked: what to work on next.";
                 fn_tool("next_task", read, text, move |_: NoArgs, context| {
                     with_task_file(&path, context, move |file, _| {
-                        let board = file.read()?;
+                        let list = file.read()?;
                         let nothing = || json!("There is nothing to work on: all tasks are done or blocked.");
-                        Ok(board.next().map_or_else(nothing, |task| board.to_json(task)))
+                        Ok(list.next().map_or_else(nothing, |task| list.to_json(task)))
                     })
                 })
                 .into_tool()
@@ -206,10 +207,10 @@ impl ProjectTasks {
                 let text = "Makes one task wait for another: it is blocked until that is done.";
                 fn_tool("add_dependency", write, text, move |args: DependencyArgs, context| {
                     with_task_file(&path, context, move |file, _| {
-                        file.change(|board| {
+                        file.change(|list| {
                             let linked =
-                                board.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
-                            linked.cloned().map_err(ToolError::Retry).map(|task| board.to_json(&task))
+                                list.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
+                            linked.cloned().map_err(ToolError::Retry).map(|task| list.to_json(&task))
                         })
                     })
                 })
@@ -221,13 +222,13 @@ impl ProjectTasks {
                 let text = "Makes a task no longer wait for another.";
                 fn_tool("remove_dependency", write, text, move |args: DependencyArgs, context| {
                     with_task_file(&path, context, move |file, _| {
-                        file.change(|board| {
-                            let unlinked = board.remove_dependency(
+                        file.change(|list| {
+                            let unlinked = list.remove_dependency(
                                 args.task_id.trim(),
                                 args.depends_on_id.trim(),
                                 &now(),
                             );
-                            unlinked.cloned().map_err(ToolError::Retry).map(|task| board.to_json(&task))
+                            unlinked.cloned().map_err(ToolError::Retry).map(|task| list.to_json(&task))
                         })
                     })
                 })
@@ -238,7 +239,7 @@ impl ProjectTasks {
     }
 }
 
-/// Does something with the file, where blocking harms nobody.
+/// Runs an operation on the file on a blocking thread.
 fn with_task_file<'a>(
     path: &Arc<Path>,
     context: &'a CallContext,
@@ -247,11 +248,11 @@ fn with_task_file<'a>(
     let (path, context) = (path.clone(), context.clone());
     Box::pin(super::run_blocking(move || {
         let file = ProjectTaskFile::open(&path, context.working_dir.as_deref())?;
-        let told = match act(&file, context)? {
+        let text = match act(&file, context)? {
             Value::String(text) => text,
             value => format!("{value:#}"),
         };
-        Ok(told.into())
+        Ok(text.into())
     }))
 }
 
@@ -280,9 +281,9 @@ fn create(file: &ProjectTaskFile, args: CreateTaskArgs, context: &CallContext) -
         created_at: now(),
         updated_at: now(),
     };
-    file.change(|board| {
-        let created = board.create(candidate_ids(context), task).cloned().map_err(ToolError::Retry)?;
-        Ok(board.to_json(&created))
+    file.change(|list| {
+        let created = list.create(candidate_ids(context), task).cloned().map_err(ToolError::Retry)?;
+        Ok(list.to_json(&created))
     })
 }
 
@@ -304,13 +305,13 @@ fn update(file: &ProjectTaskFile, args: UpdateTaskArgs, context: &CallContext) -
             .map_err(ToolError::Retry)?,
         dependencies: args.dependencies,
     };
-    file.change(|board| {
-        let changed = board.change(args.id.trim(), change, &now()).cloned().map_err(ToolError::Retry)?;
-        Ok(board.to_json(&changed))
+    file.change(|list| {
+        let changed = list.change(args.id.trim(), change, &now()).cloned().map_err(ToolError::Retry)?;
+        Ok(list.to_json(&changed))
     })
 }
 
-fn list(board: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError> {
+fn list(list: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError> {
     let status = non_blank(args.status)
         .map(|word| ProjectTaskStatus::parse(&word))
         .transpose()
@@ -323,9 +324,9 @@ fn list(board: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError
         status.is_none_or(|status| status == effective)
             && priority.is_none_or(|priority| priority == task.priority)
     };
-    let sorted = board.sorted();
+    let sorted = list.sorted();
     let listed = sorted.iter().filter(|(task, effective)| wanted(task, *effective));
-    Ok(listed.map(|(task, _)| board.to_json(task)).collect())
+    Ok(listed.map(|(task, _)| list.to_json(task)).collect())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Blots out what looks like a secret in what tools return, before a model or a journal has it.
+//! Redacts what looks like a secret in tool output, before a model or the journal receives it.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
-/// What stands where a secret was.
+/// The text that replaces a secret.
 const REDACTED: &str = "[redacted]";
 
-/// Secrets by their looks. What the first group of one finds stays.
+/// Patterns of secrets. The first group of a pattern is kept.
 const SECRET_PATTERNS: [&str; 12] = [
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
     r"\b(?:sk|xai|gsk|rk)-[A-Za-z0-9_-]{20,}",
@@ -30,11 +30,13 @@ const SECRET_PATTERNS: [&str; 12] = [
     r#"(\b[A-Z0-9_]*(?:API_?KEY|SECRET|TOKEN|PASSWORD|PASSWD)(?:_[A-Z0-9_]*)?=["']?)[^\s"']{6,}"#,
 ];
 
-/// A toolset whose tools return nothing that looks like a secret: keys of providers in their known forms, private keys,
-/// passwords in addresses, what is assigned to a variable with such a name. What looks otherwise is not found.
+/// Wraps a toolset: redacts what looks like a secret in its output. It finds provider keys in their known
+/// formats, private keys, passwords in URLs, and values assigned to variables with names such as `PASSWORD`.
+/// It does not find other secrets.
 pub fn with_redaction(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
-    let looks: Arc<[Regex]> = SECRET_PATTERNS.iter().filter_map(|look| Regex::new(look).ok()).collect();
-    map_tools(inner, move |tool| Arc::new(RedactingTool { tool, patterns: looks.clone() }))
+    let patterns: Arc<[Regex]> =
+        SECRET_PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect();
+    map_tools(inner, move |tool| Arc::new(RedactingTool { tool, patterns: patterns.clone() }))
 }
 
 struct RedactingTool {
@@ -80,15 +82,15 @@ impl DynTool for RedactingTool {
     }
 }
 
-fn redact_secrets(looks: &[Regex], mut text: String) -> String {
-    for look in looks {
-        if look.is_match(&text) {
+fn redact_secrets(patterns: &[Regex], mut text: String) -> String {
+    for pattern in patterns {
+        if pattern.is_match(&text) {
             let blot = |found: &Captures<'_>| {
                 let stays = found.get(1).map_or("", |group| group.as_str());
                 let end = if found[0].ends_with('@') { "@" } else { "" };
                 format!("{stays}{REDACTED}{end}")
             };
-            text = look.replace_all(&text, blot).into_owned();
+            text = pattern.replace_all(&text, blot).into_owned();
         }
     }
     text
@@ -100,8 +102,9 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_secret_is_blotted_out_and_nothing_else() {
-        let looks: Vec<Regex> = SECRET_PATTERNS.iter().map(|look| Regex::new(look).unwrap()).collect();
-        let blot = |text: &str| redact_secrets(&looks, text.to_owned());
+        let patterns: Vec<Regex> =
+            SECRET_PATTERNS.iter().map(|pattern| Regex::new(pattern).unwrap()).collect();
+        let blot = |text: &str| redact_secrets(&patterns, text.to_owned());
         for secret in [
             "sk-proj-abcdefghijklmnopqrstuv",
             "ghp_0123456789abcdefghij0123456789abcdef",

@@ -1,12 +1,12 @@
-//! Runs commands where they can write only below the working directory, and reach no network unless they may.
+//! Runs commands that can write only below the working directory, and have no network unless it is allowed.
 //!
-//! Bubblewrap is taken where it is installed and works, else Landlock where the kernel has it; where neither is to be had
-//! a command is refused. Which it is, is found out once. What is started instead of the command is pure data
-//! ([`bubblewrap`], [`landlocked`]).
+//! Uses bubblewrap where it is installed and works, else Landlock where the kernel supports it; otherwise
+//! commands are refused. The backend is detected once. What to start instead of the command is computed as
+//! plain data ([`bubblewrap`], [`landlocked`]).
 //!
-//! What Landlock does not do, and bubblewrap does: a `/tmp` of one's own (there is none to write to), a network that is off
-//! for more than TCP, sockets in the file system out of reach, an own process tree that ends as a whole, and `.git/hooks`
-//! and `.git/config` write-protected.
+//! Only bubblewrap gives a command its own `/tmp` (under Landlock it cannot write there at all), blocks
+//! network traffic other than TCP, hides sockets in the file system, kills the whole process tree, and
+//! write-protects `.git/hooks` and `.git/config`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ mod landlock;
 #[cfg(target_os = "linux")]
 pub use landlock::sandbox_exec;
 
-/// The word by which the helper is asked to confine itself and become the command.
+/// The argument that tells the helper to confine itself and become the command.
 pub const SANDBOX_EXEC: &str = "sandbox-exec";
-/// How long it may take to find out whether bubblewrap works.
+/// How long the check whether bubblewrap works may take.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// A sandbox for commands: they write only below the working directory and what is allowed besides, read everything, and
-/// have no network unless it is allowed.
+/// A sandbox for commands: they read everything, write only below the working directory and other allowed
+/// directories, and have no network unless it is allowed.
 #[derive(Debug, Clone, Default)]
 pub struct Sandbox {
     rules: SandboxRules,
@@ -50,7 +50,7 @@ struct SandboxRules {
     writable: Vec<PathBuf>,
 }
 
-/// By what a command is confined.
+/// What confines a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SandboxBackend {
     Bubblewrap(PathBuf),
@@ -58,38 +58,39 @@ enum SandboxBackend {
 }
 
 impl Sandbox {
-    /// Writes only below the working directory, no network.
+    /// Creates a sandbox that allows writing only below the working directory, and no network.
     pub fn new() -> Self {
         Sandbox::default()
     }
 
-    /// Whether commands may use the network.
+    /// Sets whether commands may use the network.
     pub fn network(mut self, allowed: bool) -> Self {
         self.rules.network = allowed;
         self
     }
 
-    /// One more directory that commands may write to. A relative one is relative to the working directory.
+    /// Allows writing to one more directory. A relative path is relative to the working directory.
     pub fn allow_write(mut self, path: impl Into<PathBuf>) -> Self {
         self.rules.writable.push(path.into());
         self
     }
 
-    /// The program that can confine itself and become a command, for where there is no bubblewrap: one whose `main` calls
-    /// [`sandbox_exec`] when its first argument is [`SANDBOX_EXEC`], as the command `longhaul` does. Without it,
-    /// Landlock cannot be used: it is never applied to this process.
+    /// Sets the program that confines itself with Landlock and then becomes the command, for systems without
+    /// bubblewrap. Its `main` must call [`sandbox_exec`] when its first argument is [`SANDBOX_EXEC`], as
+    /// `longhaul` does. Without a helper Landlock cannot be used, because it is never applied to this
+    /// process.
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.helper = Some(program.into());
         self
     }
 
-    /// Does not use bubblewrap, though it may be there.
+    /// Never uses bubblewrap, even if it is installed.
     pub fn without_bubblewrap(mut self) -> Self {
         self.without_bubblewrap = true;
         self
     }
 
-    /// By what commands can be confined here, in words; or why they cannot be.
+    /// Describes the backend that confines commands on this system. Fails with the reason if there is none.
     pub async fn describe_backend(&self) -> Result<String, String> {
         match self.backend.get_or_try_init(|| self.detect_backend()).await? {
             SandboxBackend::Bubblewrap(program) => Ok(format!("bubblewrap ({})", program.display())),
@@ -97,7 +98,7 @@ impl Sandbox {
         }
     }
 
-    /// What it lets commands do, in words.
+    /// Describes what commands may do.
     pub(super) fn describe(&self) -> String {
         let network = if self.rules.network { "with network" } else { "without network" };
         let mut words = format!("in a sandbox {network}");
@@ -107,27 +108,27 @@ impl Sandbox {
         words
     }
 
-    /// What to start instead of a command, so that it is confined.
-    pub(super) async fn confine(&self, launch: CommandSpec, work: &Path) -> Result<CommandSpec, ToolError> {
-        let means =
+    /// Returns what to start instead of a command, so that it is confined.
+    pub(super) async fn confine(&self, spec: CommandSpec, work: &Path) -> Result<CommandSpec, ToolError> {
+        let backend =
             self.backend.get_or_try_init(|| self.detect_backend()).await.map_err(ToolError::Failed)?;
         let (rules, work) = (self.rules.clone(), work.to_owned());
-        let ground = tokio::task::spawn_blocking(move || SandboxPaths::new(&rules, &work)).await;
-        let ground = match ground {
-            Ok(Ok(ground)) => ground,
+        let paths = tokio::task::spawn_blocking(move || SandboxPaths::new(&rules, &work)).await;
+        let paths = match paths {
+            Ok(Ok(paths)) => paths,
             Ok(Err(why)) => return Err(ToolError::Failed(why)),
             Err(_) => return Err(ToolError::Failed("the program is ending".to_owned())),
         };
-        Ok(match means {
-            SandboxBackend::Bubblewrap(program) => bubblewrap(program, &ground, self.rules.network, launch),
-            SandboxBackend::Landlock(helper) => landlocked(helper, &ground, self.rules.network, launch),
+        Ok(match backend {
+            SandboxBackend::Bubblewrap(program) => bubblewrap(program, &paths, self.rules.network, spec),
+            SandboxBackend::Landlock(helper) => landlocked(helper, &paths, self.rules.network, spec),
         })
     }
 
-    /// Finds out by what commands can be confined here.
+    /// Detects the backend of this system.
     async fn detect_backend(&self) -> Result<SandboxBackend, String> {
         let no_bubblewrap = match self.without_bubblewrap {
-            true => "bubblewrap is not to be used".to_owned(),
+            true => "bubblewrap is disabled".to_owned(),
             false => match bubblewrap_works(self.rules.network).await {
                 Ok(program) => return Ok(SandboxBackend::Bubblewrap(program)),
                 Err(why) => why,
@@ -135,7 +136,7 @@ impl Sandbox {
         };
         let no_landlock = match (&self.helper, landlock_is_there(self.rules.network)) {
             (Some(helper), Ok(())) => return Ok(SandboxBackend::Landlock(helper.clone())),
-            (None, Ok(())) => "no helper program for Landlock was named".to_owned(),
+            (None, Ok(())) => "no Landlock helper program is set".to_owned(),
             (_, Err(why)) => why,
         };
         Err(format!(
@@ -152,22 +153,22 @@ fn landlock_is_there(network: bool) -> Result<(), String> {
 
 #[cfg(not(target_os = "linux"))]
 fn landlock_is_there(_: bool) -> Result<(), String> {
-    Err("Landlock is only in Linux".to_owned())
+    Err("Landlock works only on Linux".to_owned())
 }
 
-/// Where bubblewrap is, if it works: a kernel may forbid it the namespaces it needs.
+/// Finds bubblewrap and checks that it works: a kernel may forbid the namespaces that it needs.
 async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
     let places = DEFAULT_PATH.split(':').chain(["/run/current-system/sw/bin"]);
     let Some(program) = places.map(|dir| Path::new(dir).join("bwrap")).find(|path| path.is_file()) else {
         return Err("bubblewrap is not installed".to_owned());
     };
-    let ground = SandboxPaths { work: PathBuf::from("/"), tmpfs: tmpfs_dirs(), ..SandboxPaths::default() };
+    let paths = SandboxPaths { work: PathBuf::from("/"), tmpfs: tmpfs_dirs(), ..SandboxPaths::default() };
     let probe = CommandSpec::shell(":", "/".into(), Default::default());
-    let launch = bubblewrap(&program, &ground, network, probe);
-    let mut command = tokio::process::Command::new(&launch.program);
-    command.args(&launch.args).current_dir("/").env_clear().kill_on_drop(true);
+    let spec = bubblewrap(&program, &paths, network, probe);
+    let mut command = tokio::process::Command::new(&spec.program);
+    command.args(&spec.args).current_dir("/").env_clear().kill_on_drop(true);
     command.stdin(Stdio::null());
-    // With all that it starts: a stop does not wait for it, and nothing of it goes on.
+    // Kill it with everything it has started, without delaying a stop.
     match tokio::time::timeout(PROBE, crate::process::run_to_output(command)).await {
         Ok(Ok(output)) if output.status.success() => Ok(program),
         Ok(Ok(output)) => {
@@ -179,19 +180,20 @@ async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
     }
 }
 
-/// Where a command may write, by real names.
+/// The directories that a command may write to and read, as real paths.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct SandboxPaths {
     work: PathBuf,
     writable: Vec<PathBuf>,
     git: Vec<GitDirs>,
-    /// What is empty and of the command's own.
+    /// Directories that are empty and private to the command.
     tmpfs: Vec<PathBuf>,
-    /// What is below that, and can be read all the same: what a writable directory is a part of.
+    /// Directories below those that stay readable, because they contain a writable directory.
     readable: Vec<PathBuf>,
 }
 
-/// Places for what is temporary; and for the sockets of daemons: whoever can talk to one can have it write anywhere.
+/// Directories for temporary files and for daemon sockets. A command that can talk to a daemon could make it
+/// write anywhere.
 fn tmpfs_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<_> =
         ["/tmp", "/var/tmp", "/run"].iter().filter_map(|dir| Path::new(dir).canonicalize().ok()).collect();
@@ -199,7 +201,8 @@ fn tmpfs_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// Whoever works below `/tmp` reads what is around as anybody else does; what else is in `/tmp` stays out of reach.
+/// Returns the directories directly below `/tmp` that contain a writable directory: they stay readable. The
+/// rest of `/tmp` stays hidden.
 fn readable_dirs(writable: &[PathBuf]) -> Vec<PathBuf> {
     let places = ["/tmp", "/var/tmp"].iter().filter_map(|dir| Path::new(dir).canonicalize().ok());
     let part = |place: &PathBuf, dir: &PathBuf| {
@@ -236,67 +239,68 @@ impl SandboxPaths {
     }
 }
 
-/// A shell waits for bubblewrap, so that its parent is a process of one thread: its end is what bubblewrap dies of,
-/// and the thread that started it may end long before this process does.
-fn bubblewrap(program: &Path, ground: &SandboxPaths, network: bool, launch: CommandSpec) -> CommandSpec {
+/// Wraps a command in bubblewrap. A shell starts bubblewrap and waits for it, because `--die-with-parent`
+/// follows the parent's thread, and the thread that starts a command here may end long before this process
+/// does.
+fn bubblewrap(program: &Path, paths: &SandboxPaths, network: bool, spec: CommandSpec) -> CommandSpec {
     let mut args = SandboxArgs::default();
     args.words(["-c", "\"$@\"; exit $?", "sh"]).path(program);
     args.words(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]);
-    // The superuser could otherwise mount over whatever is write-protected.
+    // Otherwise root could mount over what is write-protected.
     args.words(["--cap-drop", "ALL"]);
     if !network {
         args.words(["--unshare-net"]);
     }
     args.words(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
-    // The superuser could otherwise have the kernel execute something, whatever its capabilities.
+    // Otherwise root could make the kernel execute a program, even without capabilities.
     for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"] {
         args.words(["--ro-bind-try", path, path]);
     }
-    for dir in &ground.tmpfs {
+    for dir in &paths.tmpfs {
         args.words(["--tmpfs"]).path(dir);
     }
     let needed = ["/run/current-system", "/run/systemd/resolve"];
     for dir in needed.iter().take(if network { 2 } else { 1 }) {
         args.words(["--ro-bind-try", dir, dir]);
     }
-    for dir in &ground.readable {
+    for dir in &paths.readable {
         args.bind("--ro-bind", dir);
     }
-    for dir in &ground.writable {
+    for dir in &paths.writable {
         args.bind("--bind", dir);
     }
-    for git in &ground.git {
-        // A directory that something is mounted on can be neither moved away nor replaced.
+    for git in &paths.git {
+        // A mount point can be neither moved nor replaced.
         git.writable.iter().for_each(|path| args.bind("--bind", path));
         git.read_only.iter().for_each(|path| args.bind("--ro-bind", path));
         git.masked.iter().for_each(|path| {
             args.words(["--tmpfs"]).path(path);
         });
     }
-    args.words(["--chdir"]).path(&launch.dir).words(["--"]).command(launch.program, launch.args);
-    let removed = ground.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
+    args.words(["--chdir"]).path(&spec.dir).words(["--"]).command(spec.program, spec.args);
+    let remove_afterwards = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
     CommandSpec {
         program: "/bin/sh".into(),
         args: args.0,
-        dir: ground.work.clone(),
-        env: launch.env,
+        dir: paths.work.clone(),
+        env: spec.env,
         contained: true,
-        remove_afterwards: removed,
+        remove_afterwards,
     }
 }
 
-fn landlocked(helper: &Path, ground: &SandboxPaths, network: bool, launch: CommandSpec) -> CommandSpec {
+fn landlocked(helper: &Path, paths: &SandboxPaths, network: bool, spec: CommandSpec) -> CommandSpec {
     let mut args = SandboxArgs::default();
     args.words([SANDBOX_EXEC]);
-    for dir in ground.writable.iter().chain(ground.git.iter().flat_map(|git| &git.writable)) {
+    for dir in paths.writable.iter().chain(paths.git.iter().flat_map(|git| &git.writable)) {
         args.words(["--rw"]).path(dir);
     }
     if network {
         args.words(["--net"]);
     }
-    args.words(["--"]).command(launch.program.clone(), launch.args.clone());
-    let removed = ground.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
-    CommandSpec { program: helper.into(), args: args.0, remove_afterwards: removed, ..launch }
+    args.words(["--"]).command(spec.program.clone(), spec.args.clone());
+    let remove_afterwards = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
+    CommandSpec { program: helper.into(), args: args.0, remove_afterwards, ..spec }
 }
 
 #[derive(Default)]

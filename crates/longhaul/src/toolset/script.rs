@@ -1,7 +1,7 @@
-//! Tools that a person wrote as shell commands: one tool each, with arguments of its own.
+//! Tools that a person has written as shell commands: each is one tool with its own arguments.
 //!
-//! What a model gives for an argument reaches the command as an environment variable of that name, and never as a part of
-//! its text: nothing that it writes can become a command.
+//! The command receives an argument as an environment variable of that name, never as part of its text, so
+//! nothing that a model writes can become a command.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -26,27 +26,27 @@ use crate::tool::{
     CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments,
 };
 
-/// How long a script may take that is not told.
+/// The default timeout of a script.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// One tool that is a shell command.
+/// One tool that runs a shell command.
 #[derive(Clone, Default)]
 pub struct ScriptTool {
-    /// What is run, as for `sh -c`. `$name` and `${name}` are what the model gave for the argument `name`.
+    /// The command line for `sh -c`. `$name` and `${name}` are the value of the argument `name`.
     pub cmd: String,
-    /// What the model is told of it.
+    /// The description that the model sees.
     pub description: Option<String>,
-    /// Its arguments: the JSON schema of each. One that says no type is a text.
+    /// The JSON schema of each argument. One without a type is a string.
     pub args: IndexMap<String, Value>,
-    /// Which arguments must be given; all, if left out.
+    /// The names of the required arguments; all of them if left out.
     pub required: Option<Vec<String>>,
-    /// Environment variables of this tool alone.
+    /// Environment variables for this tool only.
     pub env: IndexMap<String, String>,
-    /// Where it runs, relative to the task's working directory; there, if left out.
+    /// The directory to run in, relative to the task's working directory, which is the default.
     pub working_dir: Option<PathBuf>,
 }
 
-// The values of variables may be secrets.
+// Values of variables may be secrets, so they are not shown.
 impl fmt::Debug for ScriptTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env: Vec<_> = self.env.keys().collect();
@@ -58,13 +58,13 @@ impl fmt::Debug for ScriptTool {
     }
 }
 
-/// The toolset `script`: tools that are shell commands.
+/// The toolset `script`: tools that run shell commands.
 #[derive(Debug, Clone)]
 pub struct ScriptTools {
     tools: Vec<Arc<ScriptRunner>>,
 }
 
-/// The tools of a [`ScriptTools`], and what their commands are given.
+/// Builds a [`ScriptTools`].
 #[derive(Debug)]
 pub struct ScriptToolsBuilder {
     setting: CommandSettings,
@@ -72,47 +72,47 @@ pub struct ScriptToolsBuilder {
 }
 
 impl ScriptTools {
-    /// No tools yet.
+    /// Starts with no tools.
     pub fn builder() -> ScriptToolsBuilder {
         ScriptToolsBuilder { setting: CommandSettings::default(), tools: IndexMap::new() }
     }
 }
 
 impl ScriptToolsBuilder {
-    /// One more tool.
+    /// Adds a tool.
     pub fn tool(mut self, name: impl Into<String>, tool: ScriptTool) -> Self {
         self.tools.insert(name.into(), tool);
         self
     }
 
-    /// One more environment variable for all tools, or another value for one.
+    /// Sets an environment variable for all tools.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.setting.env.insert(name.into(), value.into());
         self
     }
 
-    /// How long a command may take: 600 s, if this is not told.
+    /// Sets the timeout of commands: 600 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.setting.timeout = Some(timeout);
         self
     }
 
-    /// Commands run in a sandbox.
+    /// Runs commands in a sandbox.
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
         self.setting.sandbox = Some(sandbox);
         self
     }
 
-    /// Who sees to it that commands end when this process is killed.
-    pub fn guardian(mut self, watchman: ProcessGuardian) -> Self {
-        self.setting.guardian = watchman;
+    /// Sets the guardian that kills commands when this process is killed.
+    pub fn guardian(mut self, guardian: ProcessGuardian) -> Self {
+        self.setting.guardian = guardian;
         self
     }
 
-    /// The toolset.
+    /// Builds the toolset.
     ///
     /// # Errors
-    /// When a tool makes no sense; all that is wrong is named.
+    /// If a tool is invalid. The error names every problem.
     pub fn build(self) -> Result<ScriptTools, ToolsetError> {
         let wrong: Vec<String> = self.tools.iter().flat_map(|(name, tool)| check(name, tool)).collect();
         if !wrong.is_empty() {
@@ -133,13 +133,13 @@ impl Toolset for ScriptTools {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.tools.iter().map(|tool| tool.clone() as Arc<dyn DynTool>).collect()) })
     }
 }
 
-/// What is wrong with a tool.
+/// Returns what is wrong with a tool.
 fn check(name: &str, tool: &ScriptTool) -> Vec<String> {
     let mut wrong = Vec::new();
     if tool.cmd.trim().is_empty() {
@@ -170,7 +170,7 @@ fn check(name: &str, tool: &ScriptTool) -> Vec<String> {
     wrong
 }
 
-/// Variables by which a shell and the loader find programs and libraries: not for a model to set.
+/// Variables with which a shell and the loader find programs and libraries. A model must not set them.
 const RESERVED_VARIABLES: [&str; 8] =
     ["PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"];
 
@@ -193,7 +193,7 @@ fn argument(schema: &Value) -> Value {
             schema.entry("type").or_insert("string".into());
             Value::Object(schema)
         }
-        // A description alone.
+        // A string instead of a schema is the description.
         Value::String(text) => json!({ "type": "string", "description": text }),
         _ => json!({ "type": "string" }),
     }
@@ -207,8 +207,8 @@ struct ScriptRunner {
 }
 
 impl ScriptRunner {
-    /// What the command is given of the arguments. Those that the tool does not know are left out: a name like
-    /// `LD_PRELOAD` is nobody's to invent.
+    /// Converts the arguments to environment variables. Unknown arguments are left out: a model must not set
+    /// a variable such as `LD_PRELOAD`.
     fn env(&self, arguments: &Map<String, Value>) -> Result<CommandEnv, ToolError> {
         let required =
             self.spec.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -264,16 +264,12 @@ impl DynTool for ScriptRunner {
             let arguments: Map<String, Value> = parse_arguments(arguments)?;
             let more = self.env(&arguments)?;
             let dir = self.tool.working_dir.as_ref().map(|dir| dir.to_string_lossy());
-            let launch =
+            let spec =
                 self.setting.command_spec(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
-            let ran = run_command(
-                &launch,
-                self.setting.timeout.unwrap_or(TIMEOUT),
-                context,
-                &self.setting.guardian,
-            )
-            .await?;
-            ran.into_tool_output("")
+            let result =
+                run_command(&spec, self.setting.timeout.unwrap_or(TIMEOUT), context, &self.setting.guardian)
+                    .await?;
+            result.into_tool_output("")
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Runs commands of the model's in the task's working directory: to their end, or beside the task and no longer than
-//! it.
+//! Runs commands that the model writes in the task's working directory: in the foreground, or as background
+//! jobs that end with the task.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -22,22 +22,22 @@ use jobs::BackgroundJobs;
 mod jobs;
 mod output_buffer;
 
-/// How long a command may take when nobody says, and the most that a model can ask for, in seconds.
+/// The default timeout of a command, and the longest that a model can set, in seconds.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TIMEOUT: f64 = 600.0;
-/// How much of a job's output is shown when the model does not say, and at most.
+/// How many bytes of a job's output are shown by default, and at most.
 const DEFAULT_PAGE: usize = 16 * 1024;
 const MAX_PAGE: usize = 40 * 1024;
 
-/// What models also call the command line.
+/// Aliases for the command line that models use.
 const ALIASES: ArgumentAliases = &[("command", "cmd")];
 
-/// The toolset `shell`: `shell`, which runs a command to its end, and `run_background_job`, `list_background_jobs`,
-/// `view_background_job` and `stop_background_job` for those that take longer. A job belongs to its task and ends with
-/// it.
+/// The toolset `shell`: `shell` runs a command and waits for it; `run_background_job`,
+/// `list_background_jobs`, `view_background_job` and `stop_background_job` handle longer ones. A job belongs
+/// to its task and ends with it.
 ///
-/// Commands inherit nothing of this process's environment, so that no secret leaks into one. They have a plain
-/// `PATH`, and what the builder was given.
+/// Commands do not inherit this process's environment, so that no secret leaks into them. They have a default
+/// `PATH` and the variables set with the builder.
 #[derive(Clone)]
 pub struct Shell {
     setting: Arc<CommandSettings>,
@@ -50,12 +50,12 @@ impl fmt::Debug for Shell {
     }
 }
 
-/// What all commands have in common. The values of variables may be secrets.
+/// Settings that all commands share. The values of variables may be secrets.
 pub(super) struct CommandSettings {
     pub(super) env: CommandEnv,
     pub(super) sandbox: Option<Sandbox>,
     pub(super) guardian: ProcessGuardian,
-    /// How long a command may take that is not told.
+    /// The default timeout of a command.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -73,12 +73,12 @@ impl Default for CommandSettings {
 }
 
 impl CommandSettings {
-    /// How commands run, in words.
+    /// Describes how commands run.
     pub(super) fn describe(&self) -> String {
         self.sandbox.as_ref().map_or_else(|| "without a sandbox".to_owned(), Sandbox::describe)
     }
 
-    /// How a command line is started in a directory, in the sandbox if there is one.
+    /// Returns how to start a command line in a directory, in the sandbox if there is one.
     pub(super) async fn command_spec(
         &self,
         context: &CallContext,
@@ -90,21 +90,21 @@ impl CommandSettings {
         let mut env = self.env.clone();
         env.extend(more);
         let work = context.working_dir.clone().unwrap_or_else(|| dir.clone());
-        let launch = CommandSpec::shell(cmd, dir, env);
+        let spec = CommandSpec::shell(cmd, dir, env);
         match &self.sandbox {
-            Some(sandbox) => sandbox.confine(launch, &work).await,
-            None => Ok(launch),
+            Some(sandbox) => sandbox.confine(spec, &work).await,
+            None => Ok(spec),
         }
     }
 }
 
 impl Shell {
-    /// A shell whose commands have a `PATH` and no other variable.
+    /// Creates a shell whose commands have only a `PATH`.
     pub fn new() -> Self {
         Shell::builder().build()
     }
 
-    /// A shell whose commands have more.
+    /// Starts building a shell with other settings.
     pub fn builder() -> ShellBuilder {
         ShellBuilder { setting: CommandSettings::default() }
     }
@@ -116,39 +116,39 @@ impl Default for Shell {
     }
 }
 
-/// What a [`Shell`] gives its commands.
+/// Builds a [`Shell`].
 #[derive(Debug)]
 pub struct ShellBuilder {
     setting: CommandSettings,
 }
 
 impl ShellBuilder {
-    /// One more environment variable, or another value for one.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.setting.env.insert(name.into(), value.into());
         self
     }
 
-    /// How long a command may take when the model does not say: 30 s, if this is not told.
+    /// Sets the default timeout of a command: 30 s unless changed.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.setting.timeout = Some(timeout);
         self
     }
 
-    /// Commands run in a sandbox.
+    /// Runs commands in a sandbox.
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
         self.setting.sandbox = Some(sandbox);
         self
     }
 
-    /// Who sees to it that commands end when this process is killed. Toolsets may share one; each has its own, if it is not
-    /// given one.
-    pub fn guardian(mut self, watchman: ProcessGuardian) -> Self {
-        self.setting.guardian = watchman;
+    /// Sets the guardian that kills commands when this process is killed. Toolsets may share one; by default
+    /// each has its own.
+    pub fn guardian(mut self, guardian: ProcessGuardian) -> Self {
+        self.setting.guardian = guardian;
         self
     }
 
-    /// The toolset.
+    /// Builds the toolset.
     pub fn build(self) -> Shell {
         Shell { setting: Arc::new(self.setting), jobs: Arc::default() }
     }
@@ -161,7 +161,7 @@ impl Toolset for Shell {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let shell: Arc<dyn DynTool> = Arc::new(ShellTool { setting: self.setting.clone() });
@@ -221,10 +221,10 @@ impl Tool for ShellTool {
     async fn call(&self, args: ShellArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
         require_command(&args.cmd)?;
         let timeout = bounded(args.timeout, self.setting.timeout)?;
-        let launch =
+        let spec =
             self.setting.command_spec(context, args.cmd, args.cwd.as_deref(), CommandEnv::new()).await?;
-        let ran = run_command(&launch, timeout, context, &self.setting.guardian).await?;
-        ran.into_tool_output(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
+        let result = run_command(&spec, timeout, context, &self.setting.guardian).await?;
+        result.into_tool_output(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
     }
 }
 
@@ -274,7 +274,7 @@ impl Shell {
                 let shell = shell.clone();
                 Box::pin(async move {
                     require_command(&args.cmd)?;
-                    let launch = shell
+                    let spec = shell
                         .setting
                         .command_spec(context, &args.cmd, args.cwd.as_deref(), CommandEnv::new())
                         .await?;
@@ -282,7 +282,7 @@ impl Shell {
                         return Err(ToolError::Failed("the task is being stopped".to_owned()));
                     }
                     let job =
-                        shell.jobs.start(context.caller.task, &args.cmd, &launch, &shell.setting.guardian)?;
+                        shell.jobs.start(context.caller.task, &args.cmd, &spec, &shell.setting.guardian)?;
                     Ok(format!("{} started. It is ended when your task ends.", job.id).into())
                 })
             },
@@ -370,7 +370,7 @@ fn require_command(cmd: &str) -> Result<(), ToolError> {
 
 fn bounded(asked: Option<f64>, usual: Option<Duration>) -> Result<Duration, ToolError> {
     let Some(seconds) = asked else { return Ok(usual.unwrap_or(DEFAULT_TIMEOUT)) };
-    // Who set up the shell may allow more than a model could ask for.
+    // A configured timeout may exceed the model's limit, and then raises it.
     let most = usual.map_or(MAX_TIMEOUT, |usual| usual.as_secs_f64().max(MAX_TIMEOUT));
     if seconds > 0.0 {
         Ok(Duration::from_secs_f64(seconds.min(most)))

@@ -1,4 +1,4 @@
-//! Agent Skills: folders with a `SKILL.md`, of which an agent knows the names, and reads the rest when it needs it.
+//! Agent Skills: folders with a `SKILL.md`. The agent knows their names, and reads the rest when it needs it.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
-/// How much of a file of a skill is read.
+/// How many bytes of a skill's file are read.
 const FILE_CAP: usize = 128 * 1024;
 
-/// The toolset of an agent's skills: one tool, `read_skill`, and a list of what there is in its instruction.
+/// The toolset of an agent's skills: one tool, `read_skill`, and a list of the skills in the agent's
+/// instruction.
 pub struct Skills {
     folders: Vec<PathBuf>,
     only: Option<Vec<String>>,
@@ -35,13 +36,13 @@ struct SkillFrontMatter {
 }
 
 impl Skills {
-    /// The skills in these folders: each folder below them that has a `SKILL.md` is one. Of two with one name the first
-    /// counts.
+    /// Finds skills in these folders: each folder below them that has a `SKILL.md` is a skill. If two have
+    /// the same name, the first is used.
     pub fn new(folders: impl IntoIterator<Item = PathBuf>) -> Self {
         Skills { folders: folders.into_iter().collect(), only: None, found: Mutex::default() }
     }
 
-    /// Only the skills of these names.
+    /// Keeps only the skills with these names.
     pub fn only<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.only = Some(names.into_iter().map(Into::into).collect());
         self
@@ -59,7 +60,7 @@ impl Toolset for Skills {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async move {
             let folders = self.folders.clone();
@@ -77,7 +78,7 @@ impl Toolset for Skills {
         })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let list: Vec<String> =
             self.known().iter().map(|skill| format!("- {}: {}", skill.name, skill.description)).collect();
         Some(format!(
@@ -99,22 +100,22 @@ fn find_skills(folders: &[PathBuf]) -> Vec<Skill> {
             match front(&text) {
                 Ok(front) if found.iter().any(|skill| skill.name == front.name) => {}
                 Ok(SkillFrontMatter { name, description }) => found.push(Skill { name, description, dir }),
-                Err(why) => tracing::warn!(skill = %dir.display(), why, "the skill is left out"),
+                Err(why) => tracing::warn!(skill = %dir.display(), why, "skipped an invalid skill"),
             }
         }
     }
     found
 }
 
-/// The head of a `SKILL.md`: YAML between two lines of dashes.
+/// Splits off the front matter of a `SKILL.md`: YAML between two lines of dashes.
 fn front(text: &str) -> Result<SkillFrontMatter, String> {
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let yaml = text
         .strip_prefix("---\n")
         .and_then(|rest| rest.split_once("\n---"))
         .map(|(yaml, _)| yaml)
-        .ok_or("SKILL.md does not begin with `---`, its name and description, and `---`")?;
-    serde_saphyr::from_str(yaml).map_err(|error| format!("the head of SKILL.md cannot be read: {error}"))
+        .ok_or("SKILL.md has no front matter: begin it with `---`, `name:`, `description:` and `---`")?;
+    serde_saphyr::from_str(yaml).map_err(|error| format!("the front matter of SKILL.md is invalid: {error}"))
 }
 
 struct ReadSkill {
@@ -179,7 +180,7 @@ fn read(dir: &Path, file: &str) -> Result<String, ToolError> {
     Ok(format!("{}{cut}{}", &text[..end], if file == "SKILL.md" { others(dir) } else { String::new() }))
 }
 
-/// What else is in a skill's folder.
+/// Lists the other files in a skill's folder.
 fn others(dir: &Path) -> String {
     let mut names: Vec<String> = Vec::new();
     let walk = ignore::WalkBuilder::new(dir).standard_filters(false).max_depth(Some(3)).build();
@@ -203,8 +204,8 @@ mod tests {
 
     async fn tools(dir: &Path) -> (Skills, Vec<Arc<dyn DynTool>>) {
         let skills = Skills::new([dir.join("mine"), dir.join("missing"), dir.join("shared")]);
-        let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-        let tools = skills.open(&patron).await.unwrap();
+        let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+        let tools = skills.open(&toolset_context).await.unwrap();
         (skills, tools)
     }
 
@@ -225,8 +226,8 @@ mod tests {
         skill(&dir.path().join("shared"), "broken", "no head");
 
         let (skills, tools) = tools(dir.path()).await;
-        let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-        assert!(skills.instruction(&patron).unwrap().ends_with("\n- pdf: Fills forms."));
+        let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+        assert!(skills.instruction(&toolset_context).unwrap().ends_with("\n- pdf: Fills forms."));
         let (context, _heard) = call_context_in(dir.path());
         let call = async |args: serde_json::Value| {
             tools[0].call(&args.to_string(), &context).await.map(|out| out.text)

@@ -1,4 +1,4 @@
-//! The dialect of the library: each sub-agent is a tool of its own name.
+//! The library's tools for sub-agents: each sub-agent is a tool with its own name.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::tool::{CallContext, DynTool, ToolEffects};
 
 const NAME: &str = "sub_agents";
 
-/// Sub-agents as tools, and with any of them `get_task_result`, `stop_task` and `list_tasks`.
+/// Sub-agents as tools, and with them `get_task_result`, `stop_task` and `list_tasks`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SubAgentTools;
 
@@ -29,25 +29,25 @@ impl Toolset for SubAgentTools {
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            if patron.sub_agents.is_empty() {
+            if context.sub_agents.is_empty() {
                 return Ok(Vec::new());
             }
             let mut tools = Vec::from(task_tools());
-            for card in &patron.sub_agents {
-                can_be_a_tool(card, &tools).map_err(|why| ToolsetError { toolset: NAME.to_owned(), why })?;
+            for info in &context.sub_agents {
+                can_be_a_tool(info, &tools).map_err(|why| ToolsetError { toolset: NAME.to_owned(), why })?;
             }
-            tools.splice(0..0, patron.sub_agents.iter().map(agent_tool));
+            tools.splice(0..0, context.sub_agents.iter().map(agent_tool));
             Ok(tools)
         })
     }
 
-    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
-        let first = patron.sub_agents.first()?;
+    fn instruction(&self, context: &ToolsetContext) -> Option<String> {
+        let first = context.sub_agents.first()?;
         Some(task_text::delegation_guide(
-            &patron.sub_agents,
+            &context.sub_agents,
             "the tool of the agent's name and background: true",
             "Use get_task_result with wait: true, or call the agent with background: false,",
             &format!(r#"{} {{"task": "{EXAMPLE_TASK}", "background": true}}"#, first.name),
@@ -71,9 +71,9 @@ struct SubAgentArgs {
     again: bool,
 }
 
-/// Whether an agent's name will do for a tool: one that providers take, and that is not taken.
-fn can_be_a_tool(card: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
-    let name = card.name.as_str();
+/// Checks whether an agent's name can be a tool name: providers accept it, and no other tool has it.
+fn can_be_a_tool(info: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
+    let name = info.name.as_str();
     let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if !(1..=64).contains(&name.len()) || !name.bytes().all(letter) {
         return Err(format!(
@@ -86,14 +86,14 @@ fn can_be_a_tool(card: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), St
     Ok(())
 }
 
-fn agent_tool(card: &AgentInfo) -> Arc<dyn DynTool> {
-    let what = match card.description.trim() {
-        "" => format!("Gives a task to the agent {}.", card.name),
+fn agent_tool(info: &AgentInfo) -> Arc<dyn DynTool> {
+    let what = match info.description.trim() {
+        "" => format!("Gives a task to the agent {}.", info.name),
         what => what.to_owned(),
     };
-    let agent = card.name.clone();
+    let agent = info.name.clone();
     fn_tool(
-        card.name.as_str(),
+        info.name.as_str(),
         ToolEffects::LAUNCHES,
         format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
         move |args: SubAgentArgs, cx| Box::pin(ask(agent.clone(), args, cx)),

@@ -1,4 +1,4 @@
-//! What the dialects do at the desk, each said once.
+//! The task operations behind all toolsets for sub-agents: launch, wait, list, view, stop and send.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -19,33 +19,33 @@ use crate::snapshot::Snapshot;
 use crate::task::{Status, TaskState};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
-/// The agent that a model means. Whom it may call is the desk's to say.
-pub(super) fn match_agent(cards: &[AgentInfo], typed: &str) -> AgentName {
+/// Finds the agent that a model means. The dispatcher checks whether the caller may call it.
+pub(super) fn match_agent(agents: &[AgentInfo], typed: &str) -> AgentName {
     let typed = typed.trim();
-    let exact = cards.iter().find(|card| card.name.as_str() == typed);
-    let close = || cards.iter().find(|card| card.name.as_str().eq_ignore_ascii_case(typed));
-    exact.or_else(close).map_or_else(|| AgentName::from(typed), |card| card.name.clone())
+    let exact = agents.iter().find(|info| info.name.as_str() == typed);
+    let close = || agents.iter().find(|info| info.name.as_str().eq_ignore_ascii_case(typed));
+    exact.or_else(close).map_or_else(|| AgentName::from(typed), |info| info.name.clone())
 }
 
-/// That a toolset is of no use to an agent that has nobody to call.
-pub(super) fn require_sub_agents(toolset: &str, patron: &ToolsetContext) -> Result<(), ToolsetError> {
-    if !patron.sub_agents.is_empty() {
+/// Fails if the agent has no sub-agents: the toolset would be useless to it.
+pub(super) fn require_sub_agents(toolset: &str, context: &ToolsetContext) -> Result<(), ToolsetError> {
+    if !context.sub_agents.is_empty() {
         return Ok(());
     }
     let why =
-        format!("agent '{}' has no sub_agents to give tasks to: name some, or leave it out", patron.agent);
+        format!("agent '{}' has no sub_agents to give tasks to: name some, or leave it out", context.agent);
     Err(ToolsetError { toolset: toolset.to_owned(), why })
 }
 
-/// What became of a launch.
+/// The result of a launch.
 pub(super) enum Launch {
-    /// A task was launched, and this is to be said of it besides.
+    /// A task was launched. The text is an additional note on it.
     New(TaskId, Option<String>),
-    /// None was: this one has done the same, and nothing has happened since.
+    /// No task was launched: this one did the same, and nothing has changed since.
     Before(Box<Snapshot>),
 }
 
-/// Launches a task, unless it was done before; with `again`, also then.
+/// Launches a task. If the same task was done before, returns that one instead, unless `again` is set.
 pub(super) async fn launch_task(
     cx: &CallContext,
     mut order: Order,
@@ -60,7 +60,7 @@ pub(super) async fn launch_task(
     Ok(Launch::New(id, alike))
 }
 
-/// The answer to a launch of what was done before, in the words of the dialects that speak plainly.
+/// The plain-text answer to a launch of a task that was done before.
 pub(super) fn done_before(snapshot: &Snapshot, tool: Option<&str>) -> ToolOutput {
     let id = snapshot.state.id;
     let how = |from| tool.map(|tool| task_text::read_on(tool, id, from)).unwrap_or_default();
@@ -68,7 +68,7 @@ pub(super) fn done_before(snapshot: &Snapshot, tool: Option<&str>) -> ToolOutput
     task_text::done_before(id, &output).into()
 }
 
-/// Where a task is to work: where its parent does, or below.
+/// Returns the working directory of a child: its parent's, or one below.
 async fn child_working_dir(cx: &CallContext, asked: Option<PathBuf>) -> Result<Option<PathBuf>, ToolError> {
     let Some(asked) = asked else { return Ok(cx.working_dir.clone()) };
     let Some(here) = cx.working_dir.clone() else {
@@ -80,7 +80,7 @@ async fn child_working_dir(cx: &CallContext, asked: Option<PathBuf>) -> Result<O
     found.map(Some).map_err(ToolError::Retry)
 }
 
-/// What `asked` really is, if that is a directory at or below `here`.
+/// Returns the real path of `asked`, if it is a directory at or below `here`.
 fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
     let whole = here.join(asked);
     let shown = whole.display();
@@ -89,65 +89,65 @@ fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
     let seems_inside =
         whole.starts_with(here) && !whole.components().any(|part| part == Component::ParentDir);
     let Ok(home) = here.canonicalize() else {
-        // Nothing is there to be looked at; then the words must do.
+        // The directory cannot be resolved, so check the path as it is written.
         return if seems_inside { Ok(whole) } else { Err(outside()) };
     };
     match whole.canonicalize() {
         Ok(real) if !real.starts_with(&home) => Err(outside()),
-        // Its tools could otherwise change what is guarded from those of the parent.
+        // Otherwise the child's tools could change files that are protected from those of the parent.
         Ok(real) if real.strip_prefix(&home).is_ok_and(|rel| find_vcs_dir(rel).is_some()) => {
             Err(format!("`working_dir`: {shown} is where git and its like keep their own files"))
         }
         Ok(real) if !real.is_dir() => Err(format!("`working_dir`: {shown} is not a directory")),
         Ok(real) => Ok(real),
-        // Whether there is something outside is nobody's business.
+        // Do not reveal what exists outside.
         Err(_) if !seems_inside => Err(outside()),
         Err(_) => Err(format!("`working_dir`: there is no directory {shown}; it must be there already")),
     }
 }
 
-/// Waits until a task that was launched just now has ended.
+/// Waits until a task that was just launched has ended.
 pub(super) async fn wait_for_launched(cx: &CallContext, id: TaskId) -> Result<WaitResult, ToolError> {
     wait_without_seat(cx, &[id], WaitMode::All, None).await
 }
 
-/// What is said of a task that goes on though its caller waited for it.
-pub(super) fn moved_to_background_note(head: &TaskState) -> String {
-    let (id, agent) = (head.id, &head.agent);
+/// The note on a task that its caller waited for, and that was moved to the background.
+pub(super) fn moved_to_background_note(state: &TaskState) -> String {
+    let (id, agent) = (state.id, &state.agent);
     format!(
         "Task {id} of {agent} goes on in the background: the user does not want to wait for it. {RESULT_IS_SENT} {END_YOUR_TURN}"
     )
 }
 
-/// What each of the typed ids stands for.
+/// Looks up each of the ids that a model typed.
 pub(super) async fn find_tasks(
     cx: &CallContext,
     typed: &[String],
 ) -> Result<Vec<Result<TaskState, DispatchError>>, ToolError> {
-    let heads = cx.dispatcher.list(&cx.caller).await?;
+    let states = cx.dispatcher.list(&cx.caller).await?;
     let one = |typed: &String| {
-        let id = find_task(&heads, typed)?;
-        let head = heads.iter().find(|head| head.id == id).cloned();
-        head.ok_or_else(|| DispatchError::UnknownTask { asked: typed.clone(), have: Vec::new() })
+        let id = find_task(&states, typed)?;
+        let state = states.iter().find(|state| state.id == id).cloned();
+        state.ok_or_else(|| DispatchError::UnknownTask { asked: typed.clone(), have: Vec::new() })
     };
     Ok(typed.iter().map(one).collect())
 }
 
-/// Waits for tasks that were looked up. While it does, the caller needs no seat.
+/// Waits for tasks that were looked up. The caller needs no seat while it waits.
 pub(super) async fn wait_for_tasks(
     cx: &CallContext,
-    heads: &[TaskState],
+    states: &[TaskState],
     join: WaitMode,
     timeout: Option<Duration>,
 ) -> Result<WaitResult, ToolError> {
-    let ids: Vec<TaskId> = heads.iter().map(|head| head.id).collect();
-    let ended = |head: &TaskState| head.status.is_final();
+    let ids: Vec<TaskId> = states.iter().map(|state| state.id).collect();
+    let ended = |state: &TaskState| state.status.is_final();
     let over = match join {
-        WaitMode::All => heads.iter().all(ended),
-        WaitMode::Any => heads.iter().any(ended),
+        WaitMode::All => states.iter().all(ended),
+        WaitMode::Any => states.iter().any(ended),
     };
     if over {
-        // Giving the seat back for a wait that is over would mean queueing for another.
+        // The wait is over already. Giving the seat back would mean queueing for another.
         let typed: Vec<String> = ids.iter().map(ToString::to_string).collect();
         return Ok(cx.dispatcher.wait(&cx.caller, &typed, join, timeout).await?);
     }
@@ -165,7 +165,7 @@ async fn wait_without_seat(
     tokio::select! {
         biased;
         waited = cx.dispatcher.wait(&cx.caller, &typed, join, timeout) => Ok(waited?),
-        // However far they are now.
+        // Return the tasks as they are now.
         () = cx.backgrounded.cancelled() => Ok(cx.dispatcher.wait(&cx.caller, &typed, join, Some(Duration::ZERO)).await?),
         () = cx.cancel.cancelled() => {
             Err(ToolError::Failed("you are being stopped: the wait was broken off".to_owned()))
@@ -173,21 +173,21 @@ async fn wait_without_seat(
     }
 }
 
-/// The caller's tasks.
+/// Lists the caller's tasks.
 pub(super) async fn list_tasks(
     cx: &CallContext,
     named: fn(TaskId) -> TaskIdField,
 ) -> Result<TaskTable, ToolError> {
-    let heads = cx.dispatcher.list(&cx.caller).await?;
-    Ok(TaskTable::new(&heads, &cx.caller, named, cx.dispatcher.now()))
+    let states = cx.dispatcher.list(&cx.caller).await?;
+    Ok(TaskTable::new(&states, &cx.caller, named, cx.dispatcher.now()))
 }
 
-/// What is said when all of the caller's tasks have ended.
+/// The note for the case that all of the caller's tasks have ended.
 async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
     Ok(task_text::all_ended_note(&cx.dispatcher.list(&cx.caller).await?))
 }
 
-/// Stops a task; how it stands then, and a sentence about it.
+/// Stops a task; returns its id, its status and a sentence for the model.
 pub(super) async fn stop_task(cx: &CallContext, typed: &str) -> Result<(TaskId, Status, String), ToolError> {
     let before = cx.dispatcher.stop(&cx.caller, typed).await?;
     let id = before.id;
@@ -206,7 +206,7 @@ pub(super) async fn stop_task(cx: &CallContext, typed: &str) -> Result<(TaskId, 
     })
 }
 
-/// Writes to a task; where the letter went, and a sentence about it.
+/// Sends a message to a task; returns the receipt and a sentence for the model.
 pub(super) async fn send_message(
     cx: &CallContext,
     typed: &str,
@@ -214,10 +214,10 @@ pub(super) async fn send_message(
 ) -> Result<(SendReceipt, String), ToolError> {
     let sent = cx.dispatcher.send(&cx.caller, cx.call, typed, note).await?;
     let to = sent.to;
-    let mine = |head: &TaskState| head.id == to && head.parent == Some(cx.caller.task);
+    let mine = |state: &TaskState| state.id == to && state.parent == Some(cx.caller.task);
     let then = match cx.dispatcher.list(&cx.caller).await?.iter().any(mine) {
         true => RESULT_IS_SENT,
-        // Of the tasks of its tasks, and of those that it took over with the conversation.
+        // A task of one of its tasks, or one that it took over with the conversation.
         false => "Its result is sent to the task that it works for.",
     };
     let said = if sent.continued {
@@ -228,7 +228,7 @@ pub(super) async fn send_message(
     Ok((sent, said))
 }
 
-/// An answer in JSON.
+/// Formats an answer as JSON.
 pub(super) fn json_output(answer: &impl Serialize) -> ToolCallResult {
     match serde_json::to_string(answer) {
         Ok(text) => Ok(text.into()),
@@ -236,7 +236,7 @@ pub(super) fn json_output(answer: &impl Serialize) -> ToolCallResult {
     }
 }
 
-/// An answer in JSON that has the final results of tasks in it.
+/// Formats an answer that contains the final results of tasks as JSON.
 pub(super) fn json_output_with(
     answer: &impl Serialize,
     collected: Vec<TaskId>,
@@ -245,7 +245,7 @@ pub(super) fn json_output_with(
     Ok(ToolOutput { collected, is_error, ..json_output(answer)? })
 }
 
-/// What launching and stopping answer.
+/// The answer to launching or stopping a task.
 #[derive(Serialize)]
 pub(super) struct TaskReceipt {
     #[serde(flatten)]
@@ -257,17 +257,17 @@ pub(super) struct TaskReceipt {
 }
 
 impl TaskReceipt {
-    /// The receipt for a task that goes on though its caller waited for it.
-    pub(super) fn moved_to_background(id: TaskIdField, head: &TaskState) -> TaskReceipt {
+    /// The receipt for a task that its caller waited for, and that was moved to the background.
+    pub(super) fn moved_to_background(id: TaskIdField, state: &TaskState) -> TaskReceipt {
         TaskReceipt {
             id,
-            agent: Some(head.agent.clone()),
-            status: head.status,
-            note: moved_to_background_note(head),
+            agent: Some(state.agent.clone()),
+            status: state.status,
+            note: moved_to_background_note(state),
         }
     }
 
-    /// The receipt for a task that was launched just now.
+    /// The receipt for a task that was just launched.
     pub(super) fn launched(id: TaskIdField, agent: AgentName, besides: Option<String>) -> TaskReceipt {
         let besides = besides.map(|besides| format!(" {besides}")).unwrap_or_default();
         let note = format!("{RESULT_IS_SENT} {END_YOUR_TURN}{besides}");
@@ -275,7 +275,7 @@ impl TaskReceipt {
     }
 }
 
-/// Stops a task, and answers with the receipt for that.
+/// Stops a task and returns the receipt.
 pub(super) async fn stop_with_receipt(
     typed: &str,
     named: fn(TaskId) -> TaskIdField,
@@ -285,7 +285,7 @@ pub(super) async fn stop_with_receipt(
     json_output(&TaskReceipt { id: named(id), agent: None, status, note })
 }
 
-/// The answer of a wait for one task, with its output or a part of that.
+/// The JSON answer to a wait for one task, with its output or a part of it.
 pub(super) fn task_report(
     waited: &WaitResult,
     part: Option<TextRange>,
@@ -307,7 +307,7 @@ pub(super) fn task_report(
     json_output_with(&report, collected, ended && report.status != Status::Completed)
 }
 
-/// The answer to a launch of what was done before, in the words of the dialects that speak JSON.
+/// The JSON answer to a launch of a task that was done before.
 pub(super) fn answer_before(
     snapshot: Snapshot,
     named: fn(TaskId) -> TaskIdField,
@@ -318,7 +318,7 @@ pub(super) fn answer_before(
     task_report(&WaitResult { tasks: vec![snapshot], timed_out: false }, None, named, Some(note), cx)
 }
 
-/// The same, with what leads on from there.
+/// Like [`task_report`], with a note on the next step if all tasks have ended.
 pub(super) async fn task_report_with_next_step(
     waited: &WaitResult,
     part: Option<TextRange>,
@@ -327,15 +327,15 @@ pub(super) async fn task_report_with_next_step(
     cx: &CallContext,
 ) -> ToolCallResult {
     let plain = task_report(waited, part, named, note.clone(), cx)?;
-    // Only who has seen all of it is led on.
-    let lead = match (&note, plain.collected.is_empty()) {
+    // Only if the model has seen the whole result.
+    let next_step = match (&note, plain.collected.is_empty()) {
         (None, false) => all_ended(cx).await?,
         _ => None,
     };
-    if lead.is_some() { task_report(waited, part, named, lead, cx) } else { Ok(plain) }
+    if next_step.is_some() { task_report(waited, part, named, next_step, cx) } else { Ok(plain) }
 }
 
-/// One task as the dialects that speak plainly show it, with its output or a part of that.
+/// Shows one task as plain text, with its output or a part of it.
 pub(super) async fn view_task(
     typed: &str,
     part: Option<TextRange>,
@@ -348,8 +348,8 @@ pub(super) async fn view_task(
         task_text::read_on(tool, id, from)
     });
     let collected = if whole { vec![id] } else { Vec::new() };
-    if let Some(lead) = if whole { all_ended(cx).await? } else { None } {
-        text = format!("{text}\n\n{lead}");
+    if let Some(next_step) = if whole { all_ended(cx).await? } else { None } {
+        text = format!("{text}\n\n{next_step}");
     }
     Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }
@@ -360,8 +360,8 @@ pub(super) async fn wait_for_task(
     timeout: Option<Duration>,
     cx: &CallContext,
 ) -> Result<WaitResult, ToolError> {
-    let heads: Result<Vec<_>, _> = find_tasks(cx, &[typed.to_owned()]).await?.into_iter().collect();
-    wait_for_tasks(cx, &heads?, WaitMode::All, timeout).await
+    let states: Result<Vec<_>, _> = find_tasks(cx, &[typed.to_owned()]).await?.into_iter().collect();
+    wait_for_tasks(cx, &states?, WaitMode::All, timeout).await
 }
 
 #[cfg(test)]

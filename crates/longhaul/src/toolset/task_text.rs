@@ -1,4 +1,4 @@
-//! What models are told about tasks, in one place for all dialects.
+//! The texts about tasks that models read, in one place for all toolsets.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -15,38 +15,39 @@ use crate::message::prompt_tags::escape;
 use crate::snapshot::Snapshot;
 use crate::task::{Status, TaskState};
 
-/// What leads a model away from polling.
+/// Keeps a model from polling.
 pub(super) const RESULT_IS_SENT: &str =
     "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
-/// What can be done meanwhile.
+/// Tells a model to end its turn.
 pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
                                 short sentence: you will be called again with the results.";
 
-/// What is said of a launch much like an earlier one.
+/// The note on a launch that is similar to an earlier one.
 pub(super) fn much_like(earlier: TaskId) -> String {
     format!(
         "Note: {earlier} had a task much like this one, and you have its result. If that answers it, answer now."
     )
 }
 
-/// What a launch is answered with that was made before, with the same words.
+/// The answer to a launch that repeats an earlier one.
 pub(super) fn done_before(id: TaskId, output: &str) -> String {
     format!(
         "{id} has done this task already, so it was not started again. Its result:\n\n{output}\n\n{LEAD_ON}"
     )
 }
 
-/// What leads on from there.
+/// Tells a model to answer with the earlier result.
 pub(super) const LEAD_ON: &str = "Nothing has changed since. Answer now with this result. If you need something else, say in \
                                   `task` what is different.";
 
-/// A task to show how tasks are given. It says nothing: small models give an example that does as their own task.
+/// The task in examples. It is empty of meaning on purpose: small models copy a real example as their own
+/// task.
 pub(super) const EXAMPLE_TASK: &str = "...";
 
 /// How many tasks a list shows.
 const LISTED: usize = 100;
 
-/// A time as people say it: `7s`, `1m05s`, `2h03m`.
+/// Formats a duration: `7s`, `1m05s`, `2h03m`.
 pub(super) fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         s @ ..60 => format!("{s}s"),
@@ -55,22 +56,22 @@ pub(super) fn format_duration(time: Duration) -> String {
     }
 }
 
-/// After how many seconds it may be worth to look at a task again that has run so long.
+/// Suggests after how many seconds to look again at a task that has run this long.
 fn look_again(elapsed: Duration) -> u64 {
     [15, 30, 60, 120].into_iter().find(|step| *step * 2 >= elapsed.as_secs()).unwrap_or(300)
 }
 
-/// The agents, a line each.
-pub(super) fn agent_list(cards: &[AgentInfo]) -> String {
-    let line = |card: &AgentInfo| match card.description.trim() {
-        "" => format!("- {}\n", card.name),
-        what => format!("- {}: {what}\n", card.name),
+/// Lists the agents, one per line.
+pub(super) fn agent_list(agents: &[AgentInfo]) -> String {
+    let line = |info: &AgentInfo| match info.description.trim() {
+        "" => format!("- {}\n", info.name),
+        what => format!("- {}: {what}\n", info.name),
     };
-    cards.iter().map(line).collect()
+    agents.iter().map(line).collect()
 }
 
-/// What an agent is told about launching tasks: whom it can ask, what becomes of results, an example.
-pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
+/// Explains to an agent how to launch tasks: which agents it can call, how results arrive, an example.
+pub(super) fn delegation_guide(agents: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
     format!(
         "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
          How to use them:\n\
@@ -81,11 +82,11 @@ pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, ex
          3. {wait} only when you cannot go on without a result.\n\
          4. When you have the results, answer with them. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
          Example: {example}\n",
-        agent_list(cards)
+        agent_list(agents)
     )
 }
 
-/// A task's id, under the name that a dialect has for it.
+/// A task's id, under the JSON key that the toolset uses.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) enum TaskIdField {
     #[serde(rename = "task_id")]
@@ -100,7 +101,7 @@ impl TaskIdField {
         id
     }
 
-    /// How to read an output from a place on, where results are told in JSON.
+    /// Says how to read on from an offset, for toolsets with JSON results.
     pub(super) fn read_on(self, from: usize) -> String {
         let tool = match self {
             TaskIdField::Task(_) => "get_task_result",
@@ -110,21 +111,21 @@ impl TaskIdField {
     }
 }
 
-/// How to read the output of a task from a place on, with this tool.
+/// Says how to read the output of a task from an offset on, with this tool.
 pub(super) fn read_on(tool: &str, id: TaskId, from: usize) -> String {
     format!(r#" To read on: {tool} {{"task_id": "{id}", "offset": {from}}}."#)
 }
 
-/// The tools that a task is in now.
-fn tools(head: &TaskState) -> Option<String> {
-    let mut names: Vec<&str> = head.calling.iter().map(|(_, tool)| &**tool).collect();
+/// Names the tools that a task is running now.
+fn tools(state: &TaskState) -> Option<String> {
+    let mut names: Vec<&str> = state.calling.iter().map(|(_, tool)| &**tool).collect();
     names.dedup();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// What a task waits for, and since when.
-fn waiting(head: &TaskState, now: Timestamp) -> Option<String> {
-    let waiting = head.waiting_at(now)?;
+/// Says what a task waits for, and since when.
+fn waiting(state: &TaskState, now: Timestamp) -> Option<String> {
+    let waiting = state.waiting_at(now)?;
     let what = match &waiting.on {
         WaitReason::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
         WaitReason::Tasks(ids) => ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", "),
@@ -149,7 +150,7 @@ pub(super) struct TaskRow {
     tool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting_for: Option<String>,
-    /// The task that launched it, where that is not the caller.
+    /// The task that launched it, if that is not the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<TaskId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,18 +159,18 @@ pub(super) struct TaskRow {
 }
 
 impl TaskRow {
-    fn new(head: &TaskState, caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskRow {
+    fn new(state: &TaskState, caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskRow {
         TaskRow {
-            id: named(head.id),
-            agent: head.agent.clone(),
-            status: head.status,
-            elapsed: format_duration(head.elapsed(now)),
-            tokens: head.usage.total(),
-            tool: tools(head),
-            waiting_for: waiting(head, now),
-            parent: head.parent.filter(|parent| *parent != caller.task),
-            continued_by: head.continued_by,
-            task: escape(&head.headline).into_owned(),
+            id: named(state.id),
+            agent: state.agent.clone(),
+            status: state.status,
+            elapsed: format_duration(state.elapsed(now)),
+            tokens: state.usage.total(),
+            tool: tools(state),
+            waiting_for: waiting(state, now),
+            parent: state.parent.filter(|parent| *parent != caller.task),
+            continued_by: state.continued_by,
+            task: escape(&state.headline).into_owned(),
         }
     }
 }
@@ -194,37 +195,37 @@ impl fmt::Display for TaskRow {
     }
 }
 
-/// The caller's tasks, oldest first. Of very many, the oldest that have ended are only counted.
+/// The caller's tasks, oldest first. If there are very many, the oldest ended ones are only counted.
 pub(super) struct TaskTable {
     pub(super) rows: Vec<TaskRow>,
-    /// What there is to say beside the rows.
+    /// A note below the rows.
     pub(super) note: Option<String>,
 }
 
 impl TaskTable {
     pub(super) fn new(
-        heads: &[TaskState],
+        states: &[TaskState],
         caller: &Caller,
         named: fn(TaskId) -> TaskIdField,
         now: Timestamp,
     ) -> TaskTable {
-        let mut over = heads.len().saturating_sub(LISTED);
+        let mut over = states.len().saturating_sub(LISTED);
         let mut left_out = 0_usize;
-        let kept = heads.iter().filter(|head| {
-            let drop = over > 0 && head.status.is_final();
+        let kept = states.iter().filter(|state| {
+            let drop = over > 0 && state.status.is_final();
             over -= usize::from(drop);
             left_out += usize::from(drop);
             !drop
         });
-        let rows: Vec<TaskRow> = kept.map(|head| TaskRow::new(head, caller, named, now)).collect();
+        let rows: Vec<TaskRow> = kept.map(|state| TaskRow::new(state, caller, named, now)).collect();
         let mut notes = Vec::new();
-        if heads.is_empty() {
+        if states.is_empty() {
             notes.push("You have started no tasks yet.".to_owned());
         }
         if left_out > 0 {
             notes.push(format!("{left_out} older tasks that have ended are not shown."));
         }
-        notes.extend(tasks_note(heads));
+        notes.extend(tasks_note(states));
         TaskTable { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
     }
 }
@@ -238,25 +239,25 @@ impl fmt::Display for TaskTable {
     }
 }
 
-/// What is said of all of the caller's tasks: that they have ended, or that there is no use in looking.
-fn tasks_note(heads: &[TaskState]) -> Option<String> {
-    let running = heads.iter().filter(|head| !head.status.is_final()).count();
+/// The note on all of the caller's tasks: they have ended, or polling is pointless.
+fn tasks_note(states: &[TaskState]) -> Option<String> {
+    let running = states.iter().filter(|state| !state.status.is_final()).count();
     match running {
-        0 => all_ended_note(heads),
+        0 => all_ended_note(states),
         _ => Some(format!(
             "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
              look again. If there is nothing else to do, end your turn with a short sentence.",
-            tasks(heads.len())
+            tasks(states.len())
         )),
     }
 }
 
-/// What is said when all of the caller's tasks have ended.
-pub(super) fn all_ended_note(heads: &[TaskState]) -> Option<String> {
-    if heads.is_empty() || heads.iter().any(|head| !head.status.is_final()) {
+/// The note for the case that all of the caller's tasks have ended.
+pub(super) fn all_ended_note(states: &[TaskState]) -> Option<String> {
+    if states.is_empty() || states.iter().any(|state| !state.status.is_final()) {
         return None;
     }
-    let all = match heads.len() {
+    let all = match states.len() {
         1 => "Your task has ended; what came of it is".to_owned(),
         n => format!("All {n} tasks have ended; what came of them is"),
     };
@@ -270,39 +271,39 @@ fn tasks(n: usize) -> String {
     if n == 1 { "1 task has".to_owned() } else { format!("{n} tasks have") }
 }
 
-/// What is said of a task that has not ended.
-pub(super) fn not_ended_note(head: &TaskState, now: Timestamp) -> String {
-    let elapsed = head.elapsed(now);
-    let stands = match (&head.stop, head.status) {
+/// The note on a task that has not ended.
+pub(super) fn not_ended_note(state: &TaskState, now: Timestamp) -> String {
+    let elapsed = state.elapsed(now);
+    let stands = match (&state.stop, state.status) {
         (Some(_), _) => "It is being stopped.",
-        (None, Status::Pending) if head.started.is_none() => "It waits for its turn to start.",
+        (None, Status::Pending) if state.started.is_none() => "It waits for its turn to start.",
         (None, Status::Pending) => "It waits for its turn to go on.",
         _ => "It is still running.",
     };
     format!("{stands} {RESULT_IS_SENT} If you must, look again in {} seconds.", look_again(elapsed))
 }
 
-/// What is said of an answer that came early.
-fn cut_short_note(head: &TaskState) -> Option<String> {
-    let limit = head.cut_short.as_ref()?;
+/// The note on an answer that was cut short.
+fn cut_short_note(state: &TaskState) -> Option<String> {
+    let limit = state.cut_short.as_ref()?;
     Some(format!("it was cut short ({}), so this may not be all of the answer", escape(limit)))
 }
 
-/// Why a task ended without an answer.
-pub(super) fn failure_reason(head: &TaskState) -> Option<String> {
-    let why = || head.stop.as_ref().map(|stop| stop.cause.to_string());
-    match head.status {
+/// Returns why a task ended without an answer.
+pub(super) fn failure_reason(state: &TaskState) -> Option<String> {
+    let why = || state.stop.as_ref().map(|stop| stop.cause.to_string());
+    match state.status {
         Status::Failed | Status::Cancelled => {
-            let why = head.error.clone().or_else(why).unwrap_or_else(|| head.status.to_string());
+            let why = state.error.clone().or_else(why).unwrap_or_else(|| state.status.to_string());
             Some(escape(&why).into_owned())
         }
         _ => None,
     }
 }
 
-/// The output of a task, or the part of it that is wanted, as far as it fits into `limit` bytes; and whether that is
-/// not all. `how` says how to read on from a place. If no part is wanted, both ends of an answer are shown, and the last
-/// of live output.
+/// Returns the output of a task, or the requested part, within `limit` bytes; and whether something is left
+/// out. `how` says how to read on from an offset. If no part is requested, shows the beginning and the end of
+/// an answer, or the end of live output.
 pub(super) fn output_text(
     snapshot: &Snapshot,
     part: Option<TextRange>,
@@ -351,7 +352,7 @@ fn part_of(
     (format!("[… the first {before} of {total} characters are left out.{} …]\n{}", how(0), &text[at..]), true)
 }
 
-/// One task, as the dialects that speak JSON tell of it.
+/// One task in JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct TaskReport {
     #[serde(flatten)]
@@ -384,64 +385,64 @@ impl TaskReport {
         named: fn(TaskId) -> TaskIdField,
         now: Timestamp,
     ) -> TaskReport {
-        let head = &snapshot.state;
-        let id = named(head.id);
+        let state = &snapshot.state;
+        let id = named(state.id);
         let (output, truncated) = output_text(snapshot, part, OUTPUT_LIMIT, |from| id.read_on(from));
         TaskReport {
             id,
-            agent: head.agent.clone(),
-            status: head.status,
+            agent: state.agent.clone(),
+            status: state.status,
             output,
-            error: failure_reason(head),
+            error: failure_reason(state),
             truncated,
-            elapsed: format_duration(head.elapsed(now)),
-            tokens: head.usage.total(),
-            tools_used: head.calls,
-            tool: tools(head),
-            waiting_for: waiting(head, now),
-            continued_by: head.continued_by,
+            elapsed: format_duration(state.elapsed(now)),
+            tokens: state.usage.total(),
+            tools_used: state.calls,
+            tool: tools(state),
+            waiting_for: waiting(state, now),
+            continued_by: state.continued_by,
             timed_out: false,
-            note: (!head.status.is_final()).then(|| not_ended_note(head, now)),
+            note: (!state.status.is_final()).then(|| not_ended_note(state, now)),
         }
     }
 }
 
-/// One task, as the dialects that speak plainly tell of it, with a part of its output; and whether that is the whole
-/// of its final result. `how` says how to read on from a place.
+/// Formats one task as plain text with a part of its output; also returns whether that is its whole final
+/// result. `how` says how to read on from an offset.
 pub(super) fn task_details(
     snapshot: &Snapshot,
     part: Option<TextRange>,
     now: Timestamp,
     how: impl FnOnce(usize) -> String,
 ) -> (String, bool) {
-    let head = &snapshot.state;
-    let ended = head.status.is_final();
-    let (elapsed, tokens) = (format_duration(head.elapsed(now)), head.usage.total());
+    let state = &snapshot.state;
+    let ended = state.status.is_final();
+    let (elapsed, tokens) = (format_duration(state.elapsed(now)), state.usage.total());
     let mut text = format!(
         "{} · {} · {} · {elapsed} · {tokens} tokens · {} turns · {} tools used\nTask: {}\n",
-        head.id,
-        head.agent,
-        head.status,
-        head.turns,
-        head.calls,
-        escape(&head.headline)
+        state.id,
+        state.agent,
+        state.status,
+        state.turns,
+        state.calls,
+        escape(&state.headline)
     );
     let progress =
-        head.progress.as_ref().map(|progress| format!(" ({})", escape(progress))).unwrap_or_default();
+        state.progress.as_ref().map(|progress| format!(" ({})", escape(progress))).unwrap_or_default();
     let lines = [
-        ("Now in", tools(head).map(|tools| tools + &progress)),
-        ("Waits for", waiting(head, now)),
-        ("Unread messages", (head.unread > 0).then(|| head.unread.to_string())),
-        ("Error", failure_reason(head)),
-        ("Note", cut_short_note(head)),
-        ("Continued by", head.continued_by.map(|by| by.to_string())),
+        ("Now in", tools(state).map(|tools| tools + &progress)),
+        ("Waits for", waiting(state, now)),
+        ("Unread messages", (state.unread > 0).then(|| state.unread.to_string())),
+        ("Error", failure_reason(state)),
+        ("Note", cut_short_note(state)),
+        ("Continued by", state.continued_by.map(|by| by.to_string())),
     ];
     for (name, value) in lines {
         if let Some(value) = value {
             let _ = writeln!(text, "{name}: {value}");
         }
     }
-    let title = match head.status {
+    let title = match state.status {
         Status::Completed => "Output",
         Status::Failed | Status::Cancelled => "Output before it ended",
         Status::Pending | Status::Running => "Output so far",
@@ -452,7 +453,7 @@ pub(super) fn task_details(
         _ => writeln!(text, "\n{title}:\n{shown}"),
     };
     if !ended {
-        let _ = writeln!(text, "\n{}", not_ended_note(head, now));
+        let _ = writeln!(text, "\n{}", not_ended_note(state, now));
     }
     (text.trim_end().to_owned(), ended && !truncated)
 }

@@ -1,6 +1,6 @@
-//! How tools write things for a model.
+//! Formats numbers and texts for models.
 
-/// A number with its thousands apart: `1,234,567`.
+/// Formats a number with thousands separators: `1,234,567`.
 pub(super) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,12 +13,12 @@ pub(super) fn group_digits(number: u64) -> String {
     text
 }
 
-/// A number of things: `1 file`, `1,200 files`.
+/// Formats a count: `1 file`, `1,200 files`.
 pub(super) fn pluralize(number: u64, what: &str) -> String {
     format!("{} {what}{}", group_digits(number), if number == 1 { "" } else { "s" })
 }
 
-/// The first `most` characters of a text, with `…` if there are more.
+/// Returns the first `most` characters of a text, with `…` if there are more.
 pub(super) fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),

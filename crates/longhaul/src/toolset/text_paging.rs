@@ -1,24 +1,24 @@
-//! What fits into a context of a text that may be long: a page of it, or its two ends. Never half a character.
+//! Cuts long texts to fit a context: one page, or the beginning and the end. Never splits a character.
 
 use super::fn_tool;
 
 /// How many bytes of a task's output one result shows.
 pub(super) const OUTPUT_LIMIT: usize = 16 * 1024;
-/// How many bytes of outputs a result shows that tells of several tasks: what the runner lets through of a result,
-/// with some room for the rest of it.
+/// How many bytes of output a result about several tasks shows: the runner's limit for a result, minus room
+/// for everything else in it.
 const TOGETHER: usize = 40 * 1024;
-/// No task's output is cut shorter than this for the sake of the others.
+/// No task's output is cut shorter than this to make room for the others.
 const AT_LEAST: usize = 1024;
 
-/// How many bytes each of `n` outputs may have in one result.
+/// Returns how many bytes each of `n` outputs may have in one result.
 pub(super) fn bytes_per_output(n: usize) -> usize {
     (TOGETHER / n.max(1)).clamp(AT_LEAST, OUTPUT_LIMIT)
 }
 
-/// Which part of a text is wanted. Places are counted in characters.
+/// The requested part of a text. Offsets count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextRange {
-    /// From a place on, at most so many characters.
+    /// At most this many characters from an offset on.
     From(usize, usize),
     /// The last characters.
     Tail(usize),
@@ -27,8 +27,8 @@ pub(super) enum TextRange {
 }
 
 impl TextRange {
-    /// The part that is asked for; a place goes before the last characters or lines. Zeros are what models put where
-    /// they mean nothing.
+    /// Returns the requested part. An offset takes precedence over the last characters or lines. Zeros mean
+    /// no value, because models fill them in.
     pub(super) fn from_args(
         offset: Option<f64>,
         limit: Option<f64>,
@@ -41,12 +41,12 @@ impl TextRange {
         }
     }
 
-    /// The last characters, if they are asked for.
+    /// Returns the last characters, if requested.
     pub(super) fn tail(asked: Option<f64>) -> Option<TextRange> {
         above_0(asked).map(TextRange::Tail)
     }
 
-    /// The last lines, if they are asked for.
+    /// Returns the last lines, if requested.
     pub(super) fn tail_lines(asked: Option<f64>) -> Option<TextRange> {
         above_0(asked).map(TextRange::TailLines)
     }
@@ -56,31 +56,31 @@ fn above_0(n: Option<f64>) -> Option<usize> {
     n.filter(|n| *n > 0.0).map(fn_tool::to_index)
 }
 
-/// A part of a text, and where in the text it is.
+/// A part of a text, and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TextPage<'a> {
-    /// The part.
+    /// The part itself.
     pub(super) text: &'a str,
-    /// How many characters are before it.
+    /// How many characters come before it.
     pub(super) from: usize,
-    /// How many characters there are up to its end.
+    /// Where it ends, in characters.
     pub(super) to: usize,
-    /// How many characters the whole text has.
+    /// The length of the whole text, in characters.
     pub(super) total: usize,
 }
 
 impl TextPage<'_> {
-    /// Whether it shows what there is to see: something, unless there is nothing.
+    /// Whether it shows any text, or there is none to show.
     pub(super) fn has_text(&self) -> bool {
         self.total == 0 || self.from < self.to
     }
 
-    /// Whether it is all of the text.
+    /// Whether it is the whole text.
     pub(super) fn is_whole(&self) -> bool {
         self.from == 0 && self.to == self.total
     }
 
-    /// Its text with a mark that says which part it is; `how` says how to read on from a place.
+    /// Returns its text with a marker that says which part it is; `how` says how to read on from an offset.
     pub(super) fn with_marker(&self, how: impl FnOnce(usize) -> String) -> String {
         let TextPage { text, from, to, total } = *self;
         if self.is_whole() {
@@ -94,7 +94,7 @@ impl TextPage<'_> {
     }
 }
 
-/// A part of a text, of at most `most` bytes.
+/// Returns a part of a text, of at most `most` bytes.
 pub(super) fn text_page(text: &str, part: TextRange, most: usize) -> TextPage<'_> {
     let total = text.chars().count();
     let (start, end) = match part {
@@ -115,21 +115,21 @@ pub(super) fn text_page(text: &str, part: TextRange, most: usize) -> TextPage<'_
     TextPage { text: shown, from, to: from + shown.chars().count(), total }
 }
 
-/// Where the `n`th character begins, or the text ends.
+/// Returns where the `n`th character begins, or the end of the text.
 fn byte(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
 }
 
-/// Where the last `count` lines begin. A line feed at the very end begins no line.
+/// Returns where the last `count` lines begin. A line feed at the very end begins no line.
 fn last_lines(text: &str, count: usize) -> usize {
     let Some(before) = count.checked_sub(1) else { return text.len() };
     let body = text.strip_suffix('\n').unwrap_or(text);
     body.rmatch_indices('\n').nth(before).map_or(0, |(at, _)| at + 1)
 }
 
-/// Both ends of a text that has more than `limit` bytes, with a mark between them that says what is missing and,
-/// if there is a way to read it, how: `how` is given the place where the gap begins. `None` if the text is not too
-/// long.
+/// Returns the beginning and the end of a text that has more than `limit` bytes, with a marker between them
+/// that says what is left out and how to read it: `how` receives the offset where the gap begins. Returns
+/// `None` if the text is short enough.
 pub(crate) fn head_and_tail(text: &str, limit: usize, how: impl FnOnce(usize) -> String) -> Option<String> {
     if text.len() <= limit {
         return None;

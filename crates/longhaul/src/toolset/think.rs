@@ -1,4 +1,4 @@
-//! A place to think aloud: nothing comes of it but the thought.
+//! A tool that lets a model think aloud, and has no effect.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput
 
 /// The toolset `think`: one tool, `think`, that takes a thought.
 ///
-/// The thought is in the conversation already, as the argument of its call, so the answer does not repeat it.
+/// The thought is already in the conversation, as the argument of the call, so the answer does not repeat it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Think;
 
 impl Think {
-    /// The toolset.
+    /// Creates the toolset.
     pub fn new() -> Self {
         Think
     }
@@ -29,7 +29,7 @@ impl Toolset for Think {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(ThinkTool)];
@@ -37,7 +37,7 @@ impl Toolset for Think {
         })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let text = "Before you act on something that is not simple, think it through with `think`: which rules \
                     apply, what you still need to know, whether the plan holds, what could go wrong.";
         Some(text.to_owned())
@@ -84,10 +84,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_thought_is_taken_and_not_said_again() {
-        let mut alone = ToolFixture::new(&Think::new()).await;
+        let mut fixture = ToolFixture::new(&Think::new()).await;
         let long = "word ".repeat(10_000);
-        assert_eq!(alone.call_text("think", json!({"thought": long})).await, "Noted. Go on.");
-        assert!(alone.call_error("think", json!({"thought": " "})).await.contains("`thought`"));
-        assert!(alone.call_error("think", json!({})).await.contains("thought"));
+        assert_eq!(fixture.call_text("think", json!({"thought": long})).await, "Noted. Go on.");
+        assert!(fixture.call_error("think", json!({"thought": " "})).await.contains("`thought`"));
+        assert!(fixture.call_error("think", json!({})).await.contains("thought"));
     }
 }

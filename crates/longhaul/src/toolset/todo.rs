@@ -1,7 +1,7 @@
-//! Lists of what is to be done: one a conversation, or one for a whole tree.
+//! To-do lists: one per conversation, or one for a whole tree of tasks.
 //!
-//! A list is on a slip of the store, so it is there again after a restart. An entry remembers the call that made it:
-//! the same call, made again, makes no second one.
+//! A list is a stored value, so it survives a restart. An item records the call that created it, so a
+//! repeated call does not create it twice.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::text::truncate;
 use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{CallContext, DynTool, StorageScope, ToolEffects, ToolError, ToolOutput};
 
-/// How many entries a list has, and how long one is, at most.
+/// The limits: how many items a list has, and how long an item is.
 const MOST: usize = 500;
 const LONGEST: usize = 2_000;
 
@@ -26,12 +26,12 @@ pub struct Todo {
 }
 
 impl Todo {
-    /// A list for each conversation.
+    /// Creates a toolset with one list per conversation.
     pub fn new() -> Self {
         Todo::default()
     }
 
-    /// One list for all agents of a tree, if `shared`.
+    /// With `shared`, all agents of a tree share one list.
     pub fn shared(mut self, shared: bool) -> Self {
         self.shared = shared;
         self
@@ -45,49 +45,49 @@ impl Toolset for Todo {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        let whose = if self.shared { StorageScope::Tree } else { StorageScope::Conversation };
-        // It changes nothing but a list of its own, which nobody need be asked about.
-        let manner = ToolEffects::READ_ONLY;
+        let scope = if self.shared { StorageScope::Tree } else { StorageScope::Conversation };
+        // It changes only its own list, so no approval is needed.
+        let effects = ToolEffects::READ_ONLY;
         let tools = vec![
             fn_tool(
                 "create_todo",
-                manner,
+                effects,
                 "Puts one entry on the todo list.",
                 move |args: CreateTodoArgs, context| {
-                    Box::pin(create(whose, vec![args.description], true, context))
+                    Box::pin(create(scope, vec![args.description], true, context))
                 },
             )
             .into_tool(),
             fn_tool(
                 "create_todos",
-                manner,
+                effects,
                 "Puts several entries on the todo list at once.",
                 move |args: CreateTodosArgs, context| {
-                    Box::pin(create(whose, args.descriptions, false, context))
+                    Box::pin(create(scope, args.descriptions, false, context))
                 },
             )
             .into_tool(),
             fn_tool(
                 "update_todos",
-                manner,
+                effects,
                 "Sets the status of one or more entries of the todo list.",
-                move |args: UpdateTodosArgs, context| Box::pin(update(whose, args.updates, context)),
+                move |args: UpdateTodosArgs, context| Box::pin(update(scope, args.updates, context)),
             )
             .into_tool(),
             fn_tool(
                 "list_todos",
-                manner,
+                effects,
                 "Shows the todo list with the status of each entry.",
-                move |_: NoArgs, context| Box::pin(list(whose, context)),
+                move |_: NoArgs, context| Box::pin(list(scope, context)),
             )
             .into_tool(),
         ];
         Box::pin(async { Ok(tools) })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let shared = match self.shared {
             true => " All agents of your team see and change the same list.",
             false => "",
@@ -150,7 +150,7 @@ impl TodoStatus {
     }
 }
 
-/// A list as it is kept.
+/// A list as it is stored.
 #[derive(Default, Serialize, Deserialize)]
 struct TodoList {
     entries: Vec<TodoItem>,
@@ -161,7 +161,7 @@ struct TodoItem {
     id: String,
     description: String,
     status: TodoStatus,
-    /// The call that made it.
+    /// The call that created the item.
     by: String,
 }
 
@@ -179,7 +179,7 @@ impl TodoList {
             .map_err(|error| ToolError::Failed(format!("the todo list cannot be written: {error}")))
     }
 
-    /// Puts entries on the list, unless this call has done so already; answers with them.
+    /// Adds items, unless this call has already done so; returns them.
     fn add(&mut self, by: &str, descriptions: &[String]) -> Result<Vec<TodoItem>, ToolError> {
         let there: Vec<TodoItem> = self.entries.iter().filter(|entry| entry.by == by).cloned().collect();
         if !there.is_empty() {
@@ -201,7 +201,7 @@ impl TodoList {
         Ok(self.entries[before..].to_vec())
     }
 
-    /// Sets what is there; answers which ids are not.
+    /// Updates the items that exist; returns the ids that do not.
     fn set(&mut self, updates: &[(String, TodoStatus)]) -> Vec<String> {
         let mut missing = Vec::new();
         for (id, status) in updates {
@@ -217,7 +217,7 @@ impl TodoList {
         self.entries.iter().map(shown).collect()
     }
 
-    /// What is still to be done, in words.
+    /// Describes what is left to do.
     fn reminder(&self) -> Option<String> {
         let of = |status| self.entries.iter().filter(move |entry| entry.status == status).map(|e| &*e.id);
         let begun: Vec<&str> = of(TodoStatus::InProgress).collect();
@@ -234,11 +234,11 @@ fn shown(entry: &TodoItem) -> Value {
     json!({"id": entry.id, "description": entry.description, "status": entry.status})
 }
 
-/// The slip's name.
+/// The name of the stored value.
 const STORED_VALUE_NAME: &str = "todo";
 
 async fn create(
-    whose: StorageScope,
+    scope: StorageScope,
     descriptions: Vec<String>,
     one: bool,
     context: &CallContext,
@@ -250,7 +250,7 @@ async fn create(
         ));
     }
     let by = format!("{}:{}", context.caller.task, context.call);
-    let answer = context.storage.update(whose, STORED_VALUE_NAME, |bytes| {
+    let answer = context.storage.update(scope, STORED_VALUE_NAME, |bytes| {
         let mut list = TodoList::read(bytes)?;
         let created = list.add(&by, &descriptions)?;
         let created = match (one, created.first()) {
@@ -262,7 +262,7 @@ async fn create(
     Ok(answer.await?.into())
 }
 
-async fn update(whose: StorageScope, updates: Vec<TodoUpdate>, context: &CallContext) -> ToolCallResult {
+async fn update(scope: StorageScope, updates: Vec<TodoUpdate>, context: &CallContext) -> ToolCallResult {
     if updates.is_empty() {
         return Err(ToolError::Retry("there is nothing to update: give `updates` ids and statuses".into()));
     }
@@ -270,7 +270,7 @@ async fn update(whose: StorageScope, updates: Vec<TodoUpdate>, context: &CallCon
         .into_iter()
         .map(|update| Ok((update.id.trim().to_owned(), TodoStatus::parse(&update.status)?)))
         .collect::<Result<_, ToolError>>()?;
-    let answer = context.storage.update(whose, STORED_VALUE_NAME, |bytes| {
+    let answer = context.storage.update(scope, STORED_VALUE_NAME, |bytes| {
         let mut list = TodoList::read(bytes)?;
         let missing = list.set(&wanted);
         let updated: Value = wanted
@@ -279,28 +279,28 @@ async fn update(whose: StorageScope, updates: Vec<TodoUpdate>, context: &CallCon
             .map(|(id, status)| json!({"id": id, "status": status}))
             .collect();
         let none = missing.len() == wanted.len();
-        let mut told = json!({"updated": updated});
+        let mut reply = json!({"updated": updated});
         if !missing.is_empty() {
-            told["not_found"] = json!(missing);
+            reply["not_found"] = json!(missing);
         }
-        let text = reply_text(told, "all_todos", &list);
+        let text = reply_text(reply, "all_todos", &list);
         Ok((list.bytes()?, ToolOutput { is_error: none, ..text.into() }))
     });
     answer.await
 }
 
-async fn list(whose: StorageScope, context: &CallContext) -> ToolCallResult {
-    let list = TodoList::read(&context.storage.read(whose, STORED_VALUE_NAME).await?)?;
+async fn list(scope: StorageScope, context: &CallContext) -> ToolCallResult {
+    let list = TodoList::read(&context.storage.read(scope, STORED_VALUE_NAME).await?)?;
     Ok(reply_text(json!({}), "todos", &list).into())
 }
 
-/// What the model is told: what was done, the whole list, and what is left to do.
-fn reply_text(mut told: Value, key: &str, list: &TodoList) -> String {
-    told[key] = list.shown();
+/// Formats the answer for the model: what was done, the whole list, and what is left to do.
+fn reply_text(mut reply: Value, key: &str, list: &TodoList) -> String {
+    reply[key] = list.shown();
     if let Some(reminder) = list.reminder() {
-        told["reminder"] = reminder.into();
+        reply["reminder"] = reminder.into();
     }
-    told.to_string()
+    reply.to_string()
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Names of tools: which are Longhaul's own, and what those of servers become so that every provider takes them: letters,
-//! digits, `_` and `-`, not more than 64, and none of them twice.
+//! Tool names: which are reserved for Longhaul, and how names from servers are changed so that every provider
+//! accepts them: letters, digits, `_` and `-`, at most 64 characters, no duplicates.
 
 #[cfg(any(test, all(unix, feature = "mcp")))]
 use std::collections::HashSet;
 
 use crate::id::Digest;
 
-/// No provider takes a longer one.
+/// The longest name that every provider accepts.
 const LONGEST: usize = 64;
 
-/// The tools of all built-in toolsets, whether or not an agent has them. No server's tool has such a name: a rule that names
-/// one of these means this one.
+/// The tools of all built-in toolsets, whether or not an agent has them. No server's tool can have one of
+/// these names, so a rule that names one means the built-in tool.
 const RESERVED: [&str; 55] = [
     "add_dependency",
     "add_memory",
@@ -69,14 +69,15 @@ const RESERVED: [&str; 55] = [
     "write_file",
 ];
 
-/// Whether a name is one of Longhaul's own tools. Rules do not tell capital letters from small ones.
+/// Checks whether a name is reserved for one of Longhaul's own tools. Ignores case, as rules do.
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name))
 }
 
-/// The name of a server's tool that cannot have its own: the server's before it, and `mark` behind it if that is taken too.
+/// Returns another name for a server's tool that cannot keep its own: the server's name is put before it, and
+/// `mark` changes it again if that is taken too.
 pub(crate) fn qualified_tool_name(server: &str, tool: &str, mark: Option<&str>) -> String {
-    // Of an address the host.
+    // Of a URL, use the host.
     let host = server.split_once("://").map_or(server, |(_, rest)| rest.split('/').next().unwrap_or(rest));
     let whole = format!("{host}_{tool}");
     let plain = plain(&whole);
@@ -87,7 +88,7 @@ pub(crate) fn qualified_tool_name(server: &str, tool: &str, mark: Option<&str>) 
     }
 }
 
-/// The names under which a model calls these tools, in their order.
+/// Returns the names under which a model calls these tools, in order.
 #[cfg(all(unix, feature = "mcp"))]
 pub(super) fn model_tool_names<'a>(
     prefix: Option<&str>,
@@ -112,14 +113,14 @@ pub(super) fn model_tool_names<'a>(
 fn plain(name: &str) -> String {
     let takes = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let mut plain: String = name.chars().map(|c| if takes(c) { c } else { '_' }).collect();
-    // Some want a letter at the beginning.
+    // Some providers require a letter or `_` first.
     if !plain.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
         plain.insert(0, '_');
     }
     plain
 }
 
-/// As much of the name as there is room for, and a mark that is this name's only.
+/// Truncates the name and appends a hash that makes it unique.
 fn marked(plain: &str, whole: &str) -> String {
     let digest = Digest::of_bytes(whole.as_bytes());
     format!("{}_{}", &plain[..plain.len().min(LONGEST - 9)], &digest.as_str()[..8])
@@ -134,9 +135,9 @@ mod tests {
         use crate::dispatch::AgentInfo;
         use crate::toolset::*;
 
-        let card = |name: &str| AgentInfo { name: name.into(), description: String::new() };
-        let patron =
-            ToolsetContext { agent: "a".into(), sub_agents: vec![card("b")], handoffs: vec![card("b")] };
+        let info = |name: &str| AgentInfo { name: name.into(), description: String::new() };
+        let toolset_context =
+            ToolsetContext { agent: "a".into(), sub_agents: vec![info("b")], handoffs: vec![info("b")] };
         let dir = tempfile::tempdir().unwrap();
         let mut toolsets: Vec<std::sync::Arc<dyn Toolset>> = vec![
             std::sync::Arc::new(BackgroundAgents),
@@ -159,9 +160,9 @@ mod tests {
         toolsets.push(std::sync::Arc::new(AgentMemory::new(dir.path().join("memory.db"))));
         let mut had = HashSet::from(["read_tool_output".to_owned(), "read_skill".to_owned()]);
         for toolset in toolsets {
-            had.extend(toolset.open(&patron).await.unwrap().iter().map(|tool| tool.spec().name));
+            had.extend(toolset.open(&toolset_context).await.unwrap().iter().map(|tool| tool.spec().name));
         }
-        // A sub-agent as a tool has the name that the team's author gave it.
+        // A sub-agent as a tool has the name that the team's author chose.
         had.remove("b");
         let free: Vec<_> = had.iter().filter(|name| !is_reserved(name)).collect();
         assert!(free.is_empty(), "add to RESERVED: {free:?}");

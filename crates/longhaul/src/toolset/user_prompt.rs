@@ -1,4 +1,4 @@
-//! Asks the person behind the task.
+//! Asks the user a question.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
 use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
-/// The toolset `user_prompt`: one tool of that name, which asks a question and waits for the answer.
+/// The toolset `user_prompt`: one tool, `user_prompt`, that asks a question and waits for the answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UserPrompt;
 
 impl UserPrompt {
-    /// The toolset.
+    /// Creates the toolset.
     pub fn new() -> Self {
         UserPrompt
     }
@@ -31,7 +31,7 @@ impl Toolset for UserPrompt {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(UserPromptTool)];
@@ -39,7 +39,7 @@ impl Toolset for UserPrompt {
         })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let text = "With `user_prompt` you ask the user, when something only they can say is missing or a decision is \
                     theirs. A `schema` says what the answer must look like: {\"type\": \"string\", \"enum\": [\"a\", \
                     \"b\"]} for a choice, {\"type\": \"object\", \"properties\": {…}, \"required\": […]} for several \
@@ -61,7 +61,7 @@ struct UserPromptArgs {
     schema: Option<Map<String, Value>>,
 }
 
-/// How often it is asked: once more than an answer that does not fit.
+/// How often the question is asked: once more after an answer that does not match the schema.
 const ROUNDS: usize = 2;
 
 impl Tool for UserPromptTool {
@@ -112,10 +112,10 @@ impl Tool for UserPromptTool {
             }
             text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", truncate(&words, 200));
         }
-        let told = json!({"action": "accept", "content": {"response": words}, "error": format!(
+        let reply = json!({"action": "accept", "content": {"response": words}, "error": format!(
             "The user was asked twice, and the answer still does not fit the schema: {why}. These are their words."
         )});
-        Ok(ToolOutput { is_error: true, ..told.to_string().into() })
+        Ok(ToolOutput { is_error: true, ..reply.to_string().into() })
     }
 }
 
@@ -127,7 +127,7 @@ fn refused(action: &str, why: &str) -> ToolOutput {
     ToolOutput { is_error: true, ..json!({"action": action, "message": why}).to_string().into() }
 }
 
-/// What an answer must look like.
+/// The schema that an answer must match.
 pub(super) struct AnswerSchema<'a> {
     schema: &'a Value,
     validator: jsonschema::Validator,
@@ -141,19 +141,19 @@ impl AnswerSchema<'_> {
         Ok(AnswerSchema { schema, validator })
     }
 
-    /// The content of an answer: what fits of the ways in which the words can be understood. People write no JSON
-    /// where they need not.
+    /// Parses an answer: returns the first interpretation of the words that matches the schema, so that
+    /// people need not write JSON.
     pub(super) fn parse_answer(&self, words: &str) -> Result<Value, String> {
         let is_object = self.schema["type"] == "object" || self.schema["properties"].is_object();
-        let mut ways = interpretations(words, self.schema);
+        let mut candidates = interpretations(words, self.schema);
         if is_object && let Some([(name, part)]) = only_one(&self.schema["properties"]) {
-            ways.extend(interpretations(words, part).into_iter().map(|value| json!({ name: value })));
+            candidates.extend(interpretations(words, part).into_iter().map(|value| json!({ name: value })));
         }
-        if let Some(fits) = ways.iter().find(|way| self.validator.is_valid(way)) {
+        if let Some(fits) = candidates.iter().find(|candidate| self.validator.is_valid(candidate)) {
             return Ok(if fits.is_object() { fits.clone() } else { json!({"value": fits}) });
         }
-        // Told of the way that the words are in: JSON, if they are.
-        let first = ways.first().unwrap_or(&Value::Null);
+        // Report the errors of the likeliest interpretation: JSON, if the words are JSON.
+        let first = candidates.first().unwrap_or(&Value::Null);
         if is_object && !first.is_object() {
             return Err("it is not a JSON object".to_owned());
         }
@@ -163,20 +163,20 @@ impl AnswerSchema<'_> {
     }
 }
 
-/// The ways in which words can be meant, the likeliest first.
+/// Returns the possible interpretations of the words, likeliest first.
 fn interpretations(words: &str, schema: &Value) -> Vec<Value> {
     let words = words.trim();
-    let mut ways: Vec<Value> = serde_json::from_str(words).into_iter().collect();
+    let mut candidates: Vec<Value> = serde_json::from_str(words).into_iter().collect();
     match words.to_ascii_lowercase().as_str() {
-        "yes" | "y" => ways.push(true.into()),
-        "no" | "n" => ways.push(false.into()),
+        "yes" | "y" => candidates.push(true.into()),
+        "no" | "n" => candidates.push(false.into()),
         _ => {}
     }
     let choices = schema["enum"].as_array().into_iter().flatten();
     let like = |choice: &&Value| choice.as_str().is_some_and(|text| text.eq_ignore_ascii_case(words));
-    ways.extend(choices.filter(like).cloned());
-    ways.push(words.into());
-    ways
+    candidates.extend(choices.filter(like).cloned());
+    candidates.push(words.into());
+    candidates
 }
 
 fn only_one(properties: &Value) -> Option<[(&String, &Value); 1]> {

@@ -1,4 +1,4 @@
-//! Toolsets around toolsets: new behaviour wraps, it does not edit.
+//! Toolsets that wrap other toolsets to change their tools or instruction.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
-/// Only these tools of a toolset.
+/// Keeps only these tools of a toolset.
 pub fn only_tools(inner: Arc<dyn Toolset>, names: impl IntoIterator<Item = String>) -> Arc<dyn Toolset> {
     let names: Vec<String> = names.into_iter().collect();
     let change = move |tool: Arc<dyn DynTool>| names.contains(&tool.spec().name).then_some(tool);
     Arc::new(WrappedToolset { inner, change, instruction: None })
 }
 
-/// Stands in an instruction for what the toolset itself says.
+/// The placeholder for the toolset's own text in an instruction.
 const ORIGINAL: &str = "{ORIGINAL_INSTRUCTIONS}";
 
-/// A toolset about which the agent is told something else; `{ORIGINAL_INSTRUCTIONS}` stands for what it was told.
+/// Replaces a toolset's instruction; `{ORIGINAL_INSTRUCTIONS}` stands for the original one.
 pub fn with_instruction(inner: Arc<dyn Toolset>, instruction: impl Into<String>) -> Arc<dyn Toolset> {
     Arc::new(WrappedToolset { inner, change: Some, instruction: Some(instruction.into()) })
 }
 
-/// A toolset each of whose tools is made another.
+/// Replaces each tool of a toolset with another.
 pub(super) fn map_tools(
     inner: Arc<dyn Toolset>,
     make: impl Fn(Arc<dyn DynTool>) -> Arc<dyn DynTool> + Send + Sync + 'static,
@@ -33,16 +33,16 @@ pub(super) fn map_tools(
     Arc::new(WrappedToolset { inner, change: move |tool| Some(make(tool)), instruction: None })
 }
 
-/// A toolset whose tools have a prefix: `prefix_name`.
+/// Adds a prefix to the names of a toolset's tools: `prefix_name`.
 pub fn with_prefix(inner: Arc<dyn Toolset>, prefix: impl Into<String>) -> Arc<dyn Toolset> {
     let prefix = prefix.into();
     map_tools(inner, move |inner| Arc::new(PrefixedTool { inner, prefix: prefix.clone() }))
 }
 
-/// A toolset that is another in all but this.
+/// A toolset with changed tools or a changed instruction.
 struct WrappedToolset<F> {
     inner: Arc<dyn Toolset>,
-    /// What becomes of each tool.
+    /// Changes each tool, or drops it.
     change: F,
     instruction: Option<String>,
 }
@@ -57,13 +57,13 @@ where
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        Box::pin(async { Ok(self.inner.open(patron).await?.into_iter().filter_map(&self.change).collect()) })
+        Box::pin(async { Ok(self.inner.open(context).await?.into_iter().filter_map(&self.change).collect()) })
     }
 
-    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
-        let original = self.inner.instruction(patron);
+    fn instruction(&self, context: &ToolsetContext) -> Option<String> {
+        let original = self.inner.instruction(context);
         match &self.instruction {
             Some(instruction) => Some(instruction.replace(ORIGINAL, &original.unwrap_or_default())),
             None => original,
@@ -96,7 +96,7 @@ struct PrefixedTool {
     prefix: String,
 }
 
-/// A tool under another name.
+/// Gives a tool another name.
 pub(crate) fn rename_tool(inner: Arc<dyn DynTool>, name: String) -> Arc<dyn DynTool> {
     Arc::new(RenamedTool { inner, name })
 }

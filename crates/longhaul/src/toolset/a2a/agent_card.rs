@@ -1,4 +1,4 @@
-//! The card of a remote agent: who it is, what it can do, and how it is spoken to.
+//! The card of a remote agent: its name, its skills, and how to reach it.
 
 use reqwest::Url;
 use serde_json::Value;
@@ -7,13 +7,13 @@ use super::wire::A2aVersion;
 use crate::toolset::http_client::{display_url, parse_web_url};
 use crate::toolset::text::truncate;
 
-/// What is needed of a card.
+/// The parts of a card that are used here.
 #[derive(Debug, Clone)]
 pub(super) struct AgentCard {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) skills: Vec<A2aSkill>,
-    /// Where it is spoken to, and how.
+    /// The endpoint for requests, and the protocol version it speaks.
     pub(super) url: Url,
     pub(super) version: A2aVersion,
     pub(super) streaming: bool,
@@ -27,7 +27,7 @@ pub(super) struct A2aSkill {
 }
 
 impl AgentCard {
-    /// Reads a card that was found at `at`.
+    /// Parses a card that was fetched from `at`.
     pub(super) fn parse(text: &str, at: &Url) -> Result<AgentCard, String> {
         let card: Value =
             serde_json::from_str(text).map_err(|error| format!("its agent card is not JSON: {error}"))?;
@@ -42,20 +42,20 @@ impl AgentCard {
             description: words(&skill["description"], 1_000),
         };
         let skills = card["skills"].as_array().into_iter().flatten().take(100).map(skill).collect();
-        let (url, speech) = interface(&card, at)?;
+        let (url, version) = interface(&card, at)?;
         Ok(AgentCard {
             name,
             description: words(&card["description"], 2_000),
             skills,
             url,
-            version: speech,
+            version,
             streaming: card["capabilities"]["streaming"] == true,
         })
     }
 }
 
-/// Where JSON-RPC is spoken: since 1.0 one of several interfaces, before that the URL of the card or another of its
-/// transports.
+/// Finds the JSON-RPC endpoint. Since 1.0 it is one of several interfaces; before that it is the URL of the
+/// card or one of its additional transports.
 fn interface(card: &Value, at: &Url) -> Result<(Url, A2aVersion), String> {
     let is_rpc = |binding: &Value| binding.as_str().is_none_or(|word| word.eq_ignore_ascii_case("JSONRPC"));
     let whole = |url: &Value| match url.as_str().map(str::trim) {
@@ -93,7 +93,7 @@ fn origin(url: &Url) -> Url {
     url
 }
 
-/// Whether headers that are meant for one address may go to another.
+/// Checks whether headers that are meant for one URL may be sent to another.
 pub(super) fn check_headers_allowed(configured: &Url, card: &Url) -> Result<(), String> {
     let same = configured.host_str() == card.host_str()
         && configured.port_or_known_default() == card.port_or_known_default()

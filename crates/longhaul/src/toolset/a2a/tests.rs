@@ -31,7 +31,7 @@ fn card(streaming: bool) -> Value {
         "skills": [{"id": "to-german", "name": "German", "description": "Into German."}, {"id": "to german", "name": "G2"}]})
 }
 
-/// An agent with a card, which answers requests as the test says.
+/// Starts an agent with a card; the test decides how it answers requests.
 async fn agent(
     card: Value,
     act: impl Fn(&str, &RecordedRequest, usize) -> LoopbackAction + Send + Sync + 'static,
@@ -62,23 +62,23 @@ async fn each_skill_is_a_tool_and_a_message_is_answered() {
         result(json!({"kind": "message", "role": "agent", "parts": [{"kind": "text", "text": "Hallo"}]}))
     })
     .await;
-    let mut alone = meet(&server).await;
-    let names: Vec<String> = alone.tools.iter().map(|tool| tool.spec().name).collect();
+    let mut fixture = meet(&server).await;
+    let names: Vec<String> = fixture.tools.iter().map(|tool| tool.spec().name).collect();
     assert_eq!(names, ["helper_to_german", "helper_to_german_2"]);
-    let spec = alone.tool("helper_to_german").spec();
+    let spec = fixture.tool("helper_to_german").spec();
     assert_eq!(spec.description, "Asks the agent Translator for its skill 'German'. Into German.");
     assert_eq!(spec.parameters["required"], json!(["message"]));
-    assert_eq!(alone.call_text("helper_to_german", json!({"message": "Hello"})).await, "Hallo");
+    assert_eq!(fixture.call_text("helper_to_german", json!({"message": "Hello"})).await, "Hallo");
     let asked = server.requests().last().unwrap().clone();
     assert_eq!(asked.line, "POST /rpc");
     assert_eq!(asked.header("authorization"), Some("Bearer tok-0123456789"));
     let body = asked.json();
     assert_eq!((body["method"].as_str(), body["jsonrpc"].as_str()), (Some("message/send"), Some("2.0")));
     assert_eq!(body["params"]["message"]["parts"], json!([{"kind": "text", "text": "Hello"}]));
-    alone.repeat_call("helper_to_german", json!({"message": "Hello"})).await.unwrap();
+    fixture.repeat_call("helper_to_german", json!({"message": "Hello"})).await.unwrap();
     let again = server.requests().last().unwrap().json();
     assert_eq!(again["params"]["message"]["messageId"], body["params"]["message"]["messageId"]);
-    assert!(alone.call_error("helper_to_german", json!({"message": ""})).await.contains("`message`"));
+    assert!(fixture.call_error("helper_to_german", json!({"message": ""})).await.contains("`message`"));
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn a_task_is_looked_at_until_it_has_ended() {
         ("tasks/get", 1) => {
             result(json!({"kind": "task", "id": "t-9", "status": status("working", "half way")}))
         }
-        // A look that fails is not the end.
+        // A failed poll is not the end.
         ("tasks/get", 2) => http_response(503, &[], "busy"),
         ("tasks/get", _) => {
             assert_eq!(asked.json()["params"]["id"], "t-9");
@@ -100,10 +100,10 @@ async fn a_task_is_looked_at_until_it_has_ended() {
         _ => http_response(500, &[], "what?"),
     })
     .await;
-    let mut alone = meet(&server).await;
-    assert_eq!(alone.call_text("helper_to_german", json!({"message": "x"})).await, "Done.");
+    let mut fixture = meet(&server).await;
+    assert_eq!(fixture.call_text("helper_to_german", json!({"message": "x"})).await, "Done.");
     let mut progress = Vec::new();
-    while let Ok(signal) = alone.signals.try_recv() {
+    while let Ok(signal) = fixture.signals.try_recv() {
         progress.push(format!("{signal:?}"));
     }
     assert!(progress.iter().any(|said| said.contains("half way")), "{progress:?}");
@@ -129,14 +129,14 @@ async fn a_stream_is_heard_out_and_one_that_breaks_is_looked_after() {
         _ => http_response(500, &[], "what?"),
     })
     .await;
-    let mut alone = meet(&server).await;
-    assert_eq!(alone.call_text("helper_to_german", json!({"message": "whole"})).await, "Guten Tag");
+    let mut fixture = meet(&server).await;
+    assert_eq!(fixture.call_text("helper_to_german", json!({"message": "whole"})).await, "Guten Tag");
     assert!(
         !server.requests().iter().any(|asked| asked.body.contains("tasks/get")),
         "nothing was left to ask"
     );
-    assert_eq!(alone.call_text("helper_to_german", json!({"message": "broken"})).await, "Gute Nacht");
-    let error = alone.call_error("helper_to_german", json!({"message": "silent"})).await;
+    assert_eq!(fixture.call_text("helper_to_german", json!({"message": "broken"})).await, "Gute Nacht");
+    let error = fixture.call_error("helper_to_german", json!({"message": "silent"})).await;
     assert!(error.contains("Translator: it answered with neither a message nor a task"), "{error}");
 }
 
@@ -153,8 +153,8 @@ async fn the_newer_protocol_is_spoken_where_the_card_says_so() {
         _ => http_response(500, &[], "what?"),
     })
     .await;
-    let mut alone = meet(&server).await;
-    assert_eq!(alone.call_text("helper_new", json!({"message": "x"})).await, "new");
+    let mut fixture = meet(&server).await;
+    assert_eq!(fixture.call_text("helper_new", json!({"message": "x"})).await, "new");
 }
 
 #[tokio::test]
@@ -165,14 +165,14 @@ async fn a_question_comes_back_with_what_is_needed_to_answer_it() {
         Some(_) => http_response(500, &[], "what?"),
     })
     .await;
-    let mut alone = meet(&server).await;
-    let asks = alone.call_text("helper_to_german", json!({"message": "you"})).await;
+    let mut fixture = meet(&server).await;
+    let asks = fixture.call_text("helper_to_german", json!({"message": "you"})).await;
     assert_eq!(
         asks,
         "Formal?\n\n[The agent waits for an answer: call it again with task_id \"t-5\" and context_id \"c-5\".]"
     );
     let arguments = json!({"message": "yes", "task_id": "t-5", "context_id": "c-5"});
-    assert_eq!(alone.call_text("helper_to_german", arguments).await, "Sie");
+    assert_eq!(fixture.call_text("helper_to_german", arguments).await, "Sie");
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn failures_are_told_as_such_and_without_secrets() {
         }
     })
     .await;
-    let mut alone = meet(&server).await;
+    let mut fixture = meet(&server).await;
     for (message, says) in [
         ("fail", "no dictionary\n\n[The agent has failed.]"),
         ("reject", "The agent would not do it."),
@@ -203,7 +203,7 @@ async fn failures_are_told_as_such_and_without_secrets() {
         ("html", "Translator: its answer is not JSON: <html>"),
         ("hangup", "Translator: the request failed"),
     ] {
-        let error = alone.call_error("helper_to_german", json!({"message": message})).await;
+        let error = fixture.call_error("helper_to_german", json!({"message": message})).await;
         assert!(error.contains(says) && !error.contains("tok-0123456789"), "{message}: {error}");
     }
     assert!(!format!("{:?}", A2a::new("http://x/?key=tok-0123456789", headers())).contains("tok-0123456789"));
@@ -220,16 +220,16 @@ async fn a_stop_calls_the_remote_task_off() {
             _ => result(task.clone()),
         })
         .await;
-        let mut alone = meet(&server).await;
-        let cancel = alone.context.cancel.clone();
+        let mut fixture = meet(&server).await;
+        let cancel = fixture.context.cancel.clone();
         let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
-        let mut heard = std::mem::replace(&mut alone.signals, nobody);
-        // What the agent says of its progress tells that its task is known.
+        let mut signals = std::mem::replace(&mut fixture.signals, nobody);
+        // A progress message shows that the id of the task is known.
         let stop = async {
-            heard.recv().await.unwrap();
+            signals.recv().await.unwrap();
             cancel.cancel();
         };
-        let (error, ()) = tokio::join!(alone.call_error("helper_to_german", json!({"message": "x"})), stop);
+        let (error, ()) = tokio::join!(fixture.call_error("helper_to_german", json!({"message": "x"})), stop);
         assert!(error.contains("being stopped"), "{error}");
         let last = server.requests().last().unwrap().json();
         assert_eq!(
@@ -241,7 +241,7 @@ async fn a_stop_calls_the_remote_task_off() {
 
 #[tokio::test]
 async fn an_agent_that_cannot_be_met_is_named() {
-    let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+    let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
     let elsewhere = json!({"name": "E", "url": "http://other.example/rpc"});
     let server = agent(elsewhere, |_, _, _| http_response(500, &[], "")).await;
     let old = LoopbackServer::start(|asked| match asked.line.as_str() {
@@ -261,16 +261,16 @@ async fn an_agent_that_cannot_be_met_is_named() {
         ),
         ("http://127.0.0.1:1".to_owned(), "it cannot be connected to"),
     ] {
-        let error = A2a::new(url, headers()).open(&patron).await.err().unwrap().to_string();
+        let error = A2a::new(url, headers()).open(&toolset_context).await.err().unwrap().to_string();
         assert!(
             error.contains("toolset 'a2a'") && error.contains(says) && !error.contains("hidden"),
             "{error}"
         );
     }
     assert!(
-        A2a::new(server.url("/agent"), SecretHeaders::default()).open(&patron).await.is_ok(),
+        A2a::new(server.url("/agent"), SecretHeaders::default()).open(&toolset_context).await.is_ok(),
         "no headers to protect"
     );
-    let tools = A2a::new(old.url(""), headers()).open(&patron).await.unwrap();
+    let tools = A2a::new(old.url(""), headers()).open(&toolset_context).await.unwrap();
     assert_eq!(tools[0].spec().name, "old");
 }

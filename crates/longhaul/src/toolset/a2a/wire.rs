@@ -1,16 +1,17 @@
-//! What is said to a remote agent and what it answers, in both generations of the protocol.
+//! The messages of the A2A protocol, in both of its versions.
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-/// The generation: 0.2 and 0.3 name methods like paths and kinds of things; 1.0 names methods like functions.
+/// The protocol version. 0.2 and 0.3 name methods like paths (`message/send`); 1.0 names them like functions
+/// (`SendMessage`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum A2aVersion {
     V0,
     V1,
 }
 
-/// What can be asked.
+/// The methods that are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum A2aMethod {
     Send,
@@ -19,19 +20,19 @@ pub(super) enum A2aMethod {
     Cancel,
 }
 
-/// What is said to an agent.
+/// A message to an agent.
 #[derive(Debug, Clone)]
 pub(super) struct A2aMessage {
     pub(super) id: String,
     pub(super) text: String,
-    /// The task that it goes on with, and the conversation that it belongs to.
+    /// The task that the message continues, and the conversation that it belongs to.
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
 }
 
 impl A2aVersion {
-    fn method(self, verb: A2aMethod) -> &'static str {
-        match (self, verb) {
+    fn method(self, method: A2aMethod) -> &'static str {
+        match (self, method) {
             (A2aVersion::V0, A2aMethod::Send) => "message/send",
             (A2aVersion::V0, A2aMethod::Stream) => "message/stream",
             (A2aVersion::V0, A2aMethod::Get) => "tasks/get",
@@ -43,8 +44,8 @@ impl A2aVersion {
         }
     }
 
-    pub(super) fn request(self, verb: A2aMethod, params: Value) -> Value {
-        json!({"jsonrpc": "2.0", "id": 1, "method": self.method(verb), "params": params})
+    pub(super) fn request(self, method: A2aMethod, params: Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": 1, "method": self.method(method), "params": params})
     }
 
     pub(super) fn message(self, said: &A2aMessage) -> Value {
@@ -61,7 +62,7 @@ impl A2aVersion {
         if let Some(context) = &said.context {
             message["contextId"] = json!(context);
         }
-        // The task is asked for and not waited for, so that its name is known early, and it can be called off.
+        // Do not block: the answer then comes early with the task's id, and the task can be cancelled.
         let configuration = match self {
             A2aVersion::V0 => {
                 json!({"acceptedOutputModes": ["text/plain", "application/json"], "blocking": false})
@@ -74,17 +75,17 @@ impl A2aVersion {
     }
 }
 
-/// How a remote task stands.
+/// The state of a remote task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum A2aTaskState {
-    /// It is at work, or will be.
+    /// Running, or queued.
     #[default]
     Working,
     Completed,
     Failed,
     Canceled,
     Rejected,
-    /// It waits for more from whoever asked.
+    /// It waits for more input from the caller.
     InputRequired,
     AuthRequired,
 }
@@ -104,16 +105,16 @@ impl A2aTaskState {
     }
 }
 
-/// The most that is kept of what an agent says.
+/// How many bytes of an agent's text are kept.
 const MOST: usize = 2 << 20;
 
-/// All that a remote agent has said so far: a fold of its answers and events.
+/// Everything that a remote agent has replied so far: a fold of its responses and events.
 #[derive(Debug, Default)]
 pub(super) struct A2aReply {
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
     pub(super) state: A2aTaskState,
-    /// A message without a task is the answer.
+    /// The text of a message that came without a task: that message is the answer.
     answer: Option<String>,
     status: Option<String>,
     artifacts: IndexMap<String, String>,
@@ -121,7 +122,7 @@ pub(super) struct A2aReply {
 }
 
 impl A2aReply {
-    /// Takes the result of a request, or of an event of a stream.
+    /// Applies the result of a request, or an event of a stream.
     pub(super) fn apply(&mut self, result: &Value) {
         let wrapped =
             |names: [&str; 2]| names.into_iter().find_map(|name| result.get(name)).filter(|v| v.is_object());
@@ -148,7 +149,7 @@ impl A2aReply {
         }
     }
 
-    /// A task whole: what it says replaces what was said of it before.
+    /// Applies a complete task, which replaces everything known about it.
     fn task(&mut self, task: &Value) {
         self.names(&task["id"], &task["contextId"]);
         self.status(&task["status"]);
@@ -203,12 +204,12 @@ impl A2aReply {
         there.push_str(text);
     }
 
-    /// What it says of how far it is.
+    /// The agent's latest progress message.
     pub(super) fn progress(&self) -> Option<&str> {
         self.status.as_deref()
     }
 
-    /// Its answer: what it made, or else what it said last.
+    /// The answer: its artifacts, or else its last message.
     pub(super) fn text(&self) -> String {
         let made: Vec<&str> =
             self.artifacts.values().map(String::as_str).filter(|text| !text.trim().is_empty()).collect();
@@ -224,7 +225,7 @@ impl A2aReply {
     }
 }
 
-/// The words of the parts of a message: texts, data as JSON, files by their names.
+/// Renders the parts of a message as text: text as it is, data as JSON, files by name.
 fn words(parts: &Value) -> String {
     let mut said = String::new();
     for part in parts.as_array().into_iter().flatten() {
@@ -250,15 +251,15 @@ fn words(parts: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn heard(results: &[Value]) -> A2aReply {
-        let mut heard = A2aReply::default();
-        results.iter().for_each(|result| heard.apply(result));
-        heard
+    fn reply(results: &[Value]) -> A2aReply {
+        let mut reply = A2aReply::default();
+        results.iter().for_each(|result| reply.apply(result));
+        reply
     }
 
     #[test]
     fn a_stream_of_either_generation_is_folded() {
-        let old = heard(&[
+        let old = reply(&[
             json!({"kind": "task", "id": "t1", "contextId": "c1", "status": {"state": "submitted"}}),
             json!({"kind": "status-update", "taskId": "t1", "contextId": "c1", "status": {"state": "working",
                 "message": {"role": "agent", "parts": [{"kind": "text", "text": "thinking"}]}}}),
@@ -266,47 +267,47 @@ mod tests {
             json!({"kind": "artifact-update", "taskId": "t1", "append": true, "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "lo"}]}}),
             json!({"kind": "status-update", "taskId": "t1", "status": {"state": "completed"}, "final": true}),
         ]);
-        let new = heard(&[
+        let new = reply(&[
             json!({"task": {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_SUBMITTED"}}}),
             json!({"statusUpdate": {"taskId": "t1", "status": {"state": "TASK_STATE_WORKING"}}}),
             json!({"artifactUpdate": {"taskId": "t1", "artifact": {"artifactId": "a", "parts": [{"text": "Hel"}]}}}),
             json!({"artifactUpdate": {"taskId": "t1", "append": true, "artifact": {"artifactId": "a", "parts": [{"text": "lo"}]}}}),
             json!({"statusUpdate": {"taskId": "t1", "status": {"state": "TASK_STATE_COMPLETED"}}}),
         ]);
-        for heard in [old, new] {
-            assert_eq!((heard.task.as_deref(), heard.context.as_deref()), (Some("t1"), Some("c1")));
-            assert_eq!((heard.state, heard.text().as_str()), (A2aTaskState::Completed, "Hello"));
+        for reply in [old, new] {
+            assert_eq!((reply.task.as_deref(), reply.context.as_deref()), (Some("t1"), Some("c1")));
+            assert_eq!((reply.state, reply.text().as_str()), (A2aTaskState::Completed, "Hello"));
         }
     }
 
     #[test]
     fn an_answer_is_found_wherever_it_is() {
-        let message = heard(&[
+        let message = reply(&[
             json!({"kind": "message", "parts": [{"kind": "text", "text": "a"}, {"kind": "data", "data": {"b": 1}}]}),
         ]);
         assert_eq!((message.state, message.text().as_str()), (A2aTaskState::Completed, "a{\"b\":1}"));
-        let status = heard(&[
+        let status = reply(&[
             json!({"id": "t", "status": {"state": "failed", "message": {"parts": [{"text": "no luck"}]}}}),
         ]);
         assert_eq!((status.state, status.text().as_str()), (A2aTaskState::Failed, "no luck"));
         let history =
-            heard(&[json!({"kind": "task", "id": "t", "status": {"state": "completed"}, "history": [
+            reply(&[json!({"kind": "task", "id": "t", "status": {"state": "completed"}, "history": [
             {"role": "agent", "parts": [{"text": "old"}]}, {"role": "agent", "parts": [{"text": "last"}]},
             {"role": "user", "parts": [{"text": "mine"}]}]})]);
         assert_eq!(history.text(), "last");
-        let file = heard(&[json!({"message": {"parts": [{"url": "https://x/y.pdf", "filename": "y.pdf"}]}})]);
+        let file = reply(&[json!({"message": {"parts": [{"url": "https://x/y.pdf", "filename": "y.pdf"}]}})]);
         assert_eq!(file.text(), "[file: https://x/y.pdf]");
-        let asks = heard(&[json!({"kind": "task", "id": "t", "artifacts": [{"parts": [{"text": "draft"}]}],
+        let asks = reply(&[json!({"kind": "task", "id": "t", "artifacts": [{"parts": [{"text": "draft"}]}],
             "status": {"state": "input-required", "message": {"parts": [{"text": "Which city?"}]}}})]);
         assert_eq!((asks.state, asks.text().as_str()), (A2aTaskState::InputRequired, "draft\n\nWhich city?"));
-        assert_eq!(heard(&[json!({"surprise": 1}), json!(null)]).text(), "");
+        assert_eq!(reply(&[json!({"surprise": 1}), json!(null)]).text(), "");
     }
 
     #[test]
     fn an_agent_that_never_stops_talking_is_not_kept_whole() {
-        let mut heard = A2aReply::default();
+        let mut reply = A2aReply::default();
         let part = json!({"kind": "artifact-update", "append": true, "artifact": {"artifactId": "a", "parts": [{"text": "é".repeat(300_000)}]}});
-        (0..10).for_each(|_| heard.apply(&part));
-        assert!(heard.text().len() <= MOST);
+        (0..10).for_each(|_| reply.apply(&part));
+        assert!(reply.text().len() <= MOST);
     }
 }

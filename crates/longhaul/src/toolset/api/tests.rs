@@ -27,9 +27,9 @@ fn settings(method: &str, endpoint: String, names: &[&str]) -> ApiSettings {
 async fn arguments_go_where_the_endpoint_says_and_mean_only_themselves() {
     let server = LoopbackServer::start(|asked| http_response(200, &[], asked.line.clone())).await;
     let endpoint = server.url("/users/${user}/posts?q=${q}");
-    let mut alone = ToolFixture::new(&Api::new(settings("get", endpoint, &["user", "q", "page"]))).await;
-    assert_eq!(alone.tool("lookup").effects(), ToolEffects::READ_ONLY);
-    assert_eq!(alone.tool("lookup").spec().parameters["required"], json!(["user"]));
+    let mut fixture = ToolFixture::new(&Api::new(settings("get", endpoint, &["user", "q", "page"]))).await;
+    assert_eq!(fixture.tool("lookup").effects(), ToolEffects::READ_ONLY);
+    assert_eq!(fixture.tool("lookup").spec().parameters["required"], json!(["user"]));
     for (arguments, line) in [
         (json!({"user": "ada", "q": "x"}), "GET /users/ada/posts?q=x"),
         (
@@ -40,7 +40,7 @@ async fn arguments_go_where_the_endpoint_says_and_mean_only_themselves() {
         (json!({"user": 7, "page": [1, 2]}), "GET /users/7/posts?q=&page=1%2C2"),
         (json!({"user": "${q}", "q": "never twice"}), "GET /users/%24%7Bq%7D/posts?q=never%20twice"),
     ] {
-        assert_eq!(alone.call_text("lookup", arguments).await, line);
+        assert_eq!(fixture.call_text("lookup", arguments).await, line);
     }
     assert_eq!(server.requests()[0].header("authorization"), Some("Bearer tok-0123456789"));
     let before = server.requests().len();
@@ -51,7 +51,7 @@ async fn arguments_go_where_the_endpoint_says_and_mean_only_themselves() {
         (json!({"user": null}), "the argument 'user' is missing"),
         (json!({"user": "a", "admin": true}), "there is no argument 'admin'"),
     ] {
-        let error = alone.call_error("lookup", arguments).await;
+        let error = fixture.call_error("lookup", arguments).await;
         assert!(error.contains(says), "{error}");
     }
     assert_eq!(server.requests().len(), before);
@@ -61,9 +61,9 @@ async fn arguments_go_where_the_endpoint_says_and_mean_only_themselves() {
 async fn the_rest_of_the_arguments_is_the_body_of_a_post() {
     let server = LoopbackServer::start(|_| http_response(201, &[], r#"{"ok":true}"#)).await;
     let endpoint = server.url("/items/${id}");
-    let mut alone = ToolFixture::new(&Api::new(settings("POST", endpoint, &["id", "title", "tags"]))).await;
-    assert_eq!(alone.tool("lookup").effects(), ToolEffects::default(), "it may do something twice");
-    let said = alone.call_text("lookup", json!({"id": "7", "title": "x", "tags": ["a"]})).await;
+    let mut fixture = ToolFixture::new(&Api::new(settings("POST", endpoint, &["id", "title", "tags"]))).await;
+    assert_eq!(fixture.tool("lookup").effects(), ToolEffects::default(), "it may do something twice");
+    let said = fixture.call_text("lookup", json!({"id": "7", "title": "x", "tags": ["a"]})).await;
     assert_eq!(said, r#"{"ok":true}"#);
     let asked = &server.requests()[0];
     assert_eq!(asked.line, "POST /items/7");
@@ -73,10 +73,10 @@ async fn the_rest_of_the_arguments_is_the_body_of_a_post() {
 
 #[tokio::test]
 async fn an_argument_of_the_host_is_a_word_and_nothing_else() {
-    let mut alone =
+    let mut fixture =
         ToolFixture::new(&Api::new(settings("GET", "http://${region}.invalid/x".into(), &["region"]))).await;
     for region in ["evil.com/", "a@b", "127.0.0.1:80#", "", "a.b"] {
-        let error = alone.call_error("lookup", json!({"region": region})).await;
+        let error = fixture.call_error("lookup", json!({"region": region})).await;
         assert!(error.contains("cannot be a part of a host's name"), "{error}");
     }
 }
@@ -121,7 +121,7 @@ async fn no_secret_is_in_an_error_or_an_answer() {
 
 #[tokio::test]
 async fn settings_that_cannot_work_are_named() {
-    let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+    let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
     let good = || settings("GET", "https://example.com/${a}".into(), &["a"]);
     for (wrong, says) in [
         (ApiSettings { name: "two words".into(), ..good() }, "name: 'two words'"),
@@ -150,10 +150,10 @@ async fn settings_that_cannot_work_are_named() {
         ),
     ] {
         let api = Api::new(wrong);
-        let error = api.open(&patron).await.err().unwrap().to_string();
+        let error = api.open(&toolset_context).await.err().unwrap().to_string();
         assert!(error.contains(says), "{error}");
     }
-    let told = ApiSettings { output_schema: Some(json!({"type": "object"})), ..good() };
-    let tools = Api::new(told).open(&patron).await.unwrap();
+    let with_schema = ApiSettings { output_schema: Some(json!({"type": "object"})), ..good() };
+    let tools = Api::new(with_schema).open(&toolset_context).await.unwrap();
     assert!(tools[0].spec().description.ends_with(r#"this schema: {"type":"object"}"#));
 }

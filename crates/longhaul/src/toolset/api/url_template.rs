@@ -1,6 +1,6 @@
-//! A URL with places for arguments.
+//! A URL with placeholders for arguments.
 
-/// The part of a URL in which an argument stands.
+/// The part of a URL that a placeholder is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UrlPart {
     Host,
@@ -8,7 +8,7 @@ pub(super) enum UrlPart {
     Query,
 }
 
-/// A URL, taken apart at its `${name}`s.
+/// A URL, split at its `${name}` placeholders.
 #[derive(Debug)]
 pub(super) struct UrlTemplate {
     text: String,
@@ -70,7 +70,7 @@ impl UrlTemplate {
     }
 }
 
-/// The part of a URL that comes after these words.
+/// Returns the part of a URL that follows this prefix.
 fn part_after(before: &str) -> Result<UrlPart, String> {
     let Some((_, rest)) = before.split_once("://") else {
         return Err("an argument cannot stand before '://'".to_owned());

@@ -1,8 +1,8 @@
-//! Runs one command to its end, and leaves nothing of it running.
+//! Runs one command until it exits, and leaves none of its processes running.
 //!
-//! A command has a process group of its own, and the group ends with the run: when the command has exited, when the
-//! time is up, when the task is stopped, and when the run is dropped. With a supervisor, or in bubblewrap, so do
-//! processes that have left the group (`setsid`); without one it is not known whether there are any, and said so.
+//! A command has its own process group. The group is killed when the command exits, times out, is stopped, or
+//! is dropped. With a supervisor, or in bubblewrap, processes that left the group (`setsid`) are killed too;
+//! without one, the result says that some may be left.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,34 +22,35 @@ use running_command::RunningCommand;
 pub(super) mod output_capture;
 pub(super) mod running_command;
 
-/// How much of a command's output the model sees.
+/// How many bytes of a command's output the model sees.
 pub(super) const OUTPUT_CAP: usize = 64 * 1024;
-/// The `PATH` of whoever is not given another.
+/// The default `PATH`.
 pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Environment variables.
 pub(super) type CommandEnv = IndexMap<OsString, OsString>;
 
-/// The environment that every command has.
+/// Returns the environment that every command has.
 pub(super) fn default_env() -> CommandEnv {
     IndexMap::from([("PATH".into(), DEFAULT_PATH.into())])
 }
 
-/// What is started, where, and with which environment; nothing of this process's own is inherited.
+/// What to start, in which directory, and with which environment. Nothing is inherited from this process's
+/// own environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandSpec {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
     pub(super) dir: PathBuf,
     pub(super) env: CommandEnv,
-    /// Whether nothing that it starts can outlive it, whatever it does: it has a process namespace of its own.
+    /// Whether none of its processes can outlive it, because it has its own process namespace.
     pub(super) contained: bool,
-    /// What is removed when it has ended, if it made it.
+    /// Paths to remove when it has ended, if it created them.
     pub(super) remove_afterwards: Vec<PathBuf>,
 }
 
 impl CommandSpec {
-    /// A shell that runs a command line.
+    /// Runs a command line in a shell.
     pub(super) fn shell(cmd: impl Into<OsString>, dir: PathBuf, env: CommandEnv) -> Self {
         let args = vec!["-c".into(), cmd.into()];
         CommandSpec {
@@ -63,7 +64,7 @@ impl CommandSpec {
     }
 }
 
-/// Removes what a command was not to make.
+/// Removes files that a command must not create.
 pub(super) async fn remove_paths(paths: &[PathBuf]) {
     if paths.is_empty() {
         return;
@@ -72,19 +73,19 @@ pub(super) async fn remove_paths(paths: &[PathBuf]) {
     let removal = tokio::task::spawn_blocking(move || {
         for path in paths {
             let Ok(meta) = path.symlink_metadata() else { continue };
-            // Under Landlock the directory may have been replaced by a link that leads elsewhere.
+            // Under Landlock, the command may have replaced the directory with a link that leads elsewhere.
             if path.parent().is_none_or(|dir| dir.canonicalize().ok().as_deref() != Some(dir)) {
                 continue;
             }
             let gone =
                 if meta.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-            tracing::warn!(path = %path.display(), ?gone, "a command made what would lead git elsewhere; it was removed");
+            tracing::warn!(path = %path.display(), ?gone, "removed a file of a command that would have made git use another directory");
         }
     });
     let _ = removal.await;
 }
 
-/// How a command came to its end.
+/// How a command ended.
 pub(super) enum CommandEnd {
     Exited(ExitStatus),
     TimedOut,
@@ -94,25 +95,24 @@ pub(super) enum CommandEnd {
 /// A command that has ended.
 pub(super) struct CommandResult {
     pub(super) end: CommandEnd,
-    /// What it wrote, or the beginning and the end of it.
+    /// Its output, or the beginning and the end of it.
     pub(super) output: String,
-    /// Whether it left something running, which was ended then.
+    /// Whether it left processes running, which were then killed.
     pub(super) had_leftovers: bool,
-    /// What is known of the processes that it started.
+    /// What is known about processes that may be left.
     leftover: LeftoverProcesses,
     timeout: Duration,
 }
 
-/// Runs a command to its end, or ends it. It begins when fewer run than may.
+/// Runs a command until it exits, times out or is stopped. Waits for a free process slot first.
 pub(super) async fn run_command(
-    launch: &CommandSpec,
+    spec: &CommandSpec,
     timeout: Duration,
     context: &CallContext,
-    watchman: &ProcessGuardian,
+    guardian: &ProcessGuardian,
 ) -> Result<CommandResult, ToolError> {
     let _slot = context.process_slot().await?;
-    let (mut group, mut pipe) =
-        RunningCommand::spawn(launch, watchman).map_err(|error| spawn_error(&error))?;
+    let (mut group, mut pipe) = RunningCommand::spawn(spec, guardian).map_err(|error| spawn_error(&error))?;
     let mut capture = OutputCapture::new(OUTPUT_CAP);
     let end = tokio::select! {
         biased;
@@ -130,7 +130,7 @@ pub(super) async fn run_command(
         }
     };
     running_command::read_rest(&mut pipe, &mut capture).await;
-    remove_paths(&launch.remove_afterwards).await;
+    remove_paths(&spec.remove_afterwards).await;
     let left = group.leftover();
     Ok(CommandResult {
         end,
@@ -146,8 +146,8 @@ pub(super) fn spawn_error(error: &io::Error) -> ToolError {
 }
 
 impl CommandResult {
-    /// What the model is told: the output, and below it how the command ended. `longer` says what can be done about a
-    /// time that was too short.
+    /// Formats the result for the model: the output, then how the command ended. `longer` says how to get a
+    /// longer timeout.
     pub(super) fn into_tool_output(self, longer: &str) -> Result<ToolOutput, ToolError> {
         let mut text = self.output;
         if text.is_empty() {
@@ -178,7 +178,7 @@ impl CommandResult {
     }
 }
 
-/// With what a command was ended, as far as that is known.
+/// Describes what was killed together with a command, as far as that is known.
 pub(super) fn leftover_text(left: LeftoverProcesses) -> &'static str {
     match left {
         LeftoverProcesses::None => " with everything it had started",
@@ -189,7 +189,7 @@ pub(super) fn leftover_text(left: LeftoverProcesses) -> &'static str {
     }
 }
 
-/// How a process ended, in a few words.
+/// Describes an exit status in a few words.
 pub(super) fn exit_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -201,7 +201,7 @@ pub(super) fn exit_text(status: ExitStatus) -> String {
     }
 }
 
-/// The directory that a command runs in: the task's own, or one that is named relative to it.
+/// Returns the directory for a command: the task's working directory, or one relative to it.
 pub(super) async fn command_dir(context: &CallContext, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
     let Some(working_dir) = &context.working_dir else {
         return Err(ToolError::Failed("this task has no working directory to run commands in".to_owned()));
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_model_is_told_only_what_is_known_of_what_a_command_started() {
-        for (left, told) in [
+        for (left, expected) in [
             (LeftoverProcesses::None, "was ended with everything it had started]"),
             (LeftoverProcesses::Some(1), "[1 process that the command started could not be ended]\n"),
             (LeftoverProcesses::Some(2), "[2 processes that the command started could not be ended]\n"),
@@ -239,15 +239,15 @@ mod tests {
             ),
         ] {
             for end in [CommandEnd::TimedOut, CommandEnd::Stopped] {
-                let ran = CommandResult {
+                let result = CommandResult {
                     end,
                     output: String::new(),
                     had_leftovers: false,
                     leftover: left,
                     timeout: Duration::from_secs(1),
                 };
-                let text = ran.into_tool_output("").unwrap_err().to_string();
-                assert!(text.contains(told), "{text}");
+                let text = result.into_tool_output("").unwrap_err().to_string();
+                assert!(text.contains(expected), "{text}");
                 assert_eq!(
                     text.contains("everything it had started"),
                     left == LeftoverProcesses::None,

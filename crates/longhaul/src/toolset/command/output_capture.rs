@@ -1,12 +1,12 @@
-//! Keeps the beginning and the end of an output, however long it is.
+//! Keeps the beginning and the end of an output of any length.
 
 use std::collections::VecDeque;
 
 use crate::toolset::text::group_digits;
 
-/// Where output goes.
+/// Receives output.
 pub(in crate::toolset) trait OutputSink: Send {
-    /// Some more of it.
+    /// Appends bytes.
     fn write(&mut self, bytes: &[u8]);
 }
 
@@ -16,7 +16,7 @@ impl OutputSink for OutputCapture {
     }
 }
 
-/// The head and the tail of what was written, each up to half of the cap.
+/// The head and the tail of an output, each up to half of the cap.
 pub(in crate::toolset) struct OutputCapture {
     half: usize,
     head: Vec<u8>,
@@ -39,7 +39,7 @@ impl OutputCapture {
         self.left_out += surplus as u64;
     }
 
-    /// The output as text, with a marker where something is missing.
+    /// Returns the output as text, with a marker where something is left out.
     pub(in crate::toolset) fn into_text(self) -> String {
         let mut head = self.head;
         let mut tail = Vec::from(self.tail);
@@ -47,7 +47,7 @@ impl OutputCapture {
             head.append(&mut tail);
             return String::from_utf8_lossy(&head).into_owned();
         }
-        // A character that the cut goes through is left out whole.
+        // Drop a character that the cut splits.
         let whole_head = head.len() - incomplete_char_len(&head);
         let in_tail = tail.iter().take(3).take_while(|byte| is_utf8_continuation(**byte)).count();
         let left_out = self.left_out + (head.len() - whole_head + in_tail) as u64;
@@ -64,7 +64,7 @@ pub(in crate::toolset) fn is_utf8_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// How many bytes at the end are the beginning of a character whose rest is missing.
+/// Returns how many bytes at the end are the beginning of an incomplete character.
 pub(in crate::toolset) fn incomplete_char_len(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map(|chunk| chunk.invalid());
     match last {

@@ -1,4 +1,5 @@
-//! A running command and what it writes. Nothing of it that is known of outlives its [`RunningCommand`], nor this process.
+//! A running command and its output. None of its known processes outlives its [`RunningCommand`] or this
+//! process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,36 +15,36 @@ use super::CommandSpec;
 use super::output_capture::OutputSink;
 use crate::process::{self, LeftoverProcesses, ProcessGuardian};
 
-/// Between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long what is still on its way through the pipe is waited for when the shell has exited.
+/// How long to read what is left in the pipe after the shell has exited.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// A running command. When it is dropped, everything in its process group is killed.
+/// A running command. When dropped, it kills everything in its process group.
 pub(in crate::toolset) struct RunningCommand {
     group: process::ProcessGroup,
-    /// Whether nothing that it starts can outlive it.
+    /// Whether none of its processes can outlive it.
     contained: bool,
 }
 
 impl RunningCommand {
-    /// Starts it. What it writes, to stdout or stderr, comes out of the pipe in the order of writing.
+    /// Starts the command. The pipe carries stdout and stderr in the order in which they are written.
     pub(in crate::toolset) fn spawn(
-        launch: &CommandSpec,
-        watchman: &ProcessGuardian,
+        spec: &CommandSpec,
+        guardian: &ProcessGuardian,
     ) -> io::Result<(RunningCommand, ChildStdout)> {
         let (reader, writer) = io::pipe()?;
         let pipe = ChildStdout::from_std(OwnedFd::from(reader).into())?;
         let for_stderr = writer.try_clone()?;
-        let group = process::ProcessGroup::start(&launch.program, watchman, |command| {
-            command.args(&launch.args).current_dir(&launch.dir).env_clear().envs(&launch.env);
-            // The command holds the pipe's writing ends; the pipe ends only if it is gone after this.
+        let group = process::ProcessGroup::start(&spec.program, guardian, |command| {
+            command.args(&spec.args).current_dir(&spec.dir).env_clear().envs(&spec.env);
+            // The command holds the write ends of the pipe; drop it, or the pipe never reaches its end.
             command.stdin(Stdio::null()).stdout(Stdio::from(writer)).stderr(Stdio::from(for_stderr));
         })?;
-        Ok((RunningCommand { group, contained: launch.contained }, pipe))
+        Ok((RunningCommand { group, contained: spec.contained }, pipe))
     }
 
-    /// What is known of the processes that it started, when it was ended.
+    /// Returns what is known about leftover processes, once the command was killed.
     pub(in crate::toolset) fn leftover(&self) -> LeftoverProcesses {
         match self.group.leftover() {
             LeftoverProcesses::Unknown if self.contained => LeftoverProcesses::None,
@@ -51,8 +52,8 @@ impl RunningCommand {
         }
     }
 
-    /// Waits until the shell has exited, and reads the pipe meanwhile. A background process that keeps the pipe
-    /// open is not waited for.
+    /// Reads the pipe until the shell has exited. Does not wait for a background process that keeps the pipe
+    /// open.
     pub(in crate::toolset) async fn read_until_exit(
         &mut self,
         pipe: &mut ChildStdout,
@@ -70,9 +71,9 @@ impl RunningCommand {
         self.group.wait_for_exit().await
     }
 
-    /// SIGTERM to all, SIGKILL to whoever has not heard it.
+    /// Sends SIGTERM to the group, then SIGKILL to processes that are still running.
     pub(in crate::toolset) async fn terminate(&mut self, pipe: &mut ChildStdout, sink: &mut impl OutputSink) {
-        // Read on meanwhile: who blocks on a full pipe cannot clean up.
+        // Keep reading: a process that blocks on a full pipe cannot clean up.
         let reading = async {
             drain(pipe, sink).await;
             std::future::pending::<()>().await;
@@ -83,13 +84,13 @@ impl RunningCommand {
         }
     }
 
-    /// SIGKILL to all, and waits until they are dead. Answers whether there was anybody.
+    /// Sends SIGKILL to the group and waits until it is gone. Returns whether there were any processes.
     pub(in crate::toolset) async fn kill(&mut self) -> bool {
         self.group.kill().await
     }
 }
 
-/// Reads until nobody can write any more. A pipe that cannot be read has nothing more to say.
+/// Reads until the pipe ends. A read error counts as the end.
 async fn drain(pipe: &mut ChildStdout, sink: &mut impl OutputSink) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(n @ 1..) = pipe.read(&mut buffer).await {
@@ -97,7 +98,7 @@ async fn drain(pipe: &mut ChildStdout, sink: &mut impl OutputSink) {
     }
 }
 
-/// Reads what a group that has ended left in the pipe. Somebody who left the group may still hold it open.
+/// Reads what an ended group left in the pipe. A process that left the group may still hold it open.
 pub(in crate::toolset) async fn read_rest(pipe: &mut ChildStdout, sink: &mut impl OutputSink) {
     let _ = timeout(DRAIN_TIMEOUT, drain(pipe, sink)).await;
 }

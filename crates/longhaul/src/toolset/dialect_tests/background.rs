@@ -5,22 +5,22 @@ use crate::dispatch::WaitMode;
 use crate::entry::{Budget, Entry, Outcome, WaitReason};
 use crate::id::{CallId, TaskId};
 
-async fn bench() -> DispatcherFixture {
+async fn fixture() -> DispatcherFixture {
     DispatcherFixture::new(Arc::new(BackgroundAgents), &test_context()).await
 }
 
 #[tokio::test]
 async fn run_answers_with_the_id_and_gives_the_order_with_all_its_bounds() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     let arguments = json!({
         "agent": " Researcher", "task": "Compare Go and Rust", "expected_output": "a table", "model": "",
         "max_turns": "8", "timeout": 90, "budget": {"max_tokens": 5000, "max_cost": 0.25, "max_time": 60},
     });
-    let output = bench.call("run_background_agent", arguments).await.unwrap();
+    let output = fixture.call("run_background_agent", arguments).await.unwrap();
     let id: TaskId = output.text.lines().next().unwrap().parse().unwrap();
     assert!(output.text.contains("sent to you as a message") && output.collected.is_empty());
 
-    let order = bench.desk.snapshot(id).order;
+    let order = fixture.dispatcher.snapshot(id).order;
     assert_eq!(order.agent, Some("researcher".into()));
     assert_eq!(&*order.task, "Compare Go and Rust");
     assert_eq!(order.expected_output.as_deref(), Some("a table"));
@@ -32,16 +32,16 @@ async fn run_answers_with_the_id_and_gives_the_order_with_all_its_bounds() {
 
 #[tokio::test]
 async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     assert_eq!(
-        bench.call("list_background_agents", json!({})).await.unwrap().text,
+        fixture.call("list_background_agents", json!({})).await.unwrap().text,
         "You have started no tasks yet."
     );
-    let one = bench.launch("researcher", "Compare Go and Rust\nin detail").await;
-    let two = bench.launch("writer", "Write").await;
-    let three = bench.launch("writer", "Wait").await;
-    bench.desk.append_reply(one, "Let me search.", 1234);
-    bench.desk.append(
+    let one = fixture.launch("researcher", "Compare Go and Rust\nin detail").await;
+    let two = fixture.launch("writer", "Write").await;
+    let three = fixture.launch("writer", "Wait").await;
+    fixture.dispatcher.append_reply(one, "Let me search.", 1234);
+    fixture.dispatcher.append(
         one,
         Entry::Called {
             call: CallId { turn: 1, index: 0 },
@@ -50,9 +50,9 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
             effects: false,
         },
     );
-    bench.desk.advance_clock(65);
-    bench.desk.finish(two, completed("done"));
-    let output = bench.call("list_background_agents", json!({})).await.unwrap();
+    fixture.dispatcher.advance_clock(65);
+    fixture.dispatcher.finish(two, completed("done"));
+    let output = fixture.call("list_background_agents", json!({})).await.unwrap();
     assert_eq!(
         output.text,
         format!(
@@ -65,28 +65,28 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
     );
     assert_eq!(output.collected, []);
     for id in [one, three] {
-        bench.desk.finish(id, completed("done"));
+        fixture.dispatcher.finish(id, completed("done"));
     }
-    let text = bench.call("list_background_agents", json!({})).await.unwrap().text;
+    let text = fixture.call("list_background_agents", json!({})).await.unwrap().text;
     assert_eq!(
         text.lines().last(),
         Some(format!("All 3 tasks have ended; what came of them is {ANSWER}").as_str())
     );
 }
 
-/// What all that look at tasks are told when there is nothing more to look at.
+/// The note that every tool for viewing tasks shows when all tasks have ended.
 const ANSWER: &str = "here or in the messages that you have got: nothing more will come. If there is nothing else to \
                       start, answer now.";
 
 #[tokio::test]
 async fn a_list_of_very_many_leaves_out_the_oldest_that_have_ended() {
-    let mut bench = bench().await;
-    let first = bench.launch("writer", "the first").await;
+    let mut fixture = fixture().await;
+    let first = fixture.launch("writer", "the first").await;
     for n in 0..104 {
-        let id = bench.launch("writer", &format!("number {n}")).await;
-        bench.desk.finish(id, completed("done"));
+        let id = fixture.launch("writer", &format!("number {n}")).await;
+        fixture.dispatcher.finish(id, completed("done"));
     }
-    let text = bench.call("list_background_agents", json!({})).await.unwrap().text;
+    let text = fixture.call("list_background_agents", json!({})).await.unwrap().text;
     assert!(text.starts_with(&first.to_string()), "what runs is always listed");
     assert_eq!(text.lines().count(), 101);
     assert!(!text.contains("number 4\n") && text.contains("number 5\n"));
@@ -95,15 +95,15 @@ async fn a_list_of_very_many_leaves_out_the_oldest_that_have_ended() {
 
 #[tokio::test]
 async fn a_running_task_is_shown_live_and_nobody_is_invited_to_poll() {
-    let mut bench = bench().await;
-    let id = bench.launch("researcher", "Compare").await;
-    bench.desk.append_text(id, "Go was made");
-    bench.desk.advance_clock(10);
-    bench.desk.append(id, Entry::Waiting { on: WaitReason::Provider("429".into()), until: None });
-    bench.desk.advance_clock(55);
-    bench.desk.append_text(id, "Go was made in 2009");
-    bench.desk.append(id, Entry::Waiting { on: WaitReason::Tasks(vec![id]), until: None });
-    let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
+    let mut fixture = fixture().await;
+    let id = fixture.launch("researcher", "Compare").await;
+    fixture.dispatcher.append_text(id, "Go was made");
+    fixture.dispatcher.advance_clock(10);
+    fixture.dispatcher.append(id, Entry::Waiting { on: WaitReason::Provider("429".into()), until: None });
+    fixture.dispatcher.advance_clock(55);
+    fixture.dispatcher.append_text(id, "Go was made in 2009");
+    fixture.dispatcher.append(id, Entry::Waiting { on: WaitReason::Tasks(vec![id]), until: None });
+    let output = fixture.call("view_background_agent", json!({"task_id": id})).await.unwrap();
     assert_eq!(
         output.text,
         format!(
@@ -114,8 +114,8 @@ async fn a_running_task_is_shown_live_and_nobody_is_invited_to_poll() {
         )
     );
     assert_eq!(output.collected, []);
-    let pending = bench.launch("writer", "Write").await;
-    let output = bench.call("view_background_agent", json!({"task_id": pending})).await.unwrap();
+    let pending = fixture.launch("writer", "Write").await;
+    let output = fixture.call("view_background_agent", json!({"task_id": pending})).await.unwrap();
     assert!(
         output.text.contains("Output so far: none\n\nIt waits for its turn to start."),
         "{}",
@@ -135,24 +135,24 @@ async fn an_ended_task_is_shown_with_how_it_ended_and_is_collected() {
         (failed("half"), "Task: x\nError: timed out: 10 minutes\n\nOutput before it ended:\nhalf"),
         (failed(""), "Task: x\nError: timed out: 10 minutes\n\nOutput before it ended: none"),
     ] {
-        let mut bench = bench().await;
-        let id = bench.launch("researcher", "x").await;
-        bench.desk.finish(id, outcome);
-        let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
+        let mut fixture = fixture().await;
+        let id = fixture.launch("researcher", "x").await;
+        fixture.dispatcher.finish(id, outcome);
+        let output = fixture.call("view_background_agent", json!({"task_id": id})).await.unwrap();
         let lead = format!("\n\nYour task has ended; what came of it is {ANSWER}");
         assert!(output.text.ends_with(&format!("{shown}{lead}")), "{}", output.text);
         assert_eq!(output.collected, [id]);
-        bench.launch("researcher", "y").await;
-        let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
+        fixture.launch("researcher", "y").await;
+        let output = fixture.call("view_background_agent", json!({"task_id": id})).await.unwrap();
         assert!(output.text.ends_with(shown), "not while another runs: {}", output.text);
     }
 }
 
 #[tokio::test]
 async fn a_long_output_is_read_page_by_page() {
-    let mut bench = bench().await;
-    let id = bench.launch("researcher", "x").await;
-    bench.desk.finish(id, completed(&format!("{}{}", "é".repeat(20_000), "→".repeat(10_000))));
+    let mut fixture = fixture().await;
+    let id = fixture.launch("researcher", "x").await;
+    fixture.dispatcher.finish(id, completed(&format!("{}{}", "é".repeat(20_000), "→".repeat(10_000))));
     let on =
         |from| format!(r#"To read on: view_background_agent {{"task_id": "{id}", "offset": {from}}}. …]"#);
     for (arguments, shown, mark) in [
@@ -173,7 +173,7 @@ async fn a_long_output_is_read_page_by_page() {
     ] {
         let mut arguments = arguments;
         arguments["task_id"] = json!(id);
-        let output = bench.call("view_background_agent", arguments.clone()).await.unwrap();
+        let output = fixture.call("view_background_agent", arguments.clone()).await.unwrap();
         assert!(
             output.text.contains(shown) && output.text.contains(&mark),
             "{arguments}: …{}",
@@ -186,12 +186,12 @@ async fn a_long_output_is_read_page_by_page() {
 
 #[tokio::test]
 async fn wait_answers_in_the_shape_and_order_that_users_of_this_dialect_know() {
-    let mut bench = bench().await;
-    let one = bench.launch("researcher", "x").await;
-    let two = bench.launch("writer", "y").await;
-    bench.desk.finish_when_waited_for("researcher", completed("42"));
-    bench.desk.finish_when_waited_for("writer", failed("half"));
-    let output = bench.call("wait_background_agents", json!({"task_ids": [two, one, two]})).await.unwrap();
+    let mut fixture = fixture().await;
+    let one = fixture.launch("researcher", "x").await;
+    let two = fixture.launch("writer", "y").await;
+    fixture.dispatcher.finish_when_waited_for("researcher", completed("42"));
+    fixture.dispatcher.finish_when_waited_for("writer", failed("half"));
+    let output = fixture.call("wait_background_agents", json!({"task_ids": [two, one, two]})).await.unwrap();
     assert_eq!(
         output.text,
         format!(
@@ -201,24 +201,24 @@ async fn wait_answers_in_the_shape_and_order_that_users_of_this_dialect_know() {
         )
     );
     assert_eq!((output.collected, output.is_error), (vec![two, one], false));
-    assert_eq!(bench.gave_seat_back(), Some(vec![two, one]));
-    let asked = bench.desk.waits().remove(0);
+    assert_eq!(fixture.gave_seat_back(), Some(vec![two, one]));
+    let asked = fixture.dispatcher.waits().remove(0);
     assert_eq!(asked.tasks, [two.to_string(), one.to_string()]);
     assert_eq!((asked.join, asked.timeout), (WaitMode::All, Some(Duration::from_secs(300))));
 
-    bench.call("wait_background_agents", json!({"task_ids": [two, one]})).await.unwrap();
-    assert_eq!(bench.gave_seat_back(), None, "a wait that is over before it begins keeps its seat");
+    fixture.call("wait_background_agents", json!({"task_ids": [two, one]})).await.unwrap();
+    assert_eq!(fixture.gave_seat_back(), None, "a wait that is over before it begins keeps its seat");
 }
 
 #[tokio::test]
 async fn a_wait_for_any_is_over_with_the_first_and_collects_only_that() {
-    let mut bench = bench().await;
-    let one = bench.launch("researcher", "x").await;
-    let two = bench.launch("writer", "y").await;
-    bench.desk.append_text(one, "so far");
-    bench.desk.finish_when_waited_for("writer", completed("42"));
+    let mut fixture = fixture().await;
+    let one = fixture.launch("researcher", "x").await;
+    let two = fixture.launch("writer", "y").await;
+    fixture.dispatcher.append_text(one, "so far");
+    fixture.dispatcher.finish_when_waited_for("writer", completed("42"));
     let arguments = json!({"task_ids": [one, two], "mode": "Any", "timeout": "20"});
-    let output = bench.call("wait_background_agents", arguments).await.unwrap();
+    let output = fixture.call("wait_background_agents", arguments).await.unwrap();
     let said = value(&output);
     assert_eq!(
         (&said["all_done"], &said["timed_out"], &said["error"]),
@@ -229,7 +229,7 @@ async fn a_wait_for_any_is_over_with_the_first_and_collects_only_that() {
         (&json!("running"), &json!("so far"))
     );
     assert_eq!(output.collected, [two]);
-    let asked = bench.desk.waits().remove(0);
+    let asked = fixture.dispatcher.waits().remove(0);
     assert_eq!((asked.join, asked.timeout), (WaitMode::Any, Some(Duration::from_secs(20))));
 }
 
@@ -240,28 +240,28 @@ async fn a_wait_that_times_out_harms_nothing_and_says_so() {
         (json!(-5), 300, "`timeout` cannot be -5"),
         (json!(99_999), 3600, "3600 seconds is the most"),
     ] {
-        let mut bench = bench().await;
-        let id = bench.launch("researcher", "x").await;
+        let mut fixture = fixture().await;
+        let id = fixture.launch("researcher", "x").await;
         let arguments = json!({"task_ids": [id], "timeout": timeout});
-        let output = bench.call("wait_background_agents", arguments).await.unwrap();
+        let output = fixture.call("wait_background_agents", arguments).await.unwrap();
         let answer = value(&output);
         assert_eq!((&answer["all_done"], &answer["timed_out"]), (&json!(false), &json!(true)));
         let error = answer["error"].as_str().unwrap();
         assert!(error.contains(said) && error.contains("no need to wait again"), "{error}");
         assert_eq!(answer["tasks"][0]["status"], "pending");
         assert_eq!((output.collected.len(), output.is_error), (0, false));
-        assert_eq!(bench.desk.waits()[0].timeout, Some(Duration::from_secs(waited)));
+        assert_eq!(fixture.dispatcher.waits()[0].timeout, Some(Duration::from_secs(waited)));
     }
 }
 
 #[tokio::test]
 async fn ids_that_are_not_known_do_not_keep_the_others_from_being_waited_for() {
-    let mut bench = bench().await;
-    let id = bench.launch("researcher", "x").await;
-    bench.desk.finish_when_waited_for("researcher", completed("42"));
+    let mut fixture = fixture().await;
+    let id = fixture.launch("researcher", "x").await;
+    fixture.dispatcher.finish_when_waited_for("researcher", completed("42"));
     let short = &id.to_string()[..4];
     let arguments = json!({"task_ids": ["t-zzzzz", short]});
-    let output = bench.call("wait_background_agents", arguments).await.unwrap();
+    let output = fixture.call("wait_background_agents", arguments).await.unwrap();
     let said = value(&output);
     assert_eq!(said["all_done"], false);
     assert!(said["error"].as_str().unwrap().contains("1 of the ids you named are not tasks of yours"));
@@ -277,13 +277,13 @@ async fn ids_that_are_not_known_do_not_keep_the_others_from_being_waited_for() {
 
 #[tokio::test]
 async fn a_wait_for_many_long_results_is_bounded_and_says_what_is_missing() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     let mut ids = Vec::new();
     for _ in 0..16 {
-        ids.push(bench.launch("researcher", "x").await);
+        ids.push(fixture.launch("researcher", "x").await);
     }
-    bench.desk.finish_when_waited_for("researcher", completed(&"→".repeat(20_000)));
-    let output = bench.call("wait_background_agents", json!({"task_ids": ids})).await.unwrap();
+    fixture.dispatcher.finish_when_waited_for("researcher", completed(&"→".repeat(20_000)));
+    let output = fixture.call("wait_background_agents", json!({"task_ids": ids})).await.unwrap();
     assert!(output.text.len() < 48 * 1024, "{}", output.text.len());
     assert_eq!(output.collected, [], "what is cut is sent as a message too");
     for (task, id) in value(&output)["tasks"].as_array().unwrap().iter().zip(&ids) {
@@ -297,60 +297,61 @@ async fn a_wait_for_many_long_results_is_bounded_and_says_what_is_missing() {
 
 #[tokio::test]
 async fn stop_says_what_it_did() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     let (pending, running, ended) = (
-        bench.launch("writer", "a").await,
-        bench.launch("writer", "b").await,
-        bench.launch("writer", "c").await,
+        fixture.launch("writer", "a").await,
+        fixture.launch("writer", "b").await,
+        fixture.launch("writer", "c").await,
     );
-    bench.desk.append_text(running, "…");
-    bench.desk.finish(ended, completed("42"));
+    fixture.dispatcher.append_text(running, "…");
+    fixture.dispatcher.finish(ended, completed("42"));
     for (id, said) in [
         (pending, "had not started: it is cancelled."),
         (running, "was told to stop, with everything below it."),
         (ended, "had already ended (completed): there was nothing to stop."),
     ] {
-        let output = bench.call("stop_background_agent", json!({"task_id": id})).await.unwrap();
+        let output = fixture.call("stop_background_agent", json!({"task_id": id})).await.unwrap();
         assert!(output.text.starts_with(&format!("{id} {said}")), "{}", output.text);
         assert_eq!(output.collected, []);
     }
-    let text = bench.call("view_background_agent", json!({"task_id": running})).await.unwrap().text;
+    let text = fixture.call("view_background_agent", json!({"task_id": running})).await.unwrap().text;
     assert!(text.contains("It is being stopped."), "{text}");
-    let text = bench.call("view_background_agent", json!({"task_id": pending})).await.unwrap().text;
+    let text = fixture.call("view_background_agent", json!({"task_id": pending})).await.unwrap().text;
     assert!(text.contains("Error: stopped by its parent agent"), "{text}");
 }
 
 #[tokio::test]
 async fn a_message_reaches_a_running_task_and_continues_an_ended_one() {
-    let mut bench = bench().await;
-    let id = bench.launch("writer", "a").await;
+    let mut fixture = fixture().await;
+    let id = fixture.launch("writer", "a").await;
     let arguments = json!({"task_id": id, "message": "Only the last two years."});
-    let output = bench.call("send_background_agent", arguments.clone()).await.unwrap();
+    let output = fixture.call("send_background_agent", arguments.clone()).await.unwrap();
     assert!(
         output.text.starts_with(&format!("Your message is with {id}, which reads it")),
         "{}",
         output.text
     );
-    assert_eq!(bench.desk.snapshot(id).state.unread, 1);
+    assert_eq!(fixture.dispatcher.snapshot(id).state.unread, 1);
 
-    bench.desk.finish(id, completed("42"));
-    let output = bench.call("send_background_agent", arguments).await.unwrap();
+    fixture.dispatcher.finish(id, completed("42"));
+    let output = fixture.call("send_background_agent", arguments).await.unwrap();
     assert!(output.text.starts_with(&format!("{id} had ended: a new task, t-")), "{}", output.text);
 }
 
 #[tokio::test]
 async fn of_long_live_output_the_last_is_shown() {
-    let mut bench = bench().await;
-    let id = bench.launch("researcher", "x").await;
-    bench.desk.append_text(id, &format!("begin{}end", "→".repeat(20_000)));
+    let mut fixture = fixture().await;
+    let id = fixture.launch("researcher", "x").await;
+    fixture.dispatcher.append_text(id, &format!("begin{}end", "→".repeat(20_000)));
     let mark = format!(
         r#"[… the first 14545 of 20008 characters are left out. To read on: view_background_agent {{"task_id": "{id}", "offset": 0}}. …]"#
     );
-    let text = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap().text;
+    let text = fixture.call("view_background_agent", json!({"task_id": id})).await.unwrap().text;
     assert!(
         text.contains(&format!("Output so far:\n{mark}\n→")) && text.contains("→end\n\nIt is still running.")
     );
-    let output = bench.call("wait_background_agents", json!({"task_ids": [id], "timeout": 1})).await.unwrap();
+    let output =
+        fixture.call("wait_background_agents", json!({"task_ids": [id], "timeout": 1})).await.unwrap();
     let task = &value(&output)["tasks"][0];
     assert_eq!((&task["truncated"], &task["done"]), (&json!(true), &json!(false)));
     assert!(task["output"].as_str().unwrap().starts_with(&mark));
@@ -359,27 +360,27 @@ async fn of_long_live_output_the_last_is_shown() {
 
 #[tokio::test]
 async fn a_beginning_that_several_ids_share_is_answered_with_those() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     let mut ids = Vec::new();
     for _ in 0..33 {
-        ids.push(bench.launch("writer", "x").await);
+        ids.push(fixture.launch("writer", "x").await);
     }
     let same = |one: &TaskId, two: &TaskId| one != two && one.letters()[..1] == two.letters()[..1];
     let id = ids.iter().find(|one| ids.iter().any(|two| same(one, two))).unwrap();
-    let error = bench.call_error("stop_background_agent", json!({"task_id": id.letters()[..1]})).await;
+    let error = fixture.call_error("stop_background_agent", json!({"task_id": id.letters()[..1]})).await;
     assert!(error.contains("the beginning of several of your tasks. Say which: "), "{error}");
     assert!(error.contains(&id.to_string()), "{error}");
 }
 
 #[tokio::test]
 async fn nobody_is_promised_a_message_that_goes_to_another() {
-    let mut bench = bench().await;
-    let (other, child) = (bench.launch("writer", "a").await, bench.launch("writer", "b").await);
-    bench.desk.append_text(child, "…");
-    bench.context.caller.task = other;
+    let mut fixture = fixture().await;
+    let (other, child) = (fixture.launch("writer", "a").await, fixture.launch("writer", "b").await);
+    fixture.dispatcher.append_text(child, "…");
+    fixture.context.caller.task = other;
     let arguments = json!({"task_id": child, "message": "Hurry."});
-    let text = bench.call("send_background_agent", arguments).await.unwrap().text;
+    let text = fixture.call("send_background_agent", arguments).await.unwrap().text;
     assert!(text.ends_with("Its result is sent to the task that it works for."), "{text}");
-    let text = bench.call("stop_background_agent", json!({"task_id": child})).await.unwrap().text;
+    let text = fixture.call("stop_background_agent", json!({"task_id": child})).await.unwrap().text;
     assert!(text.ends_with("look at it then to see what it had."), "{text}");
 }

@@ -5,21 +5,21 @@ use super::*;
 use crate::entry::Outcome;
 use crate::id::TaskId;
 
-async fn bench() -> DispatcherFixture {
+async fn fixture() -> DispatcherFixture {
     DispatcherFixture::new(Arc::new(ManagedAgents), &test_context()).await
 }
 
 #[tokio::test]
 async fn spawn_gives_the_order_with_all_that_was_said() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     let arguments = json!({
         "task": "Compare Go and Rust", "description": "Go/Rust", "tools": ["read", "grep"], "context": "for a talk",
         "model": "small", "subagent_type": "writer", "working_dir": "src",
     });
-    let said = value(&bench.call("spawn_agent", arguments).await.unwrap());
+    let said = value(&fixture.call("spawn_agent", arguments).await.unwrap());
     assert_eq!((&said["agent"], &said["status"]), (&json!("writer"), &json!("pending")));
     let id: TaskId = said["agent_id"].as_str().unwrap().parse().unwrap();
-    let order = bench.desk.snapshot(id).order;
+    let order = fixture.dispatcher.snapshot(id).order;
     assert_eq!(order.title.as_deref(), Some("Go/Rust"));
     assert_eq!(order.context.as_deref(), Some("for a talk"));
     assert_eq!(order.model.as_deref(), Some("small"));
@@ -32,23 +32,23 @@ async fn spawn_gives_the_order_with_all_that_was_said() {
 async fn the_only_agent_need_not_be_named_and_what_is_left_empty_is_left_out() {
     let mut only = test_context();
     only.sub_agents.truncate(1);
-    let mut bench = DispatcherFixture::new(Arc::new(ManagedAgents), &only).await;
+    let mut fixture = DispatcherFixture::new(Arc::new(ManagedAgents), &only).await;
     let arguments = json!({
         "task": "x", "description": "", "tools": [], "context": "", "model": "", "subagent_type": "", "working_dir": "",
     });
-    let said = value(&bench.call("spawn_agent", arguments).await.unwrap());
+    let said = value(&fixture.call("spawn_agent", arguments).await.unwrap());
     let id: TaskId = said["agent_id"].as_str().unwrap().parse().unwrap();
     let plain = crate::entry::Order::new("researcher", "x");
-    // It works where the one works that sent it.
+    // The child works in its parent's working directory.
     let order = crate::entry::Order { working_dir: Some("/home/lead".into()), ..plain };
-    assert_eq!(bench.desk.snapshot(id).order, order);
+    assert_eq!(fixture.dispatcher.snapshot(id).order, order);
 }
 
 #[tokio::test]
 async fn wait_agent_gives_the_result_or_says_that_it_will_come() {
-    let mut bench = bench().await;
-    let id = bench.launch("writer", "x").await;
-    let output = bench.call("wait_agent", json!({"agent_id": id, "wait_seconds": 10_000})).await.unwrap();
+    let mut fixture = fixture().await;
+    let id = fixture.launch("writer", "x").await;
+    let output = fixture.call("wait_agent", json!({"agent_id": id, "wait_seconds": 10_000})).await.unwrap();
     let said = value(&output);
     assert_eq!(
         (&said["agent_id"], &said["status"], &said["timed_out"]),
@@ -56,14 +56,14 @@ async fn wait_agent_gives_the_result_or_says_that_it_will_come() {
     );
     let note = said["note"].as_str().unwrap();
     assert!(note.contains("3600 seconds is the most. It waits for its turn to start."), "{note}");
-    assert_eq!((output.collected.len(), bench.gave_seat_back()), (0, Some(vec![id])));
-    assert_eq!(bench.desk.waits()[0].timeout, Some(Duration::from_secs(3600)));
+    assert_eq!((output.collected.len(), fixture.gave_seat_back()), (0, Some(vec![id])));
+    assert_eq!(fixture.dispatcher.waits()[0].timeout, Some(Duration::from_secs(3600)));
 
-    bench.desk.finish_when_waited_for(
+    fixture.dispatcher.finish_when_waited_for(
         "writer",
         Outcome::Completed { output: "42".into(), cut_short: Some("8 turns".into()) },
     );
-    let output = bench.call("wait_agent", json!({"agent_id": id})).await.unwrap();
+    let output = fixture.call("wait_agent", json!({"agent_id": id})).await.unwrap();
     let said = value(&output);
     assert_eq!(said["status"], "completed");
     assert!(said["output"].as_str().unwrap().starts_with("42\n\n[it was cut short (8 turns)"));
@@ -72,45 +72,45 @@ async fn wait_agent_gives_the_result_or_says_that_it_will_come() {
 
 #[tokio::test]
 async fn agents_are_listed_and_cancelled() {
-    let mut bench = bench().await;
-    let id = bench.launch("writer", "x").await;
-    bench.desk.append_text(id, "…");
-    let said = value(&bench.call("cancel_agent", json!({"agent_id": id})).await.unwrap());
+    let mut fixture = fixture().await;
+    let id = fixture.launch("writer", "x").await;
+    fixture.dispatcher.append_text(id, "…");
+    let said = value(&fixture.call("cancel_agent", json!({"agent_id": id})).await.unwrap());
     assert_eq!((&said["agent_id"], &said["status"]), (&json!(id), &json!("running")));
     assert!(said["note"].as_str().unwrap().contains("was told to stop"));
-    let said = value(&bench.call("list_agents", json!(null)).await.unwrap());
+    let said = value(&fixture.call("list_agents", json!(null)).await.unwrap());
     assert_eq!((&said["agents"][0]["agent_id"], &said["agents"][0]["task"]), (&json!(id), &json!("x")));
 }
 
 #[tokio::test]
 async fn a_message_goes_to_one_or_to_all_that_have_not_ended() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     let all = json!({"to": "*", "message": "Wrap up.", "summary": "wrap up"});
-    let said = value(&bench.call("send_message", all.clone()).await.unwrap());
+    let said = value(&fixture.call("send_message", all.clone()).await.unwrap());
     assert_eq!(said["sent_to"], json!([]));
     assert!(said["note"].as_str().unwrap().contains("No agent of yours is at work"));
 
     let (one, two, ended) = (
-        bench.launch("writer", "a").await,
-        bench.launch("writer", "b").await,
-        bench.launch("writer", "c").await,
+        fixture.launch("writer", "a").await,
+        fixture.launch("writer", "b").await,
+        fixture.launch("writer", "c").await,
     );
-    bench.desk.finish(ended, completed("42"));
-    let said = value(&bench.call("send_message", all).await.unwrap());
+    fixture.dispatcher.finish(ended, completed("42"));
+    let said = value(&fixture.call("send_message", all).await.unwrap());
     assert_eq!(said["sent_to"], json!([one, two]));
-    let said = value(&bench.call("send_message", json!({"to": one, "message": "Hurry."})).await.unwrap());
+    let said = value(&fixture.call("send_message", json!({"to": one, "message": "Hurry."})).await.unwrap());
     assert_eq!(said["sent_to"], json!([one]));
-    assert_eq!(bench.desk.snapshot(one).state.unread, 2);
-    let said = value(&bench.call("send_message", json!({"to": ended, "message": "More."})).await.unwrap());
+    assert_eq!(fixture.dispatcher.snapshot(one).state.unread, 2);
+    let said = value(&fixture.call("send_message", json!({"to": ended, "message": "More."})).await.unwrap());
     assert_ne!(said["sent_to"], json!([ended]), "what has ended goes on under a new id");
 }
 
 #[tokio::test]
 async fn task_output_shows_both_ends_or_the_last_lines() {
-    let mut bench = bench().await;
-    let id = bench.launch("writer", "x").await;
-    bench.desk.append_text(id, "one\ntwo\nthree");
-    let output = bench.call("task_output", json!({"task_id": id, "tail_lines": 2})).await.unwrap();
+    let mut fixture = fixture().await;
+    let id = fixture.launch("writer", "x").await;
+    fixture.dispatcher.append_text(id, "one\ntwo\nthree");
+    let output = fixture.call("task_output", json!({"task_id": id, "tail_lines": 2})).await.unwrap();
     assert!(
         output.text.contains("Output so far:\ntwo\nthree\n\n[… these are characters 4 to 13 of 13."),
         "{}",
@@ -118,11 +118,11 @@ async fn task_output_shows_both_ends_or_the_last_lines() {
     );
     assert!(output.text.contains("no need to wait or to poll") && output.collected.is_empty());
 
-    bench.desk.finish(id, completed(&format!("begin{}\nend", "→".repeat(20_000))));
-    let output = bench.call("task_output", json!({"task_id": id, "tail_lines": 1})).await.unwrap();
+    fixture.dispatcher.finish(id, completed(&format!("begin{}\nend", "→".repeat(20_000))));
+    let output = fixture.call("task_output", json!({"task_id": id, "tail_lines": 1})).await.unwrap();
     assert!(output.text.contains("Output:\nend\n"), "{}", output.text);
     assert_eq!(output.collected, []);
-    let output = bench.call("task_output", json!({"task_id": id})).await.unwrap();
+    let output = fixture.call("task_output", json!({"task_id": id})).await.unwrap();
     assert!(output.text.contains("Output:\nbegin→") && output.text.ends_with("→\nend"));
     assert!(output.text.contains("are left out here") && output.text.len() < 17 * 1024);
     assert_eq!(output.collected, []);
@@ -130,11 +130,11 @@ async fn task_output_shows_both_ends_or_the_last_lines() {
 
 #[tokio::test]
 async fn a_cut_result_says_how_to_read_on_and_its_pages_are_the_whole() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     let long = format!("begin{}end", "→".repeat(20_000));
-    bench.desk.finish_when_waited_for("writer", completed(&long));
-    let id = bench.launch("writer", "x").await;
-    let output = bench.call("wait_agent", json!({"agent_id": id})).await.unwrap();
+    fixture.dispatcher.finish_when_waited_for("writer", completed(&long));
+    let id = fixture.launch("writer", "x").await;
+    let output = fixture.call("wait_agent", json!({"agent_id": id})).await.unwrap();
     let mark = format!(r#"To read on: task_output {{"task_id": "{id}", "offset": 4099}}. …]"#);
     let said = value(&output);
     assert!(said["output"].as_str().unwrap().contains(&mark), "{said}");
@@ -143,7 +143,7 @@ async fn a_cut_result_says_how_to_read_on_and_its_pages_are_the_whole() {
     let (mut whole, mut at) = (String::new(), 0);
     while at < long.chars().count() {
         let page =
-            bench.call("task_output", json!({"task_id": id, "offset": at, "limit": 3000})).await.unwrap();
+            fixture.call("task_output", json!({"task_id": id, "offset": at, "limit": 3000})).await.unwrap();
         let text = page.text.split_once("Output:\n").unwrap().1;
         let (text, mark) = text.split_once("\n\n[… these are characters ").unwrap();
         assert!(mark.starts_with(&format!("{at} to ")) && mark.contains("task_output {"), "{mark}");
@@ -153,7 +153,7 @@ async fn a_cut_result_says_how_to_read_on_and_its_pages_are_the_whole() {
     }
     assert_eq!(whole, long);
     assert_eq!(
-        bench.call("task_output", json!({"task_id": id, "offset": 0, "limit": 0})).await.unwrap().collected,
+        fixture.call("task_output", json!({"task_id": id, "offset": 0, "limit": 0})).await.unwrap().collected,
         []
     );
 }

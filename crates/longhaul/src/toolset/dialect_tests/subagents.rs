@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::id::TaskId;
 
-async fn bench() -> DispatcherFixture {
+async fn fixture() -> DispatcherFixture {
     DispatcherFixture::new(Arc::new(SubAgentTools), &test_context()).await
 }
 
@@ -13,17 +13,17 @@ fn id_in(said: &Value) -> TaskId {
 
 #[tokio::test]
 async fn in_the_background_the_id_comes_at_once_and_otherwise_the_result() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     let arguments = json!({"task": "x", "background": "true", "max_turns": 0});
-    let output = bench.call("researcher", arguments).await.unwrap();
+    let output = fixture.call("researcher", arguments).await.unwrap();
     let said = value(&output);
     assert_eq!((&said["agent"], &said["status"]), (&json!("researcher"), &json!("pending")));
     assert!(said["note"].as_str().unwrap().contains("sent to you as a message"));
-    assert_eq!(bench.desk.snapshot(id_in(&said)).order.max_turns, None);
-    assert_eq!((output.collected.len(), bench.gave_seat_back()), (0, None));
+    assert_eq!(fixture.dispatcher.snapshot(id_in(&said)).order.max_turns, None);
+    assert_eq!((output.collected.len(), fixture.gave_seat_back()), (0, None));
 
-    bench.desk.finish_when_waited_for("researcher", completed("42"));
-    let output = bench.call("researcher", json!({"task": "x", "max_turns": 3})).await.unwrap();
+    fixture.dispatcher.finish_when_waited_for("researcher", completed("42"));
+    let output = fixture.call("researcher", json!({"task": "x", "max_turns": 3})).await.unwrap();
     let id = id_in(&value(&output));
     assert_eq!(
         output.text,
@@ -31,37 +31,40 @@ async fn in_the_background_the_id_comes_at_once_and_otherwise_the_result() {
             "{{\"task_id\":\"{id}\",\"agent\":\"researcher\",\"status\":\"completed\",\"output\":\"42\",\"truncated\":false,\"elapsed\":\"0s\",\"tokens\":0,\"tools_used\":0}}"
         )
     );
-    assert_eq!(bench.desk.snapshot(id).order.max_turns, Some(3));
+    assert_eq!(fixture.dispatcher.snapshot(id).order.max_turns, Some(3));
     assert_eq!(
-        (output.collected, output.is_error, bench.gave_seat_back()),
+        (output.collected, output.is_error, fixture.gave_seat_back()),
         (vec![id], false, Some(vec![id]))
     );
 }
 
 #[tokio::test]
 async fn get_task_result_looks_or_waits() {
-    let mut bench = bench().await;
-    let id = bench.launch("writer", "x").await;
-    bench.desk.append_text(id, "so far");
-    bench.desk.advance_clock(65);
-    let output = bench.call("get_task_result", json!({"task_id": id})).await.unwrap();
+    let mut fixture = fixture().await;
+    let id = fixture.launch("writer", "x").await;
+    fixture.dispatcher.append_text(id, "so far");
+    fixture.dispatcher.advance_clock(65);
+    let output = fixture.call("get_task_result", json!({"task_id": id})).await.unwrap();
     let said = value(&output);
     assert_eq!(
         (&said["status"], &said["output"], &said["elapsed"]),
         (&json!("running"), &json!("so far"), &json!("1m05s"))
     );
     assert!(said["note"].as_str().unwrap().contains("look again in 60 seconds"));
-    assert_eq!((output.collected.len(), bench.gave_seat_back()), (0, None));
+    assert_eq!((output.collected.len(), fixture.gave_seat_back()), (0, None));
 
     let arguments = json!({"task_id": id, "wait": true, "timeout": 1500});
-    let output = bench.call("get_task_result", arguments).await.unwrap();
+    let output = fixture.call("get_task_result", arguments).await.unwrap();
     assert_eq!((&value(&output)["timed_out"], &value(&output)["status"]), (&json!(true), &json!("running")));
-    assert_eq!((output.collected.len(), output.is_error, bench.gave_seat_back()), (0, false, Some(vec![id])));
-    assert_eq!(bench.desk.waits()[0].timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(
+        (output.collected.len(), output.is_error, fixture.gave_seat_back()),
+        (0, false, Some(vec![id]))
+    );
+    assert_eq!(fixture.dispatcher.waits()[0].timeout, Some(Duration::from_millis(1500)));
 
-    bench.desk.finish_when_waited_for("writer", failed("half"));
+    fixture.dispatcher.finish_when_waited_for("writer", failed("half"));
     let arguments = json!({"task_id": id, "wait": true, "timeout": -1});
-    let output = bench.call("get_task_result", arguments).await.unwrap();
+    let output = fixture.call("get_task_result", arguments).await.unwrap();
     let said = value(&output);
     assert_eq!(
         (&said["status"], &said["output"], &said["error"]),
@@ -69,14 +72,14 @@ async fn get_task_result_looks_or_waits() {
     );
     assert!(said["note"].as_str().unwrap().contains("`timeout` cannot be -1"));
     assert_eq!((output.collected, output.is_error), (vec![id], true));
-    assert_eq!(bench.desk.waits()[1].timeout, None);
+    assert_eq!(fixture.dispatcher.waits()[1].timeout, None);
 }
 
 #[tokio::test]
 async fn a_long_result_is_cut_says_so_and_is_read_page_by_page() {
-    let mut bench = bench().await;
-    bench.desk.finish_when_waited_for("writer", completed(&"🦀".repeat(20_000)));
-    let output = bench.call("writer", json!({"task": "x"})).await.unwrap();
+    let mut fixture = fixture().await;
+    fixture.dispatcher.finish_when_waited_for("writer", completed(&"🦀".repeat(20_000)));
+    let output = fixture.call("writer", json!({"task": "x"})).await.unwrap();
     let said = value(&output);
     assert_eq!(said["truncated"], true);
     let id = id_in(&said);
@@ -87,7 +90,7 @@ async fn a_long_result_is_cut_says_so_and_is_read_page_by_page() {
     assert_eq!(output.collected, [], "what is cut is sent as a message too");
 
     let page = json!({"task_id": id, "offset": 3072, "limit": 2});
-    let output = bench.call("get_task_result", page).await.unwrap();
+    let output = fixture.call("get_task_result", page).await.unwrap();
     let said = value(&output);
     assert_eq!(
         said["output"],
@@ -97,24 +100,24 @@ async fn a_long_result_is_cut_says_so_and_is_read_page_by_page() {
     );
     assert_eq!((&said["truncated"], output.collected.len()), (&json!(true), 0));
 
-    bench.desk.finish_when_waited_for("writer", completed("short"));
-    let id = bench.launch("writer", "x").await;
+    fixture.dispatcher.finish_when_waited_for("writer", completed("short"));
+    let id = fixture.launch("writer", "x").await;
     let whole = json!({"task_id": id, "wait": true, "offset": 0, "limit": 0});
-    let output = bench.call("get_task_result", whole).await.unwrap();
+    let output = fixture.call("get_task_result", whole).await.unwrap();
     assert_eq!((&value(&output)["output"], output.collected), (&json!("short"), vec![id]));
 }
 
 #[tokio::test]
 async fn tasks_are_listed_and_stopped() {
-    let mut bench = bench().await;
+    let mut fixture = fixture().await;
     assert_eq!(
-        bench.call("list_tasks", json!({})).await.unwrap().text,
+        fixture.call("list_tasks", json!({})).await.unwrap().text,
         r#"{"tasks":[],"note":"You have started no tasks yet."}"#
     );
-    let id = bench.launch("writer", "x").await;
-    let said = value(&bench.call("stop_task", json!({"task_id": id})).await.unwrap());
+    let id = fixture.launch("writer", "x").await;
+    let said = value(&fixture.call("stop_task", json!({"task_id": id})).await.unwrap());
     assert_eq!((id_in(&said), &said["status"]), (id, &json!("cancelled")));
-    let listed = bench.call("list_tasks", json!({})).await.unwrap().text;
+    let listed = fixture.call("list_tasks", json!({})).await.unwrap().text;
     let row = format!(
         r#"{{"tasks":[{{"task_id":"{id}","agent":"writer","status":"cancelled","elapsed":"0s","tokens":0,"task":"x"}}],"note":"Your task has ended;"#
     );
@@ -126,9 +129,9 @@ async fn an_agent_whose_name_will_not_do_for_a_tool_is_refused() {
     for (name, why) in
         [("a b", "'a b' cannot be a tool: its name"), ("", "1 to 64"), ("stop_task", "another tool of that")]
     {
-        let mut patron = test_context();
-        patron.sub_agents[1].name = name.into();
-        let Err(error) = SubAgentTools.open(&patron).await else { panic!("{name} was taken") };
+        let mut toolset_context = test_context();
+        toolset_context.sub_agents[1].name = name.into();
+        let Err(error) = SubAgentTools.open(&toolset_context).await else { panic!("{name} was taken") };
         assert!(error.to_string().contains(why), "{error}");
     }
 }

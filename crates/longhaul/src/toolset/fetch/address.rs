@@ -1,8 +1,8 @@
-//! Which addresses belong to everybody, and why the others do not.
+//! Tells public IP addresses from private ones, and says why an address is not public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Why an address is not on the public internet; `None` if it is.
+/// Returns why an address is not on the public internet; `None` if it is.
 pub(in crate::toolset) fn why_private(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(v4) => why_private_v4(v4),
@@ -36,7 +36,7 @@ fn why_private_v6(address: Ipv6Addr) -> Option<&'static str> {
     match parts {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an address of this machine"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback address"),
-        // An IPv4 address in another dress is what it is underneath.
+        // Check an embedded IPv4 address by itself.
         [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => why_private_v4(last),
         [0x2002, high, low, ..] => why_private_v4(v4(high, low)),
         [0x64, 0xff9b, 1, ..] => Some("an address of a local translator"),

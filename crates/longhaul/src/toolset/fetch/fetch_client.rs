@@ -1,8 +1,8 @@
-//! The way to a page: no step of it leads to an address that is not everybody's, unless that is allowed.
+//! An HTTP client that connects only to public addresses, unless private ones are allowed.
 //!
-//! An address is checked where it is used: the resolver of the client gives it only addresses that may be connected to,
-//! so a name that means something else a moment later gains nothing. Addresses that are written in the URL need no
-//! resolver and are checked beforehand, for the first URL and for each that a redirect names.
+//! Addresses are checked where they are used: the client's resolver returns only allowed addresses, so a name
+//! that resolves differently a moment later gains nothing. IP addresses in a URL need no resolver, so they
+//! are checked beforehand, for the first URL and for every redirect.
 
 use std::error::Error;
 use std::fmt;
@@ -18,17 +18,17 @@ use reqwest::{Client, Response, Url};
 
 /// How many redirects are followed.
 const MOST_HOPS: usize = 10;
-/// How long a connection may take to come about.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Says why an address is not gone to; `None` if it is.
+/// Returns why an address is refused; `None` if it is allowed.
 pub(super) type AddressFilter = fn(IpAddr) -> Option<&'static str>;
 
-/// Finds the addresses of a name.
+/// Looks up the addresses of a name.
 pub(in crate::toolset) type DnsLookup =
     Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// Asks the system.
+/// Looks names up with the system's resolver.
 pub(in crate::toolset) fn system_lookup() -> DnsLookup {
     Arc::new(|name| {
         Box::pin(async move {
@@ -38,7 +38,7 @@ pub(in crate::toolset) fn system_lookup() -> DnsLookup {
     })
 }
 
-/// The way, for all pages of a toolset.
+/// The client of a toolset.
 #[derive(Clone)]
 pub(super) struct FetchClient {
     client: Client,
@@ -46,7 +46,7 @@ pub(super) struct FetchClient {
 }
 
 impl FetchClient {
-    pub(super) fn new(judge: AddressFilter, lookup: DnsLookup) -> Result<FetchClient, String> {
+    pub(super) fn new(address_filter: AddressFilter, lookup: DnsLookup) -> Result<FetchClient, String> {
         let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -54,16 +54,16 @@ impl FetchClient {
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
-            // A proxy would look names up for itself.
+            // A proxy would resolve names itself, unchecked.
             .no_proxy()
-            // Each request finds its address anew, and is checked anew.
+            // Keep no connections: each request resolves and checks its address again.
             .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(FilteringResolver { address_filter: judge, lookup }));
+            .dns_resolver(Arc::new(FilteringResolver { address_filter, lookup }));
         let client = client.build().map_err(|error| error.without_url().to_string())?;
-        Ok(FetchClient { client, address_filter: judge })
+        Ok(FetchClient { client, address_filter })
     }
 
-    /// Goes to a URL, and on to where it redirects. Answers with what is there, and where that is.
+    /// Requests a URL and follows its redirects. Returns the response and its final URL.
     pub(super) async fn get(&self, url: Url, accept: &str) -> Result<(Response, Url), String> {
         let mut url = url;
         for hop in 0..=MOST_HOPS {
@@ -86,7 +86,7 @@ impl FetchClient {
         Err(format!("it redirects more than {MOST_HOPS} times"))
     }
 
-    /// Whether a URL may be gone to, as far as it says so itself.
+    /// Checks whether a URL is allowed, as far as the URL itself shows.
     fn check(&self, url: &Url) -> Result<(), String> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("'{}:' is not fetched, only http: and https:", url.scheme()));
@@ -106,7 +106,7 @@ impl FetchClient {
     }
 }
 
-/// A URL as it is fit to be shown: without what is in its query.
+/// Formats a URL for display, without its query.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
@@ -116,7 +116,7 @@ fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// What stands between the client and the addresses of a name.
+/// A resolver that refuses names with addresses that are not allowed.
 struct FilteringResolver {
     address_filter: AddressFilter,
     lookup: DnsLookup,
@@ -125,14 +125,14 @@ struct FilteringResolver {
 impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
-        let (looking, judge) = ((self.lookup)(host.clone()), self.address_filter);
+        let (looking, address_filter) = ((self.lookup)(host.clone()), self.address_filter);
         Box::pin(async move {
             let found = looking.await?;
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
-            // One is enough: a name that means both is not to be trusted with either.
-            if let Some(why) = found.iter().copied().find_map(judge) {
+            // One refused address is enough: do not trust a name that has both kinds.
+            if let Some(why) = found.iter().copied().find_map(address_filter) {
                 return Err(AddressRefused { host, why }.into());
             }
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
@@ -141,7 +141,7 @@ impl Resolve for FilteringResolver {
     }
 }
 
-/// Why a host is not connected to.
+/// The error for a host that is refused.
 #[derive(Debug)]
 struct AddressRefused {
     host: String,
@@ -156,7 +156,7 @@ impl fmt::Display for AddressRefused {
 
 impl Error for AddressRefused {}
 
-/// What went wrong, in the words of whoever knows best: the last of those who pass it on.
+/// Explains an error by its innermost cause, which is the most specific.
 fn explain_error(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(deeper) = cause.source() {
@@ -174,7 +174,7 @@ fn explain_error(error: &reqwest::Error) -> String {
     format!("{what} ({cause})")
 }
 
-/// The same, of the body.
+/// Explains an error while reading the body.
 pub(super) fn explain_body_error(error: &reqwest::Error) -> String {
     explain_error(error)
 }

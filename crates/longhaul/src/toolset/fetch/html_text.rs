@@ -1,6 +1,6 @@
-//! HTML to plain text, tag by tag: without a tree, so that nothing can be nested too deep.
+//! Converts HTML to plain text tag by tag. It builds no tree, so no nesting is too deep for it.
 
-/// Elements whose content nobody reads.
+/// Elements whose content is not text for readers.
 const UNREAD: [&str; 12] = [
     "script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "head", "nav", "select",
     "math",
@@ -40,7 +40,7 @@ const LINES: [&str; 31] = [
     "tr",
 ];
 
-/// The text of a page.
+/// Returns the text of a page.
 pub(super) fn html_to_text(html: &str) -> String {
     let mut text = TextBuilder::default();
     let mut rest = html;
@@ -66,7 +66,7 @@ pub(super) fn html_to_text(html: &str) -> String {
     text.done.trim().to_owned()
 }
 
-/// What is between a tag and its end, if it is there: of the title of a page, for instance.
+/// Returns the text of the first element with this name, such as the title of a page.
 pub(super) fn element_text(html: &str, name: &str) -> Option<String> {
     let mut rest = html;
     while let Some(at) = rest.find('<') {
@@ -91,7 +91,7 @@ struct HtmlTag {
 }
 
 impl HtmlTag {
-    /// The tag that this begins with; `None` if the `<` is just a sign.
+    /// Parses the tag that the text begins with; `None` if the `<` does not begin a tag.
     fn read(html: &str) -> Option<HtmlTag> {
         let nameless = |length| Some(HtmlTag { name: String::new(), closes: false, length });
         if let Some(comment) = html.strip_prefix("<!--") {
@@ -112,13 +112,13 @@ impl HtmlTag {
     }
 }
 
-/// Where a tag ends: at the first `>` that is not in quotes.
+/// Returns the end of a tag: the first `>` that is not in quotes.
 fn tag_end(html: &[u8]) -> usize {
     let mut quote = None;
     for (at, byte) in html.iter().enumerate() {
         match (quote, byte) {
             (None, b'>') => return at + 1,
-            // Only the value of an attribute is in quotes.
+            // Quotes count only around the value of an attribute.
             (None, b'"' | b'\'') if html[..at].ends_with(b"=") => quote = Some(*byte),
             (Some(open), byte) if open == *byte => quote = None,
             _ => {}
@@ -127,7 +127,7 @@ fn tag_end(html: &[u8]) -> usize {
     html.len()
 }
 
-/// Where an element's end tag begins, and where it ends.
+/// Returns where an element's end tag begins and where it ends.
 fn end_of(html: &str, name: &str) -> (usize, usize) {
     let mut from = 0;
     while let Some(at) = html[from..].find("</").map(|at| at + from) {
@@ -145,7 +145,7 @@ fn after_end<'a>(html: &'a str, name: &str) -> &'a str {
     &html[end_of(html, name).1..]
 }
 
-/// A text that grows, with its white space in order.
+/// Builds a text with normalized white space.
 #[derive(Default)]
 struct TextBuilder {
     done: String,
@@ -172,7 +172,7 @@ impl TextBuilder {
         self.gap = true;
     }
 
-    /// Begins a new line; two in a row leave one empty.
+    /// Begins a new line; two in a row leave one empty line.
     fn line(&mut self) {
         if !self.done.is_empty() && !self.done.ends_with("\n\n") {
             self.done.push('\n');
@@ -181,7 +181,7 @@ impl TextBuilder {
     }
 }
 
-/// A text without the entities that are common in pages.
+/// Decodes the entities that are common in pages.
 fn unescaped(raw: &str) -> String {
     let mut text = String::with_capacity(raw.len());
     let mut rest = raw;

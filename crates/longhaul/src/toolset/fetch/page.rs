@@ -1,4 +1,4 @@
-//! What came back, made readable.
+//! Converts a response to readable text.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use reqwest::Url;
 use super::PageFormat;
 use super::html_text::{element_text, html_to_text};
 
-/// What kind of thing a page is.
+/// The kind of content of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageKind {
     Html,
     Text,
-    /// Nothing that can be read as text.
+    /// Content that is not text.
     Other,
-    /// It does not say.
+    /// The server does not say.
     Unknown,
 }
 
 impl PageKind {
-    /// By what a server says of it.
+    /// Determines the kind by the content type.
     pub(super) fn from_content_type(content_type: &str) -> PageKind {
         let plain = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let words =
@@ -39,7 +39,7 @@ impl PageKind {
         }
     }
 
-    /// By what is in it.
+    /// Determines the kind by the content.
     pub(super) fn guess(bytes: &[u8]) -> PageKind {
         if bytes.contains(&0) {
             return PageKind::Other;
@@ -52,8 +52,8 @@ impl PageKind {
     }
 }
 
-/// The bytes of a page as text: by a mark at their beginning, by what the server says, by what the page says of itself;
-/// UTF-8 if none of them does and they are, and the old encoding of the web if they are not.
+/// Decodes a page. The encoding is the one of the byte order mark, or of the content type; else UTF-8 if the
+/// bytes are valid UTF-8; else the one that the page declares, or Windows-1252.
 pub(super) fn decode_text(bytes: &[u8], content_type: &str, cut: bool) -> String {
     let named = |text: &str| {
         let at = text.to_ascii_lowercase().find("charset=")? + "charset=".len();
@@ -68,7 +68,7 @@ pub(super) fn decode_text(bytes: &[u8], content_type: &str, cut: bool) -> String
     let encoding = Encoding::for_bom(bytes).map(|(encoding, _)| encoding).or_else(|| named(content_type));
     let is_utf8 = || match std::str::from_utf8(bytes) {
         Ok(_) => true,
-        // A character that was cut in two.
+        // The end of the text splits a character.
         Err(error) => cut && error.error_len().is_none(),
     };
     let encoding = match (encoding, PageKind::from_content_type(content_type)) {
@@ -80,7 +80,7 @@ pub(super) fn decode_text(bytes: &[u8], content_type: &str, cut: bool) -> String
     encoding.decode(bytes).0.into_owned()
 }
 
-/// A page that is HTML, in the form that is wanted, and its title.
+/// Renders an HTML page in the requested format; returns the text and the title.
 pub(super) fn render_html(html: String, format: PageFormat, base: &Url) -> (String, Option<String>) {
     let title = element_text(&html, "title");
     let text = match format {
@@ -91,11 +91,11 @@ pub(super) fn render_html(html: String, format: PageFormat, base: &Url) -> (Stri
     (text, title)
 }
 
-/// How much stack the walk of a tree may take. In a debug build a level takes some 8 KiB, and the deepest tree that is
-/// walked has three levels for each that is counted.
+/// The stack size for walking a tree. In a debug build one level takes about 8 KiB, and the deepest allowed
+/// tree has three levels for each level counted.
 const ROOM: usize = 32 << 20;
 
-/// Does this on a thread with room for it.
+/// Runs `act` on a thread with a large stack.
 fn with_room<T: Send>(act: impl FnOnce() -> Option<T> + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(ROOM).spawn_scoped(scope, act);
@@ -103,13 +103,13 @@ fn with_room<T: Send>(act: impl FnOnce() -> Option<T> + Send) -> Option<T> {
     })
 }
 
-/// Elements that are not read: machinery, decoration, and the ways to other pages.
+/// Elements that are skipped: scripts, decoration and navigation.
 const UNREAD: [&str; 17] = [
     "head", "script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "embed", "nav",
     "button", "select", "input", "textarea", "dialog", "math",
 ];
 
-/// The page as Markdown, with whole links; `None` if it is built in a way that cannot be walked.
+/// Converts the page to Markdown with absolute links; `None` if its tree is too deep to walk.
 fn markdown(html: &str, base: &Url) -> Option<String> {
     if !can_be_walked(html) {
         return None;
@@ -143,7 +143,7 @@ fn attribute(element: &Element<'_>, name: &str) -> Option<String> {
     element.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|found| found.value.to_string())
 }
 
-/// A link as it is from anywhere. Those that lead nowhere, or carry what they show in themselves, are none.
+/// Makes a link absolute. Returns `None` for fragments, `data:` URLs and other links that lead to no page.
 fn whole(base: &Url, link: &str) -> Option<String> {
     let link = link.trim();
     if link.is_empty() || link.starts_with('#') {
@@ -154,8 +154,8 @@ fn whole(base: &Url, link: &str) -> Option<String> {
     matches!(url.scheme(), "http" | "https" | "mailto").then_some(shown)
 }
 
-/// How deep elements may be nested, and how many may be left open of those that are opened again for each part of the
-/// page that follows.
+/// How deep elements may be nested, and how many formatting elements may be left open: the parser opens them
+/// again in every block that follows.
 const DEEPEST: usize = 250;
 const MOST_REOPENED: usize = 100;
 
@@ -170,8 +170,8 @@ const CLOSED_BY_NEXT: [&str; 14] = [
 const REOPENED: [&str; 14] =
     ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
 
-/// Whether a tree of this page can be made and walked in reasonable time and without end of the stack. Not exact, but
-/// never too generous: whoever nests deeper than that does it on purpose, or by a mistake that nobody could read.
+/// Checks whether the page's tree can be built and walked in reasonable time and without a stack overflow.
+/// The estimate is rough but errs on the safe side: no readable page is nested that deep.
 fn can_be_walked(html: &str) -> bool {
     let mut open: Vec<&str> = Vec::new();
     let mut reopened: HashMap<String, usize> = HashMap::new();
@@ -248,7 +248,7 @@ let y = 2;</code></pre><img src="/i.png" alt="A picture"><img src="data:image/pn
             assert!(render_html(html, PageFormat::Markdown, &base()).0.contains("bottom"));
         }
         assert!(render_html(font, PageFormat::Markdown, &base()).0.contains('x'));
-        // As deep as is still walked.
+        // The deepest nesting that is still walked.
         let most = "<div>".repeat(DEEPEST - 1) + "<b>bottom</b>" + &"</div>".repeat(DEEPEST - 1);
         assert!(can_be_walked(&most));
         assert!(render_html(most, PageFormat::Markdown, &base()).0.contains("**bottom**"));

@@ -11,13 +11,13 @@ use super::{Fetch, PageFormat};
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
 use crate::toolset::no_dispatcher::ToolFixture;
 
-/// Somebody who may go anywhere.
+/// A toolset that may connect anywhere.
 async fn anywhere() -> ToolFixture {
     ToolFixture::new(&Fetch::new().allow_private(true)).await
 }
 
-/// A lookup that gives these addresses, one after the other, and counts how often it is asked.
-fn told(addresses: &[&str]) -> (DnsLookup, Arc<AtomicUsize>) {
+/// A lookup that returns these addresses one after the other, and counts its calls.
+fn fixed_lookup(addresses: &[&str]) -> (DnsLookup, Arc<AtomicUsize>) {
     let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
     let times = Arc::new(AtomicUsize::new(0));
     let counted = times.clone();
@@ -34,7 +34,7 @@ async fn no_form_of_a_private_address_is_fetched() {
     let server =
         LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "secret")).await;
     let port = server.at.port();
-    let mut alone = ToolFixture::new(&Fetch::new()).await;
+    let mut fixture = ToolFixture::new(&Fetch::new()).await;
     for (host, why) in [
         ("127.0.0.1", "a loopback address"),
         ("127.1", "a loopback address"),
@@ -66,7 +66,7 @@ async fn no_form_of_a_private_address_is_fetched() {
         ("localhost", "a loopback address"),
     ] {
         for url in [format!("http://{host}:{port}/"), format!("http://{host}/")] {
-            let error = alone.call_error("fetch", json!({"urls": [url]})).await;
+            let error = fixture.call_error("fetch", json!({"urls": [url]})).await;
             assert!(error.contains("was not read: ") && error.contains(why), "{url}: {error}");
         }
     }
@@ -75,7 +75,7 @@ async fn no_form_of_a_private_address_is_fetched() {
 
 #[tokio::test]
 async fn what_is_no_plain_web_address_is_refused() {
-    let mut alone = anywhere().await;
+    let mut fixture = anywhere().await;
     for (url, why) in [
         ("file:///etc/passwd", "'file:' is not fetched"),
         ("ftp://example.com/x", "'ftp:' is not fetched"),
@@ -87,15 +87,15 @@ async fn what_is_no_plain_web_address_is_refused() {
         ("http://", "not a URL"),
         ("http://[::1", "not a URL"),
     ] {
-        let error = alone.call_error("fetch", json!({"urls": [url]})).await;
+        let error = fixture.call_error("fetch", json!({"urls": [url]})).await;
         assert!(error.contains(why), "{url}: {error}");
     }
-    assert!(alone.call_error("fetch", json!({"urls": []})).await.contains("give 1 to 20"));
+    assert!(fixture.call_error("fetch", json!({"urls": []})).await.contains("give 1 to 20"));
     let many: Vec<String> = (0..21).map(|n| format!("http://x/{n}")).collect();
-    assert!(alone.call_error("fetch", json!({"urls": many})).await.contains("21 URLs"));
+    assert!(fixture.call_error("fetch", json!({"urls": many})).await.contains("21 URLs"));
 }
 
-/// The server of the test is the public internet, and all else is what it is.
+/// Treats the test's server as public, and filters all other addresses as usual.
 fn but_for_the_server(address: IpAddr) -> Option<&'static str> {
     why_private(address).filter(|_| address != IpAddr::from([127, 0, 0, 1]))
 }
@@ -104,13 +104,13 @@ fn but_for_the_server(address: IpAddr) -> Option<&'static str> {
 async fn a_name_is_checked_each_time_it_is_connected_to() {
     let server =
         LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "public")).await;
-    // Public at first, private ever after: for who looks twice, the second time would be the one that counts.
-    let (lookup, times) = told(&["127.0.0.1", "127.0.0.2"]);
-    let mut alone = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
+    // Public at first, private afterwards: a client that resolved twice would connect to the second address.
+    let (lookup, times) = fixed_lookup(&["127.0.0.1", "127.0.0.2"]);
+    let mut fixture = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
     let url = format!("http://rebind.example:{}/", server.at.port());
-    assert!(alone.call_text("fetch", json!({"urls": [url]})).await.contains("public"));
+    assert!(fixture.call_text("fetch", json!({"urls": [url]})).await.contains("public"));
     assert_eq!(times.load(Ordering::SeqCst), 1, "what was looked up and checked is what was connected to");
-    let second = alone.call_error("fetch", json!({"urls": [url]})).await;
+    let second = fixture.call_error("fetch", json!({"urls": [url]})).await;
     assert!(second.contains("rebind.example is a loopback address, which is not fetched"), "{second}");
     assert_eq!(
         (times.load(Ordering::SeqCst), server.requests().len()),
@@ -118,9 +118,9 @@ async fn a_name_is_checked_each_time_it_is_connected_to() {
         "no connection was kept and used again"
     );
     for private in ["::ffff:127.0.0.1", "169.254.169.254", "10.0.0.5", "fd00::1", "0.0.0.0"] {
-        let (lookup, _) = told(&[private]);
-        let mut alone = ToolFixture::new(&Fetch::new().with_resolver(why_private, lookup)).await;
-        let error = alone.call_error("fetch", json!({"urls": [url]})).await;
+        let (lookup, _) = fixed_lookup(&[private]);
+        let mut fixture = ToolFixture::new(&Fetch::new().with_resolver(why_private, lookup)).await;
+        let error = fixture.call_error("fetch", json!({"urls": [url]})).await;
         assert!(error.contains("which is not fetched"), "{private}: {error}");
     }
     assert_eq!(server.requests().len(), 1);
@@ -131,9 +131,9 @@ async fn a_name_with_a_public_and_a_private_address_is_not_trusted() {
     let server = LoopbackServer::start(|_| http_response(200, &[], "secret")).await;
     let both = || vec!["127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
     let lookup: DnsLookup = Arc::new(move |_| Box::pin(async move { Ok(both()) }));
-    let mut alone = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
+    let mut fixture = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
     let url = format!("http://both.example:{}/", server.at.port());
-    assert!(alone.call_error("fetch", json!({"urls": [url]})).await.contains("a private address"));
+    assert!(fixture.call_error("fetch", json!({"urls": [url]})).await.contains("a private address"));
     assert_eq!(server.requests().len(), 0);
 }
 
@@ -163,18 +163,18 @@ async fn redirects_are_checked_again_at_each_step() {
         },
     })
     .await;
-    let (lookup, _) = told(&["10.0.0.7"]);
-    let mut alone = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
+    let (lookup, _) = fixed_lookup(&["10.0.0.7"]);
+    let mut fixture = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
     for (number, (to, why)) in places.iter().enumerate() {
-        let error = alone.call_error("fetch", json!({"urls": [server.url(&format!("/{number}"))]})).await;
+        let error = fixture.call_error("fetch", json!({"urls": [server.url(&format!("/{number}"))]})).await;
         assert!(error.contains(why), "{to}: {error}");
     }
-    let far = alone.call_error("fetch", json!({"urls": [server.url("/far")]})).await;
+    let far = fixture.call_error("fetch", json!({"urls": [server.url("/far")]})).await;
     assert!(far.contains("it redirects to http://127.0.0.2/, and 127.0.0.2 is a loopback address"), "{far}");
-    let round = alone.call_error("fetch", json!({"urls": [server.url("/loop")]})).await;
+    let round = fixture.call_error("fetch", json!({"urls": [server.url("/loop")]})).await;
     assert!(round.contains("it redirects more than 10 times"), "{round}");
     let before = server.requests().len();
-    let text = alone.call_text("fetch", json!({"urls": [server.url("/one")]})).await;
+    let text = fixture.call_text("fetch", json!({"urls": [server.url("/one")]})).await;
     assert!(
         text.contains("arrived") && text.contains("/two?x=1") && text.contains("Redirected from"),
         "{text}"
@@ -202,17 +202,17 @@ async fn a_page_is_read_in_the_form_that_is_wanted() {
         _ => http_response(404, &[("content-type", "text/html")], "<h1>No such page</h1>"),
     })
     .await;
-    let mut alone = anywhere().await;
+    let mut fixture = anywhere().await;
     let url = |path| server.url(path);
-    let markdown = alone.call_text("fetch", json!({"urls": [url("/html")]})).await;
+    let markdown = fixture.call_text("fetch", json!({"urls": [url("/html")]})).await;
     let link = format!("[x]({})", url("/x"));
     for part in ["(status 200, text/html; charset=utf-8, ", "Title: News", "# Big", link.as_str()] {
         assert!(markdown.contains(part), "{part}: {markdown}");
     }
     assert!(!markdown.contains("menu"));
-    let text = alone.call_text("fetch", json!({"urls": url("/html"), "format": "text"})).await;
+    let text = fixture.call_text("fetch", json!({"urls": url("/html"), "format": "text"})).await;
     assert!(text.contains("Big\n\nSee x") && !text.contains("menu"), "{text}");
-    let raw = alone.call_text("fetch", json!({"url": url("/html"), "format": "HTML"})).await;
+    let raw = fixture.call_text("fetch", json!({"url": url("/html"), "format": "HTML"})).await;
     assert!(raw.contains("<nav>menu</nav>"), "{raw}");
     for (path, says) in [
         ("/json", r#"{"a": [1, 2]}"#),
@@ -220,7 +220,7 @@ async fn a_page_is_read_in_the_form_that_is_wanted() {
         ("/untyped", "just words"),
         ("/empty", "[nothing"),
     ] {
-        let text = alone.call_text("fetch", json!({"urls": [url(path)]})).await;
+        let text = fixture.call_text("fetch", json!({"urls": [url(path)]})).await;
         assert!(text.contains(says), "{path}: {text}");
     }
     for (path, why) in [
@@ -228,11 +228,11 @@ async fn a_page_is_read_in_the_form_that_is_wanted() {
         ("/binary", "not a text"),
         ("/nowhere", "(status 404, text/html, 21 bytes)\n\n# No such page"),
     ] {
-        let error = alone.call_error("fetch", json!({"urls": [url(path)]})).await;
+        let error = fixture.call_error("fetch", json!({"urls": [url(path)]})).await;
         assert!(error.contains(why), "{path}: {error}");
     }
     let several =
-        alone.call_text("fetch", json!({"urls": [url("/json"), url("/png"), url("/untyped")]})).await;
+        fixture.call_text("fetch", json!({"urls": [url("/json"), url("/png"), url("/untyped")]})).await;
     let parts: Vec<&str> = several.split("\n\n---\n\n").collect();
     assert!(
         parts.len() == 3 && parts[1].contains("was not read") && parts[2].contains("just words"),
@@ -264,9 +264,9 @@ async fn size_and_time_are_bounded_whatever_the_server_does() {
     })
     .await;
     let fetch = Fetch::new().allow_private(true).max_bytes(10_000);
-    let mut alone = ToolFixture::new(&fetch).await;
+    let mut fixture = ToolFixture::new(&fetch).await;
     for path in ["/endless", "/chunks"] {
-        let text = alone.call_text("fetch", json!({"urls": [server.url(path)]})).await;
+        let text = fixture.call_text("fetch", json!({"urls": [server.url(path)]})).await;
         assert!(
             text.contains("10,000 bytes)") && text.contains("[… only the first 10,000 bytes were read …]"),
             "{path}"
@@ -274,9 +274,9 @@ async fn size_and_time_are_bounded_whatever_the_server_does() {
         assert!(text.len() < 11_000);
     }
     server.wait_for_disconnects(2).await;
-    let short = alone.call_text("fetch", json!({"urls": [server.url("/short")]})).await;
+    let short = fixture.call_text("fetch", json!({"urls": [server.url("/short")]})).await;
     assert!(short.contains("some\n\n[… the rest did not come: the answer broke off"), "{short}");
-    let mut alone = ToolFixture::new(&fetch.timeout(Duration::from_millis(700))).await;
+    let mut fixture = ToolFixture::new(&fetch.timeout(Duration::from_millis(700))).await;
     for (path, why) in [
         ("/stall", "it took longer than 700ms"),
         ("/silent", "it took longer than 700ms"),
@@ -285,7 +285,7 @@ async fn size_and_time_are_bounded_whatever_the_server_does() {
         ("/garbage", "it does not answer as it should"),
         ("/closed", "it does not answer as it should"),
     ] {
-        let error = alone.call_error("fetch", json!({"urls": [server.url(path)]})).await;
+        let error = fixture.call_error("fetch", json!({"urls": [server.url(path)]})).await;
         assert!(error.contains(why), "{path}: {error}");
     }
     server.wait_for_disconnects(4).await;
@@ -295,13 +295,13 @@ async fn size_and_time_are_bounded_whatever_the_server_does() {
 #[tokio::test]
 async fn a_stop_ends_a_fetch() {
     let server = LoopbackServer::start(|_| LoopbackAction::Stall(Vec::new())).await;
-    let mut alone = anywhere().await;
-    let cancel = alone.context.cancel.clone();
+    let mut fixture = anywhere().await;
+    let cancel = fixture.context.cancel.clone();
     let stop = async {
         server.wait_for_requests(1).await;
         cancel.cancel();
     };
-    let (error, ()) = tokio::join!(alone.call_error("fetch", json!({"urls": [server.url("/")]})), stop);
+    let (error, ()) = tokio::join!(fixture.call_error("fetch", json!({"urls": [server.url("/")]})), stop);
     assert!(error.contains("being stopped"), "{error}");
     server.wait_for_disconnects(1).await;
 }

@@ -1,4 +1,4 @@
-//! Ways out of the working directory, each tried, each refused with a reason.
+//! Attempts to leave the working directory. Each must be refused with a reason.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::toolset::no_dispatcher::call_context_in;
 
-/// A working directory among things that are nobody's business.
+/// A working directory beside files that must stay out of reach.
 struct ConfinementFixture {
     outer: TempDir,
     context: CallContext,
@@ -46,14 +46,15 @@ impl ConfinementFixture {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
-        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        let tools = self.toolset.open(&patron).await.unwrap();
+        let toolset_context =
+            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let tools = self.toolset.open(&toolset_context).await.unwrap();
         let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
         let called = tool.call(&arguments.to_string(), &self.context).await;
         called.map(|output| output.text).map_err(|error| error.to_string())
     }
 
-    /// Everything that is not in the working directory.
+    /// Returns everything that is not in the working directory.
     fn outside(&self) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         fn collect(dir: &Path, skip: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
             for entry in fs::read_dir(dir).unwrap() {
@@ -77,23 +78,23 @@ impl ConfinementFixture {
 
 #[tokio::test]
 async fn no_way_leads_out_of_the_working_directory() {
-    let yard = ConfinementFixture::new();
-    yard.link("../secret.txt", "link-file");
-    yard.link("../outside", "link-dir");
-    yard.link(yard.at("outside"), "link-whole");
-    yard.link("..", "up");
-    yard.link("link-dir/dir", "chain");
-    yard.link("loop", "loop");
-    yard.link("../nothing", "dangling");
-    yard.link("/proc/self/root", "proc-root");
-    yard.link("/proc/self/cwd", "proc-cwd");
-    yard.link("/dev/fd", "dev-fd");
-    yard.link(".git", "innocent");
-    let before = yard.outside();
+    let fixture = ConfinementFixture::new();
+    fixture.link("../secret.txt", "link-file");
+    fixture.link("../outside", "link-dir");
+    fixture.link(fixture.at("outside"), "link-whole");
+    fixture.link("..", "up");
+    fixture.link("link-dir/dir", "chain");
+    fixture.link("loop", "loop");
+    fixture.link("../nothing", "dangling");
+    fixture.link("/proc/self/root", "proc-root");
+    fixture.link("/proc/self/cwd", "proc-cwd");
+    fixture.link("/dev/fd", "dev-fd");
+    fixture.link(".git", "innocent");
+    let before = fixture.outside();
 
-    let secret = yard.at("secret.txt").display().to_string();
-    let sibling = yard.at("work-other/secret.txt").display().to_string();
-    let sneaky = format!("{}/work/../secret.txt", yard.outer.path().display());
+    let secret = fixture.at("secret.txt").display().to_string();
+    let sibling = fixture.at("work-other/secret.txt").display().to_string();
+    let sneaky = format!("{}/work/../secret.txt", fixture.outer.path().display());
     let by_proc = format!("/proc/self/root{secret}");
     let by_pid = format!("/proc/{}/cwd/Cargo.toml", std::process::id());
     let long_name = "n".repeat(300);
@@ -149,18 +150,18 @@ async fn no_way_leads_out_of_the_working_directory() {
             ("create_directory", json!({ "paths": [format!("{path}/pwned"), path] })),
             ("remove_directory", json!({ "paths": [path] })),
         ] {
-            let why = yard.call(tool, arguments).await.expect_err(&format!("{tool} {path:?}"));
+            let why = fixture.call(tool, arguments).await.expect_err(&format!("{tool} {path:?}"));
             assert!(why.contains(reason), "{tool} {path:?}: {why}");
             assert!(!why.contains(SECRET), "{tool} {path:?}: {why}");
         }
-        let read = yard.call("read_multiple_files", json!({ "paths": ["own.txt", path] })).await.unwrap();
+        let read = fixture.call("read_multiple_files", json!({ "paths": ["own.txt", path] })).await.unwrap();
         assert!(
             read.contains("own\n") && read.contains(reason) && !read.contains(SECRET),
             "{path:?}: {read}"
         );
     }
 
-    // What git executes can be read, but not changed; by any of its names.
+    // Files that git executes can be read but not changed, under any spelling of their names.
     for path in [
         ".git/hooks/post-commit",
         ".git/config",
@@ -175,57 +176,55 @@ async fn no_way_leads_out_of_the_working_directory() {
             ("create_directory", json!({ "paths": [path] })),
             ("remove_directory", json!({ "paths": [path] })),
         ] {
-            let why = yard.call(tool, arguments).await.expect_err(&format!("{tool} {path}"));
+            let why = fixture.call(tool, arguments).await.expect_err(&format!("{tool} {path}"));
             assert!(why.contains(GIT), "{tool} {path}: {why}");
         }
     }
-    assert_eq!(yard.call("read_file", json!({ "path": ".git/config" })).await.unwrap(), "[core]\n");
+    assert_eq!(fixture.call("read_file", json!({ "path": ".git/config" })).await.unwrap(), "[core]\n");
 
-    // Walks see links, and follow none.
-    let tree = yard.call("directory_tree", json!({})).await.unwrap();
+    // Walks show links and do not follow them.
+    let tree = fixture.call("directory_tree", json!({})).await.unwrap();
     assert!(tree.contains("link-dir -> ../outside") && !tree.contains("secret.txt\n    "), "{tree}");
-    let found = yard.call("search_files_content", json!({ "query": SECRET })).await.unwrap();
+    let found = fixture.call("search_files_content", json!({ "query": SECRET })).await.unwrap();
     assert!(found.starts_with("no match"), "{found}");
-    // The root itself is not to be removed.
-    assert!(yard.call("remove_directory", json!({ "paths": ["."] })).await.is_err());
-    assert_eq!(yard.outside(), before, "nothing outside was touched");
+    // The root itself must not be removed.
+    assert!(fixture.call("remove_directory", json!({ "paths": ["."] })).await.is_err());
+    assert_eq!(fixture.outside(), before, "nothing outside was touched");
 }
 
-/// A hard link is a name of its own; what it shares with a file outside is never written to.
+/// A hard link is a file of its own: a file outside that shares its content is never written to.
 #[tokio::test]
 async fn a_hard_link_is_not_written_through() {
-    let yard = ConfinementFixture::new();
-    fs::hard_link(yard.at("secret.txt"), yard.at("work/hard.txt")).unwrap();
-    let before = yard.outside();
-    yard.call(
-        "edit_file",
-        json!({ "path": "hard.txt", "edits": [{ "oldText": SECRET, "newText": "mine" }] }),
-    )
-    .await
-    .unwrap();
-    yard.call("write_file", json!({ "path": "hard.txt", "content": "mine too" })).await.unwrap();
-    assert_eq!(fs::read_to_string(yard.at("work/hard.txt")).unwrap(), "mine too");
-    assert_eq!(yard.outside(), before);
+    let fixture = ConfinementFixture::new();
+    fs::hard_link(fixture.at("secret.txt"), fixture.at("work/hard.txt")).unwrap();
+    let before = fixture.outside();
+    fixture
+        .call("edit_file", json!({ "path": "hard.txt", "edits": [{ "oldText": SECRET, "newText": "mine" }] }))
+        .await
+        .unwrap();
+    fixture.call("write_file", json!({ "path": "hard.txt", "content": "mine too" })).await.unwrap();
+    assert_eq!(fs::read_to_string(fixture.at("work/hard.txt")).unwrap(), "mine too");
+    assert_eq!(fixture.outside(), before);
 }
 
-/// While somebody flips a directory and a file between the real thing and a link to the outside, nothing of the
-/// outside is read or written, however the moments fall.
+/// While a thread swaps a directory and a file with links to the outside, nothing outside is read or written,
+/// whatever the timing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
-    let yard = ConfinementFixture::new();
-    fs::create_dir(yard.at("work/flip")).unwrap();
-    fs::write(yard.at("work/flip/secret.txt"), "inside").unwrap();
-    fs::write(yard.at("work/leaf"), "inside").unwrap();
-    let before = yard.outside();
+    let fixture = ConfinementFixture::new();
+    fs::create_dir(fixture.at("work/flip")).unwrap();
+    fs::write(fixture.at("work/flip/secret.txt"), "inside").unwrap();
+    fs::write(fixture.at("work/leaf"), "inside").unwrap();
+    let before = fixture.outside();
     let (over, flips) = (AtomicBool::new(false), AtomicU64::new(0));
     let (mut inside, mut refused) = (0, 0);
 
     std::thread::scope(|scope| {
         let flipper = scope.spawn(|| {
-            let at = |name: &str| yard.at("work").join(name);
+            let at = |name: &str| fixture.at("work").join(name);
             while !over.load(Ordering::Relaxed) {
                 fs::rename(at("flip"), at("aside")).unwrap();
-                // The tools may have made a directory in the gap.
+                // The tools may have created a directory in the gap.
                 while symlink("../outside", at("flip")).is_err() {
                     let _ = fs::remove_dir_all(at("flip"));
                 }
@@ -243,11 +242,11 @@ async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
         });
         let calls = async {
             let mut round = 0;
-            // On a busy machine one of the two may be seen late.
+            // On a busy machine one of the two may appear late.
             while round < 60 || (inside == 0 || refused == 0) && round < 5_000 {
                 round += 1;
                 for path in ["flip/secret.txt", "leaf"] {
-                    match yard.call("read_file", json!({ "path": path })).await {
+                    match fixture.call("read_file", json!({ "path": path })).await {
                         Ok(text) => {
                             assert_eq!(text, "inside\n", "{path}");
                             inside += 1;
@@ -259,14 +258,15 @@ async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
                     }
                 }
                 let new = format!("flip/dir/new-{round}.txt");
-                let _ = yard.call("write_file", json!({ "path": new, "content": "x" })).await;
-                let _ =
-                    yard.call("create_directory", json!({ "paths": [format!("flip/made-{round}")] })).await;
-                let _ = yard.call("remove_directory", json!({ "paths": ["flip/dir"] })).await;
+                let _ = fixture.call("write_file", json!({ "path": new, "content": "x" })).await;
+                let _ = fixture
+                    .call("create_directory", json!({ "paths": [format!("flip/made-{round}")] }))
+                    .await;
+                let _ = fixture.call("remove_directory", json!({ "paths": ["flip/dir"] })).await;
                 let edit = json!({ "path": "flip/secret.txt", "edits": [{ "oldText": SECRET, "newText": "pwned" }] });
-                assert!(yard.call("edit_file", edit).await.is_err());
+                assert!(fixture.call("edit_file", edit).await.is_err());
                 let found =
-                    yard.call("search_files_content", json!({ "path": "flip", "query": SECRET })).await;
+                    fixture.call("search_files_content", json!({ "path": "flip", "query": SECRET })).await;
                 assert!(!found.is_ok_and(|found| found.contains("secret.txt:1")));
             }
         };
@@ -275,34 +275,38 @@ async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
         flipper.join().unwrap();
     });
     assert!(flips.into_inner() > 10 && inside > 0 && refused > 0, "{inside} read, {refused} refused");
-    assert_eq!(yard.outside(), before, "nothing outside was touched");
+    assert_eq!(fixture.outside(), before, "nothing outside was touched");
 }
 
 #[tokio::test]
 async fn what_is_allowed_besides_can_be_reached_and_nothing_beside_it() {
-    let mut yard = ConfinementFixture::new();
-    yard.toolset = Filesystem::builder()
-        .allow_path(yard.at("outside/dir"))
+    let mut fixture = ConfinementFixture::new();
+    fixture.toolset = Filesystem::builder()
+        .allow_path(fixture.at("outside/dir"))
         .allow_path("../work-other")
-        .allow_path(yard.at("not-yet"))
+        .allow_path(fixture.at("not-yet"))
         .build();
-    let whole = yard.at("outside/dir/secret.txt").canonicalize().unwrap();
-    yard.link("../outside/dir", "allowed");
+    let whole = fixture.at("outside/dir/secret.txt").canonicalize().unwrap();
+    fixture.link("../outside/dir", "allowed");
     for path in [
         whole.to_str().unwrap(),
         "../outside/dir/secret.txt",
         "../work-other/secret.txt",
         "allowed/secret.txt",
     ] {
-        assert_eq!(yard.call("read_file", json!({ "path": path })).await.unwrap().trim(), SECRET, "{path}");
+        assert_eq!(
+            fixture.call("read_file", json!({ "path": path })).await.unwrap().trim(),
+            SECRET,
+            "{path}"
+        );
     }
-    let new = yard.at("outside/dir/new.txt");
-    let told = yard.call("write_file", json!({ "path": new, "content": "x" })).await.unwrap();
-    assert!(told.contains("outside/dir/new.txt written (1 byte)"), "{told}");
+    let new = fixture.at("outside/dir/new.txt");
+    let output = fixture.call("write_file", json!({ "path": new, "content": "x" })).await.unwrap();
+    assert!(output.contains("outside/dir/new.txt written (1 byte)"), "{output}");
     for path in ["../outside/secret.txt", "allowed/../secret.txt", "../secret.txt", "../not-yet/x"] {
-        let why = yard.call("read_file", json!({ "path": path })).await.unwrap_err();
+        let why = fixture.call("read_file", json!({ "path": path })).await.unwrap_err();
         assert!(why.contains("is not below the working directory or "), "{path}: {why}");
     }
-    fs::create_dir(yard.at("not-yet")).unwrap();
-    assert!(yard.call("write_file", json!({ "path": "../not-yet/x", "content": "x" })).await.is_ok());
+    fs::create_dir(fixture.at("not-yet")).unwrap();
+    assert!(fixture.call("write_file", json!({ "path": "../not-yet/x", "content": "x" })).await.is_ok());
 }

@@ -1,4 +1,4 @@
-//! `count_lines`.
+//! The tool `count_lines`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
 use crate::toolset::text::{group_digits, pluralize};
 
-/// How many kinds of files have a row of their own.
+/// How many file types get their own row.
 const MAX_ROWS: usize = 100;
 
 #[derive(Clone, Copy)]
@@ -47,16 +47,16 @@ impl FileOp for CountLines {
     const DESCRIPTION: &'static str = "Counts text files and their lines below a directory, by file extension. Binary and \
         hidden files, symbolic links, .git, target and node_modules are not counted.";
 
-    fn run(&self, args: CountLinesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
-        let start = ground.resolve(args.path.as_deref().unwrap_or("."))?;
+    fn run(&self, args: CountLinesArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
+        let start = roots.resolve(args.path.as_deref().unwrap_or("."))?;
         let mut tallies: BTreeMap<String, LineCount> = BTreeMap::new();
         let (mut binary, mut unread) = (0, 0);
         let how = WalkOptions { skip_hidden: true, ..WalkOptions::default() };
-        let walked = ground.walk(start, &how, |seen| {
+        let summary = roots.walk(start, &how, |seen| {
             if seen.kind != FileKind::File {
                 return Ok(ControlFlow::Continue(()));
             }
-            match lines_of(&seen.place, ground) {
+            match lines_of(&seen.place, roots) {
                 Ok(Some(lines)) => {
                     let kind = extension(&seen.place.rel);
                     tallies.entry(kind).or_default().add(LineCount { files: 1, lines });
@@ -72,11 +72,11 @@ impl FileOp for CountLines {
         if binary > 0 {
             text += &format!("\n[{} not counted]", pluralize(binary, "binary file"));
         }
-        Ok((text + &walked.markers(unread)).into())
+        Ok((text + &summary.markers(unread)).into())
     }
 }
 
-/// Why a file was not counted: because of the file, or because all is called off.
+/// Why a file was not counted: it could not be read, or the call was cancelled.
 enum CountError {
     File,
     Stopped(ToolError),
@@ -88,10 +88,10 @@ impl From<io::Error> for CountError {
     }
 }
 
-fn lines_of(place: &RootedPath, ground: &FileRoots) -> Result<Option<u64>, CountError> {
-    let opened = ground.open_file(place)?.ok_or(CountError::File)?;
+fn lines_of(place: &RootedPath, roots: &FileRoots) -> Result<Option<u64>, CountError> {
+    let opened = roots.open_file(place)?.ok_or(CountError::File)?;
     match LineReader::open(opened.file, 0)? {
-        Some(lines) => lines.count(|| ground.check_cancelled().map_err(CountError::Stopped)).map(Some),
+        Some(lines) => lines.count(|| roots.check_cancelled().map_err(CountError::Stopped)).map(Some),
         None => Ok(None),
     }
 }
@@ -100,7 +100,7 @@ fn extension(path: &Path) -> String {
     path.extension().map_or("(none)".to_owned(), |extension| extension.to_string_lossy().to_lowercase())
 }
 
-/// The kinds with the most lines first, the sum last.
+/// Formats the table: file types with the most lines first, the total last.
 fn table(tallies: BTreeMap<String, LineCount>) -> String {
     let mut kinds: Vec<_> = tallies.into_iter().collect();
     kinds.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.lines));

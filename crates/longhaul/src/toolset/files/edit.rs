@@ -1,4 +1,4 @@
-//! Replaces pieces of a text, all or none, and keeps its line ends.
+//! Replaces parts of a text, all or none, and keeps its line endings.
 
 use memchr::memmem;
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use crate::toolset::text::truncate;
 pub(super) struct Edit {
     /// The text to replace, exactly as it is in the file; it must be there exactly once, so take as many lines around it
     /// as that needs.
-    // Its other names are in the ALIASES of `edit_file` too, for permission rules.
+    // Its aliases are in the ALIASES of `edit_file` too, for permission rules.
     #[serde(rename = "oldText", alias = "old_text")]
     pub(super) old_text: String,
     /// What stands there instead.
@@ -19,7 +19,7 @@ pub(super) struct Edit {
     pub(super) new_text: String,
 }
 
-/// The text with all edits made, one after the other; or what is wrong with the first that cannot be.
+/// Applies all edits in order and returns the new text, or what is wrong with the first that fails.
 pub(super) fn apply_edits(text: &[u8], edits: &[Edit]) -> Result<Vec<u8>, String> {
     let mut text = text.to_vec();
     for (i, edit) in edits.iter().enumerate() {
@@ -56,7 +56,7 @@ fn apply_edit(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
             }
         }
     }
-    // A last line is taken with its end, though it has none.
+    // An edit of the last line may include a line end that the file does not have.
     if let Some(old) = edit.old_text.strip_suffix('\n').map(|old| old.trim_end_matches('\r'))
         && !old.is_empty()
     {
@@ -74,7 +74,7 @@ fn without_end(text: &str) -> &str {
     text.strip_suffix('\n').map_or(text, |text| text.strip_suffix('\r').unwrap_or(text))
 }
 
-/// The edit as it may be meant: models write line ends as they like, a file keeps its own.
+/// Converts the line endings of the edit to those of the file: models write either kind.
 fn spellings(text: &[u8], edit: &Edit) -> Vec<(String, String)> {
     let plain = |text: &str| text.replace("\r\n", "\n");
     let unix = (plain(&edit.old_text), plain(&edit.new_text));
@@ -93,7 +93,7 @@ fn spellings(text: &[u8], edit: &Edit) -> Vec<(String, String)> {
 
 const MAX_PLACES: usize = 10;
 
-/// Where it is; also where it overlaps itself. No more than one over [`MAX_PLACES`].
+/// Returns where the text occurs, overlaps included: at most one more than [`MAX_PLACES`].
 fn places(text: &[u8], old: &[u8]) -> Vec<usize> {
     let finder = memmem::Finder::new(old);
     let (mut places, mut from) = (Vec::new(), 0);
@@ -115,7 +115,7 @@ fn line_of(text: &[u8], at: usize) -> usize {
 const MAX_COMPARED: usize = 100_000;
 const MAX_SHOWN: usize = 12;
 
-/// Says that a text is not there, and shows what is most like it.
+/// The error for a text that does not occur. It shows the most similar lines.
 fn not_found(text: &[u8], old: &str) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().take(MAX_COMPARED).collect();
@@ -142,7 +142,7 @@ enum NearMatch {
     Similar,
 }
 
-/// Where the lines that are most like the wanted ones begin.
+/// Returns where the most similar lines begin.
 fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, NearMatch)> {
     if wanted.is_empty() {
         return None;
@@ -165,7 +165,7 @@ fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, NearMatch)> {
     if best.1 > 0 {
         return Some((best.0, NearMatch::Similar));
     }
-    // No line is the same: the words of the longest one decide.
+    // No line is equal: compare the words of the longest line.
     let (offset, longest) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
     let sought = words(longest);
     let shared = |line: &str| {
@@ -216,7 +216,7 @@ mod tests {
         }
         assert_eq!(applied(dos, &[edit("two", "two\nhalf")]), Ok("one\r\ntwo\r\nhalf\r\nthree".to_owned()));
         assert_eq!(applied("a\nb\n", &[edit("a\r\nb", "x\r\ny")]), Ok("x\ny\n".to_owned()));
-        // Mixed: what is not touched stays mixed.
+        // Mixed line endings: lines that are not edited keep theirs.
         assert_eq!(applied("a\r\nb\nc\r\n", &[edit("b\nc", "B\nC")]), Ok("a\r\nB\nC\r\n".to_owned()));
         assert_eq!(applied("a\r\nb\nc\r\n", &[edit("a\nb", "A\nB")]), Ok("A\r\nB\nc\r\n".to_owned()));
     }

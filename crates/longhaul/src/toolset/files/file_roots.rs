@@ -1,11 +1,12 @@
-//! The ground a task may look at and change: its working directory, what its toolset allows besides, and what is below.
+//! The directories that a task may read and change: its working directory, and others that its toolset
+//! allows.
 //!
-//! Each of these roots is an open directory. [`way`](super::way) says where a path leads; here it is opened, relative to
-//! the root's handle and without following a link at its end, by `cap-std`: on Linux with `openat2` and
-//! `RESOLVE_BENEATH`, elsewhere component by component. So there is nothing between the check and the use: whoever
-//! puts a link in the way meanwhile makes the call fail. A hard link is a file of its own name; one that leads to a file
-//! outside cannot be told from others, and these tools can make none. Writing never changes what such a link shares,
-//! because a written file is a new one.
+//! Each root is an open directory. [`path_resolver`](super::path_resolver) finds out where a path leads. This
+//! module opens it with `cap-std`, relative to the root's handle and without following a link at its end: on
+//! Linux with `openat2` and `RESOLVE_BENEATH`, elsewhere component by component. So there is no gap between
+//! check and use: a link that is put in the way in between makes the call fail. A hard link to a file outside
+//! cannot be told from a normal file, but these tools cannot create one. Writing never changes a file that a
+//! hard link shares, because a written file is a new file.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,14 +21,14 @@ use cap_std::fs::{Dir, Metadata, OpenOptions};
 use super::path_resolver::{PathResolveError, RootNames, RootedPath, find_vcs_dir, resolve_path};
 use crate::tool::{CallContext, ToolError};
 
-/// What a toolset allows, and how it looks.
+/// What a toolset may access, and what its walks skip.
 #[derive(Debug, Default)]
 pub(super) struct FileAccess {
-    /// Directories besides the working directory.
+    /// Allowed directories besides the working directory.
     pub(super) allow: Vec<PathBuf>,
-    /// What walks leave out.
+    /// What walks skip.
     pub(super) skip: SkipRule,
-    /// Held while something is changed, so that two edits of one file do not undo each other.
+    /// Held during a change, so that two edits of one file do not overwrite each other.
     write_lock: Mutex<()>,
 }
 
@@ -37,13 +38,13 @@ impl FileAccess {
     }
 }
 
-/// What walks leave out.
+/// What walks skip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum SkipRule {
-    /// What machines make: `.git`, `target` and `node_modules`.
+    /// Generated directories: `.git`, `target` and `node_modules`.
     #[default]
     GeneratedDirs,
-    /// That, and what version control ignores.
+    /// Generated directories, and what version control ignores.
     Gitignored,
     /// Nothing.
     Nothing,
@@ -57,7 +58,7 @@ pub(super) struct FileRoots {
     pub(super) context: CallContext,
 }
 
-/// What was opened for reading: a plain file.
+/// A regular file, opened for reading.
 pub(super) struct OpenedFile {
     pub(super) file: File,
     pub(super) meta: Metadata,
@@ -65,18 +66,18 @@ pub(super) struct OpenedFile {
 }
 
 impl FileRoots {
-    pub(super) fn open_roots(context: CallContext, reach: Arc<FileAccess>) -> Result<Self, ToolError> {
+    pub(super) fn open_roots(context: CallContext, access: Arc<FileAccess>) -> Result<Self, ToolError> {
         let Some(given) = context.working_dir.clone() else {
             return Err(ToolError::Failed("this task has no working directory".to_owned()));
         };
-        let mut ground = FileRoots { dirs: Vec::new(), names: Vec::new(), access: reach, context };
-        ground.add(given.clone()).map_err(|error| {
+        let mut roots = FileRoots { dirs: Vec::new(), names: Vec::new(), access, context };
+        roots.add(given.clone()).map_err(|error| {
             ToolError::Failed(format!("the working directory {} cannot be used: {error}", given.display()))
         })?;
-        for allowed in ground.access.clone().allow.iter().map(|path| given.join(path)) {
-            match ground.add(allowed.clone()) {
+        for allowed in roots.access.clone().allow.iter().map(|path| given.join(path)) {
+            match roots.add(allowed.clone()) {
                 Ok(()) => {}
-                // It may come later.
+                // The directory may be created later.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     let allowed = allowed.display();
@@ -86,7 +87,7 @@ impl FileRoots {
                 }
             }
         }
-        Ok(ground)
+        Ok(roots)
     }
 
     fn add(&mut self, given: PathBuf) -> io::Result<()> {
@@ -96,7 +97,7 @@ impl FileRoots {
         Ok(())
     }
 
-    /// Where `typed` leads, if that is on the ground.
+    /// Resolves `typed`; fails if it leads out of the roots.
     pub(super) fn resolve(&self, typed: &str) -> Result<RootedPath, ToolError> {
         let link = |place: &RootedPath| {
             let dir = &self.dirs[place.root];
@@ -105,7 +106,7 @@ impl FileRoots {
                 false => Ok(None),
             }
         };
-        resolve_path(typed, &self.names, link).map_err(|astray| match astray {
+        resolve_path(typed, &self.names, link).map_err(|error| match error {
             PathResolveError::OutsideRoots { by_link } => {
                 let how = if by_link { " (a symbolic link leads out of it)" } else { "" };
                 ToolError::Retry(format!(
@@ -120,7 +121,7 @@ impl FileRoots {
         })
     }
 
-    /// Where `typed` leads, for changing something there.
+    /// Resolves `typed` for a change; also fails below directories of version control.
     pub(super) fn resolve_for_write(&self, typed: &str) -> Result<RootedPath, ToolError> {
         let place = self.resolve(typed)?;
         match find_vcs_dir(&place.rel) {
@@ -143,7 +144,7 @@ impl FileRoots {
         }
     }
 
-    /// The directory at a place.
+    /// Opens the directory at a path.
     pub(super) fn open_dir(&self, place: &RootedPath) -> io::Result<Dir> {
         let root = &self.dirs[place.root];
         match place.rel.as_os_str().is_empty() {
@@ -152,7 +153,7 @@ impl FileRoots {
         }
     }
 
-    /// What is at a place.
+    /// Returns the metadata of a path, without following a link.
     pub(super) fn metadata(&self, place: &RootedPath) -> io::Result<Metadata> {
         let root = &self.dirs[place.root];
         match place.rel.as_os_str().is_empty() {
@@ -161,12 +162,12 @@ impl FileRoots {
         }
     }
 
-    /// What the link at a place says.
+    /// Returns the target of a link.
     pub(super) fn read_link(&self, place: &RootedPath) -> PathBuf {
         self.dirs[place.root].read_link_contents(&place.rel).unwrap_or_default()
     }
 
-    /// Opens a plain file, and waits for no pipe.
+    /// Opens a regular file; `None` if it is something else. Does not block on a named pipe.
     pub(super) fn open_file(&self, place: &RootedPath) -> io::Result<Option<OpenedFile>> {
         let mut options = OpenOptions::new();
         options.read(true).nonblock(true).follow(FollowSymlinks::No);
@@ -175,7 +176,7 @@ impl FileRoots {
         Ok(meta.is_file().then(|| OpenedFile { file: file.into_std(), meta, place: place.clone() }))
     }
 
-    /// Opens the plain file that `typed` leads to, or says why there is none.
+    /// Resolves `typed` and opens it; fails if it is not a regular file.
     pub(super) fn resolve_and_open(&self, typed: &str) -> Result<OpenedFile, ToolError> {
         let place = self.resolve(typed)?;
         let failed = |error: io::Error| self.read_error(typed, &error);
@@ -188,7 +189,7 @@ impl FileRoots {
         }
     }
 
-    /// The error for what cannot be read.
+    /// The error for a path that cannot be read.
     pub(super) fn read_error(&self, typed: &str, error: &io::Error) -> ToolError {
         match error.kind() {
             io::ErrorKind::NotFound => {
@@ -201,8 +202,8 @@ impl FileRoots {
         }
     }
 
-    /// The directory that holds a place, opened name by name without following any link, and the place's own name.
-    /// With `make`, directories that are missing are made.
+    /// Opens the directory that contains a path, name by name without following links; returns it and the
+    /// path's last name. With `make`, creates missing directories.
     pub(super) fn open_parent(&self, place: &RootedPath, make: bool) -> io::Result<(Dir, OsString)> {
         let name = place.rel.file_name().ok_or_else(|| io::Error::other("that is the directory itself"))?;
         let mut dir = self.dirs[place.root].try_clone()?;
@@ -218,12 +219,12 @@ impl FileRoots {
         Ok((dir, name.to_owned()))
     }
 
-    /// Held while something is changed.
+    /// Locks out other changes.
     pub(super) fn lock_writes(&self) -> MutexGuard<'_, ()> {
         self.access.write_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A path as the model writes it: relative to the working directory, or whole where it is elsewhere.
+    /// Formats a path as the model writes it: relative to the working directory, or absolute outside of it.
     pub(super) fn display_path(&self, place: &RootedPath) -> String {
         match (place.root, place.rel.as_os_str().is_empty()) {
             (0, true) => ".".to_owned(),
@@ -232,7 +233,7 @@ impl FileRoots {
         }
     }
 
-    /// The whole path of a place.
+    /// Returns the absolute path.
     pub(super) fn full_path(&self, place: &RootedPath) -> PathBuf {
         let real = &self.names[place.root].real;
         match place.rel.as_os_str().is_empty() {
@@ -241,7 +242,7 @@ impl FileRoots {
         }
     }
 
-    /// An error, if the task is being stopped.
+    /// Fails if the task is being stopped.
     pub(super) fn check_cancelled(&self) -> Result<(), ToolError> {
         match self.context.cancel.is_cancelled() {
             true => Err(ToolError::Failed("the task is being stopped".to_owned())),
@@ -250,12 +251,12 @@ impl FileRoots {
     }
 }
 
-/// The error for something on the ground that cannot be read.
+/// The error for a path in the roots that cannot be read.
 pub(super) fn cannot_read_error(typed: &str, error: &io::Error) -> ToolError {
     ToolError::Failed(format!("'{typed}' cannot be read: {error}"))
 }
 
-/// A path that is absurdly long is not repeated whole.
+/// Shortens an overlong path for an error message.
 fn shortened(typed: &str) -> String {
     crate::toolset::text::truncate(&typed.replace('\0', "\\0"), 80)
 }

@@ -1,4 +1,4 @@
-//! The toolset `filesystem`, as team files know it.
+//! The toolset `filesystem` of team files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use super::{FileToolParts, list, read, search, tree, write};
 use crate::tool::DynTool;
 use crate::toolset::{Toolset, ToolsetContext, ToolsetError};
 
-/// The toolset `filesystem`: reads, searches, writes and edits what is below the task's working directory and the
-/// directories that are allowed besides.
+/// The toolset `filesystem`: reads, searches, writes and edits files below the task's working directory and
+/// other allowed directories.
 ///
-/// Nothing else can be reached: not by `..`, not by a symbolic link, not by one that is moved at the right moment. What is
-/// in `.git` can be read and not changed, because git executes what is there.
+/// It cannot reach anything else: not by `..`, not by a symbolic link, not even by one that is swapped in
+/// during a call. It can read `.git` but not change it, because git executes what is there.
 #[derive(Debug, Clone)]
 pub struct Filesystem {
     parts: FileToolParts,
 }
 
-/// What a [`Filesystem`] can reach, and what it does besides.
+/// Builds a [`Filesystem`].
 #[derive(Debug, Clone)]
 pub struct FilesystemBuilder {
     allow: Vec<PathBuf>,
@@ -32,12 +32,12 @@ pub struct FilesystemBuilder {
 }
 
 impl Filesystem {
-    /// The toolset, for what is below the working directory.
+    /// Creates a toolset for the working directory.
     pub fn new() -> Self {
         Filesystem::builder().build()
     }
 
-    /// One that does more.
+    /// Starts building a toolset with other settings.
     pub fn builder() -> FilesystemBuilder {
         FilesystemBuilder {
             allow: Vec::new(),
@@ -56,40 +56,41 @@ impl Default for Filesystem {
 }
 
 impl FilesystemBuilder {
-    /// One more directory that can be read and written, with all below it. A relative one is relative to the task's
-    /// working directory. It need not be there yet.
+    /// Allows reading and writing below one more directory. A relative path is relative to the task's working
+    /// directory. The directory need not exist yet.
     pub fn allow_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.allow.push(path.into());
         self
     }
 
-    /// Whether lists, trees and searches leave out what `.gitignore` names. They do, if they are not told.
+    /// Sets whether lists, trees and searches skip what `.gitignore` names. They do by default.
     pub fn ignore_vcs(mut self, ignore: bool) -> Self {
         self.ignore_vcs = ignore;
         self
     }
 
-    /// One more command that runs when a file was written or edited.
+    /// Adds a command that runs after a file was written or edited.
     pub fn post_edit(mut self, post_edit: PostEdit) -> Self {
         self.post_edit.push(post_edit);
         self
     }
 
-    /// Who sees to it that commands after edits end when this process is killed. It has its own, if it is not given one.
+    /// Sets the guardian that kills post-edit commands when this process is killed. By default the toolset
+    /// has its own.
     #[cfg(unix)]
-    pub fn guardian(mut self, watchman: crate::process::ProcessGuardian) -> Self {
-        self.guardian = watchman;
+    pub fn guardian(mut self, guardian: crate::process::ProcessGuardian) -> Self {
+        self.guardian = guardian;
         self
     }
 
-    /// The toolset.
+    /// Builds the toolset.
     pub fn build(self) -> Filesystem {
         let skip = if self.ignore_vcs { SkipRule::Gitignored } else { SkipRule::Nothing };
-        let reach = Arc::new(FileAccess::new(self.allow, skip));
+        let access = Arc::new(FileAccess::new(self.allow, skip));
         let post = PostEditCommands::new(self.post_edit);
         #[cfg(unix)]
         let post = post.with_guardian(self.guardian);
-        Filesystem { parts: FileToolParts { access: reach, post_edits: Arc::new(post) } }
+        Filesystem { parts: FileToolParts { access, post_edits: Arc::new(post) } }
     }
 }
 
@@ -100,25 +101,25 @@ impl Toolset for Filesystem {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let kit = &self.parts;
+            let parts = &self.parts;
             Ok(vec![
-                kit.tool(read::ReadFile),
-                kit.tool(read::ReadMultipleFiles),
-                kit.tool(list::ListDirectory),
-                kit.tool(tree::DirectoryTree),
-                kit.tool(search::SearchFilesContent),
-                kit.tool(write::WriteFile { no_post_edits: kit.post_edits.is_empty() }),
-                kit.tool(write::EditFile),
-                kit.tool(write::CreateDirectory),
-                kit.tool(write::RemoveDirectory),
+                parts.tool(read::ReadFile),
+                parts.tool(read::ReadMultipleFiles),
+                parts.tool(list::ListDirectory),
+                parts.tool(tree::DirectoryTree),
+                parts.tool(search::SearchFilesContent),
+                parts.tool(write::WriteFile { no_post_edits: parts.post_edits.is_empty() }),
+                parts.tool(write::EditFile),
+                parts.tool(write::CreateDirectory),
+                parts.tool(write::RemoveDirectory),
             ])
         })
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let mut text =
             "Paths are relative to your working directory, and only what is below it can be reached"
                 .to_owned();

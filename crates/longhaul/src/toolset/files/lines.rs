@@ -1,28 +1,28 @@
-//! Reads files line by line, however long a line is.
+//! Reads files line by line, for lines of any length.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 
-/// How far into a file is looked to tell whether it is binary; also how much is read at once.
+/// How many bytes at the start of a file decide whether it is binary, and how many are read at once.
 const BLOCK: usize = 16 * 1024;
 
-/// The lines of a text file.
+/// Reads the lines of a text file.
 pub(super) struct LineReader {
     reader: BufReader<File>,
-    /// How much of one line is kept.
+    /// How many bytes of a line are kept.
     keep: usize,
 }
 
-/// One line, without its end.
+/// One line, without its line end.
 pub(super) struct TextLine {
-    /// Its text, or as much as is kept.
+    /// The text, truncated if the line is too long.
     pub(super) text: String,
-    /// How many bytes of it are not in the text.
+    /// How many bytes of the line are left out.
     pub(super) missing: u64,
 }
 
 impl LineReader {
-    /// `None` for a binary file: one with a zero byte near its beginning.
+    /// Returns `None` for a binary file: one with a zero byte near its beginning.
     pub(super) fn open(file: File, keep: usize) -> io::Result<Option<Self>> {
         let mut reader = BufReader::with_capacity(BLOCK, file);
         let binary = reader.fill_buf()?.contains(&0);
@@ -53,7 +53,7 @@ impl LineReader {
         Ok(any.then(|| TextLine { text: String::from_utf8_lossy(&kept).into_owned(), missing }))
     }
 
-    /// How many lines there are from here on. A last line without an end is one. `go_on` is asked at each block.
+    /// Counts the remaining lines. A last line without a line end counts. Calls `go_on` for each block.
     pub(super) fn count<E: From<io::Error>>(mut self, go_on: impl Fn() -> Result<(), E>) -> Result<u64, E> {
         let (mut lines, mut last) = (0, b'\n');
         loop {

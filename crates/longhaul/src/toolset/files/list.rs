@@ -1,4 +1,4 @@
-//! `list_directory`.
+//! The tool `list_directory`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
 use crate::toolset::text::{group_digits, pluralize};
 
-/// How many entries are shown, and how many are looked at to know how many there are.
+/// How many entries are shown, and how many are counted.
 const MAX_SHOWN: usize = 1_000;
 const MAX_SEEN: usize = 100_000;
 
@@ -29,31 +29,31 @@ impl FileOp for ListDirectory {
     const DESCRIPTION: &'static str =
         "Lists a directory: subdirectories end in '/', files come with their size.";
 
-    fn run(&self, args: ListDirectoryArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+    fn run(&self, args: ListDirectoryArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let typed = args.path.as_deref().unwrap_or(".");
-        let place = ground.resolve(typed)?;
-        let failed = |error| ground.read_error(typed, &error);
-        if !ground.metadata(&place).map_err(failed)?.is_dir() {
+        let place = roots.resolve(typed)?;
+        let failed = |error| roots.read_error(typed, &error);
+        if !roots.metadata(&place).map_err(failed)?.is_dir() {
             return Err(ToolError::Retry(format!("'{typed}' is not a directory: use read_file")));
         }
-        let listing = ground.open_dir(&place).and_then(|dir| dir.entries()).map_err(failed)?;
+        let listing = roots.open_dir(&place).and_then(|dir| dir.entries()).map_err(failed)?;
         let mut names: Vec<_> =
             listing.take(MAX_SEEN).filter_map(Result::ok).map(|entry| entry.file_name()).collect();
         names.sort_unstable();
         if names.is_empty() {
-            return Ok(format!("{} is empty", ground.display_path(&place)).into());
+            return Ok(format!("{} is empty", roots.display_path(&place)).into());
         }
         let seen = names.len();
-        let ignored = ground.ignores_in(&place);
+        let ignored = roots.ignores_in(&place);
         let (mut shown, mut hidden, mut looked_at) = (Vec::new(), 0, 0);
         for name in &names {
             if shown.len() == MAX_SHOWN {
                 break;
             }
-            ground.check_cancelled()?;
+            roots.check_cancelled()?;
             looked_at += 1;
             let entry = RootedPath { root: place.root, rel: place.rel.join(name) };
-            let (line, kind) = describe(ground, &entry);
+            let (line, kind) = describe(roots, &entry);
             match ignored(&entry, kind) {
                 true => hidden += 1,
                 false => shown.push(line),
@@ -70,13 +70,13 @@ impl FileOp for ListDirectory {
     }
 }
 
-fn describe(ground: &FileRoots, place: &RootedPath) -> (String, FileKind) {
+fn describe(roots: &FileRoots, place: &RootedPath) -> (String, FileKind) {
     let name = place.rel.file_name().unwrap_or_default().display();
-    match ground.metadata(place) {
+    match roots.metadata(place) {
         Ok(meta) if meta.is_dir() => (format!("{name}/"), FileKind::Dir),
         Ok(meta) if meta.is_file() => (format!("{name}  {}", pluralize(meta.len(), "byte")), FileKind::File),
         Ok(meta) if meta.is_symlink() => {
-            (format!("{name} -> {}", ground.read_link(place).display()), FileKind::Link)
+            (format!("{name} -> {}", roots.read_link(place).display()), FileKind::Link)
         }
         Ok(_) => (format!("{name}  (not a file)"), FileKind::Other),
         Err(_) => (format!("{name}  (cannot be read)"), FileKind::Other),

@@ -1,46 +1,46 @@
-//! Finds out where a typed path leads, link by link, and never looks at anything outside the roots.
+//! Resolves a path link by link, and never looks at anything outside the roots.
 //!
-//! What comes out has no link and no `..` in it, so that whoever opens it need follow none: a link that is put in its
-//! way afterwards is an error then, and not a way out.
+//! A resolved path contains no link and no `..`, so it can be opened without following links: a link that is
+//! put in the way afterwards causes an error, not an escape.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows in one path.
+/// The kernel's limit of links in one path.
 const MAX_LINKS: usize = 40;
-/// The longest name and the longest path that common file systems take, in bytes.
+/// The longest name and the longest path that common file systems accept, in bytes.
 const MAX_NAME: usize = 255;
 const MAX_PATH: usize = 4096;
 
-/// A place below a root.
+/// A path below a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RootedPath {
-    /// Which root.
+    /// The index of the root.
     pub(super) root: usize,
-    /// The way from there: plain names only. Empty for the root itself.
+    /// The path relative to the root: plain names only. Empty for the root itself.
     pub(super) rel: PathBuf,
 }
 
-/// Why a path leads nowhere.
+/// Why a path cannot be resolved.
 #[derive(Debug)]
 pub(super) enum PathResolveError {
-    /// It leaves the roots; through a link, or by its own words.
+    /// It leaves the roots, directly or through a link.
     OutsideRoots { by_link: bool },
-    /// Nobody can mean that.
+    /// It is not a usable path.
     Invalid(String),
-    /// Something on the way cannot be looked at.
+    /// A part of the path cannot be read.
     Io(io::Error),
 }
 
-/// One root, as a resolver knows it: the same directory by its real name and as it was given.
+/// One root: its real path, and the path as it was given.
 pub(super) struct RootNames {
     pub(super) real: PathBuf,
     pub(super) given: PathBuf,
 }
 
-/// Where `typed` leads. `link` reads what is at a place, if that is a link: it is only asked about places below a
+/// Resolves `typed`. `link` returns the target of a path that is a link; it is called only for paths below a
 /// root.
 pub(super) fn resolve_path(
     typed: &str,
@@ -76,7 +76,7 @@ pub(super) fn resolve_path(
         };
         let target = match link(&place) {
             Ok(target) => target,
-            // Whatever is below it is not there either.
+            // It does not exist, so nothing below it does.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(PathResolveError::Io(error)),
         };
@@ -120,7 +120,7 @@ fn steps(path: &Path) -> VecDeque<PathStep> {
     steps
 }
 
-/// The innermost root counts: it may be below another.
+/// Returns the innermost root: a root may be below another.
 fn inside(path: &Path, roots: &[RootNames]) -> Option<RootedPath> {
     let rel = |(index, root): (usize, &RootNames)| {
         path.strip_prefix(&root.real).ok().map(|rel| RootedPath { root: index, rel: rel.to_owned() })
@@ -128,7 +128,7 @@ fn inside(path: &Path, roots: &[RootNames]) -> Option<RootedPath> {
     roots.iter().enumerate().filter_map(rel).min_by_key(|place| place.rel.as_os_str().len())
 }
 
-/// Words that a shell would make something else of, or that no file system takes.
+/// Returns why a path is unusable: a shell would expand it, or no file system accepts it.
 fn check_words(typed: &str) -> Result<(), String> {
     if typed.contains('\0') {
         return Err("it has a zero byte in it, which no file name can have".to_owned());
@@ -164,8 +164,9 @@ fn is_variable(word: &str) -> bool {
     !name.is_empty() && name.chars().all(fits)
 }
 
-/// The name on the way, if any, below which programs of version control keep what they execute. Some file systems take
-/// other names for the same: in other case, with characters that are not seen, or short ones of DOS.
+/// Returns the part of a path, if any, that names a directory in which version control keeps files that it
+/// executes. Recognizes other spellings that some file systems accept: other case, invisible characters,
+/// short DOS names.
 pub(in crate::toolset) fn find_vcs_dir(rel: &Path) -> Option<&OsStr> {
     rel.iter().find(|name| {
         let plain: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();
@@ -174,7 +175,7 @@ pub(in crate::toolset) fn find_vcs_dir(rel: &Path) -> Option<&OsStr> {
     })
 }
 
-/// Characters that HFS+ leaves out of a name when it compares it.
+/// Characters that HFS+ ignores when it compares names.
 fn is_ignored(c: char) -> bool {
     matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
@@ -189,7 +190,7 @@ mod tests {
         vec![names("/home/me/work", "/links/work"), names("/data", "/data"), names("/home/me/work/sub", "/x")]
     }
 
-    /// A file system that is some links, and everything else is there.
+    /// A fake file system in which only these links exist, and everything else is a plain file or directory.
     fn leads(typed: &str, links: &[(&str, &str)]) -> Result<(usize, String), String> {
         let roots = roots();
         let link = |place: &RootedPath| {
@@ -264,7 +265,7 @@ mod tests {
         ] {
             assert_eq!(leads(typed, &links), Err(why.to_owned()), "{typed}");
         }
-        // It comes back in by itself.
+        // The path leaves the root and comes back in.
         assert_eq!(leads("up/work/a", &links), Ok((0, "a".to_owned())));
     }
 

@@ -1,4 +1,4 @@
-//! Commands that run when a file was changed: formatters, linters.
+//! Commands that run after a file was changed: formatters, linters.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::ChangedFile;
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
-/// A command that runs when a file was written or edited.
+/// A command that runs after a file was written or edited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PostEdit {
     /// Which files: a pattern as in a `.gitignore`, like `*.go`.
     pub path: String,
-    /// What to run, as for `sh -c`, in the task's working directory. `$path` is the whole path of the file; it is handed
-    /// over as an environment variable.
+    /// The command line for `sh -c`, run in the task's working directory. The environment variable `$path`
+    /// contains the absolute path of the file.
     pub cmd: String,
 }
 
-/// The commands of a toolset.
+/// The post-edit commands of a toolset.
 #[derive(Debug, Default)]
 pub(super) struct PostEditCommands {
     list: Vec<PostEdit>,
@@ -31,42 +31,43 @@ impl PostEditCommands {
     }
 
     #[cfg(unix)]
-    pub(super) fn with_guardian(self, watchman: crate::process::ProcessGuardian) -> Self {
-        PostEditCommands { guardian: watchman, ..self }
+    pub(super) fn with_guardian(self, guardian: crate::process::ProcessGuardian) -> Self {
+        PostEditCommands { guardian, ..self }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// What they run, in words.
+    /// Describes the commands.
     pub(super) fn describe(&self) -> String {
         self.list.iter().map(|post| format!("`{}` on {}", post.cmd, post.path)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Runs what there is to run for a file that was changed, and adds to `told` what went wrong.
+    /// Runs the commands that match a changed file, and appends a note on each to `text`. Fails at the first
+    /// command that fails.
     pub(super) async fn run(
         &self,
         file: &ChangedFile,
-        mut told: String,
+        mut text: String,
         context: &CallContext,
     ) -> Result<ToolOutput, ToolError> {
         for post in self.list.iter().filter(|post| matches_pattern(&post.path, &file.shown)) {
             match self.run_one(&post.cmd, &file.full_path, context).await {
-                Ok(()) => told += &format!("\n[ran: {}]", post.cmd),
+                Ok(()) => text += &format!("\n[ran: {}]", post.cmd),
                 Err(why) => {
                     return Err(ToolError::Failed(format!(
-                        "{told}\nThe file was changed, but the command that runs after that failed ({}):\n{why}",
+                        "{text}\nThe file was changed, but the command that runs after that failed ({}):\n{why}",
                         post.cmd
                     )));
                 }
             }
         }
-        Ok(told.into())
+        Ok(text.into())
     }
 }
 
-/// Whether a file is meant by a pattern, which is relative to the working directory.
+/// Checks whether a file matches a pattern, which is relative to the working directory.
 fn matches_pattern(pattern: &str, shown: &str) -> bool {
     let list = || -> Result<Gitignore, ignore::Error> {
         let mut builder = GitignoreBuilder::new("/");
@@ -87,10 +88,10 @@ impl PostEditCommands {
         let dir = command_dir(context, None).await.map_err(|error| error.to_string())?;
         let mut env = default_env();
         env.insert("path".into(), file.into());
-        let launch = CommandSpec::shell(cmd, dir, env);
-        let ran = run_command(&launch, TIMEOUT, context, &self.guardian).await;
-        let ran = ran.map_err(|error| error.to_string())?;
-        ran.into_tool_output("").map(drop).map_err(|error| error.to_string())
+        let spec = CommandSpec::shell(cmd, dir, env);
+        let result = run_command(&spec, TIMEOUT, context, &self.guardian).await;
+        let result = result.map_err(|error| error.to_string())?;
+        result.into_tool_output("").map(drop).map_err(|error| error.to_string())
     }
 
     #[cfg(not(unix))]

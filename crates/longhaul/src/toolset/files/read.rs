@@ -1,4 +1,4 @@
-//! `read_file` and `read_multiple_files`.
+//! The tools `read_file` and `read_multiple_files`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,10 +11,10 @@ use crate::tool::{ArgumentAliases, ToolError};
 use crate::toolset::fn_tool::flag;
 use crate::toolset::text::{group_digits, pluralize};
 
-/// How many lines are given when the model does not say, and how many bytes at most.
+/// How many lines are returned by default, and how many bytes at most.
 const DEFAULT_LIMIT: u64 = 1_000;
 const MAX_BYTES: usize = 64 * 1024;
-/// How many files are read in one call.
+/// How many files one call may read.
 const MAX_FILES: usize = 50;
 
 #[derive(Clone, Copy)]
@@ -37,22 +37,22 @@ impl FileOp for ReadFile {
     const DESCRIPTION: &'static str =
         "Reads a text file. A long file comes in parts: the end of a part says with which `line` to go on.";
 
-    fn run(&self, args: ReadFileArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+    fn run(&self, args: ReadFileArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let first = args.line.unwrap_or(1).max(1);
         let last = first.saturating_add(args.limit.unwrap_or(DEFAULT_LIMIT).max(1) - 1);
-        read_lines(ground, &args.path, first, last, MAX_BYTES).map(FileOpOutput::from)
+        read_lines(roots, &args.path, first, last, MAX_BYTES).map(FileOpOutput::from)
     }
 }
 
-/// The lines from `first` to `last` of a file, or as many as fit into `room`.
+/// Reads the lines from `first` to `last` of a file, or as many as fit into `room`.
 fn read_lines(
-    ground: &FileRoots,
+    roots: &FileRoots,
     typed: &str,
     first: u64,
     last: u64,
     room: usize,
 ) -> Result<String, ToolError> {
-    let opened = ground.resolve_and_open(typed)?;
+    let opened = roots.resolve_and_open(typed)?;
     let failed = |error| cannot_read_error(typed, &error);
     let size = opened.meta.len();
     let Some(mut lines) = LineReader::open(opened.file, room).map_err(failed)? else {
@@ -61,7 +61,7 @@ fn read_lines(
     };
     let (mut text, mut number) = (String::new(), 0);
     while let Some(line) = lines.next().map_err(failed)? {
-        ground.check_cancelled()?;
+        roots.check_cancelled()?;
         number += 1;
         if number < first {
             continue;
@@ -107,15 +107,15 @@ impl FileOp for ReadMultipleFiles {
     const DESCRIPTION: &'static str = "Reads several text files at once. They share the room for one answer: a file \
         that is too long for its share says with which `line` to go on with read_file.";
 
-    fn run(&self, args: ReadMultipleFilesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+    fn run(&self, args: ReadMultipleFilesArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
         if args.paths.is_empty() || args.paths.len() > MAX_FILES {
             return Err(ToolError::Retry(format!("`paths` must be 1 to {MAX_FILES} files")));
         }
         let share = MAX_BYTES / args.paths.len();
         let mut read = Vec::with_capacity(args.paths.len());
         for path in &args.paths {
-            ground.check_cancelled()?;
-            read.push((path, read_lines(ground, path, 1, u64::MAX, share)));
+            roots.check_cancelled()?;
+            read.push((path, read_lines(roots, path, 1, u64::MAX, share)));
         }
         if args.json {
             let files: Vec<_> = read

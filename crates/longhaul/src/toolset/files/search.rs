@@ -1,4 +1,4 @@
-//! `search_files_content`.
+//! The tool `search_files_content`.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -16,10 +16,10 @@ use crate::tool::{ArgumentAliases, ToolError};
 use crate::toolset::fn_tool::flag;
 use crate::toolset::text::{pluralize, truncate};
 
-/// How many matches are shown, and how much of a line.
+/// How many matches are shown, and how many characters of a line.
 const MAX_MATCHES: usize = 200;
 const MAX_SHOWN: usize = 200;
-/// How far into a line is searched.
+/// How many bytes of a line are searched.
 const MAX_LINE: usize = 64 * 1024;
 
 #[derive(Clone, Copy)]
@@ -47,16 +47,16 @@ impl FileOp for SearchFilesContent {
     const DESCRIPTION: &'static str = "Finds the lines that contain a text, in all files below a directory: \
         'path:line: text'. Binary files, symbolic links, .git, target and node_modules are not searched.";
 
-    fn run(&self, args: SearchFilesContentArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+    fn run(&self, args: SearchFilesContentArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let query = SearchQuery::new(args.query, args.is_regex)?;
-        let start = ground.resolve(args.path.as_deref().unwrap_or("."))?;
+        let start = roots.resolve(args.path.as_deref().unwrap_or("."))?;
         let how = WalkOptions {
-            exclude: exclude_patterns(ground, &start, &args.exclude_patterns)?,
+            exclude: exclude_patterns(roots, &start, &args.exclude_patterns)?,
             ..WalkOptions::default()
         };
         let mut found = SearchResults::default();
-        let walked = ground.walk(start, &how, |seen| {
-            if seen.kind == FileKind::File && found.search(&seen.place, &query, ground)?.is_err() {
+        let summary = roots.walk(start, &how, |seen| {
+            if seen.kind == FileKind::File && found.search(&seen.place, &query, roots)?.is_err() {
                 found.unread += 1;
             }
             Ok(if found.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -76,7 +76,7 @@ impl FileOp for SearchFilesContent {
                 pluralize(MAX_LINE as u64, "byte")
             );
         }
-        Ok((text + &walked.markers(found.unread)).into())
+        Ok((text + &summary.markers(found.unread)).into())
     }
 }
 
@@ -97,7 +97,7 @@ impl SearchQuery {
         Regex::new(&query).map(SearchQuery::Pattern).map_err(wrong)
     }
 
-    /// Where in a line it is.
+    /// Returns where in a line the match is.
     fn find(&self, line: &str) -> Option<usize> {
         match self {
             SearchQuery::Text(text) => line.find(text),
@@ -112,19 +112,19 @@ struct SearchResults {
     files: u64,
     unread: u64,
     long: u64,
-    /// Whether there is a match that is not shown.
+    /// Whether there are more matches than are shown.
     more: bool,
 }
 
 impl SearchResults {
-    /// The outer error ends the search, the inner one is this file's alone.
+    /// The outer error ends the search; the inner one concerns only this file.
     fn search(
         &mut self,
         place: &RootedPath,
         query: &SearchQuery,
-        ground: &FileRoots,
+        roots: &FileRoots,
     ) -> Result<io::Result<()>, ToolError> {
-        let opened = match ground.open_file(place) {
+        let opened = match roots.open_file(place) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
@@ -136,7 +136,7 @@ impl SearchResults {
         };
         self.files += 1;
         for number in 1_u64.. {
-            ground.check_cancelled()?;
+            roots.check_cancelled()?;
             let line = match lines.next() {
                 Ok(Some(line)) => line,
                 Ok(None) => break,
@@ -150,7 +150,7 @@ impl SearchResults {
             }
             self.matches.push(format!(
                 "{}:{number}: {}",
-                ground.display_path(place),
+                roots.display_path(place),
                 excerpt_around(&line.text, at)
             ));
         }
@@ -158,7 +158,7 @@ impl SearchResults {
     }
 }
 
-/// A line, or the part of a long one where the match is.
+/// Returns a line, or the part of a long line around the match.
 fn excerpt_around(line: &str, at: usize) -> String {
     let before = line[..at].chars().count();
     if before <= MAX_SHOWN / 2 {

@@ -1,4 +1,4 @@
-//! `directory_tree`.
+//! The tool `directory_tree`.
 
 use std::ops::ControlFlow;
 
@@ -34,17 +34,17 @@ impl FileOp for DirectoryTree {
     const DESCRIPTION: &'static str =
         "Shows a directory with everything below it, indented; directories end in '/'.";
 
-    fn run(&self, args: DirectoryTreeArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+    fn run(&self, args: DirectoryTreeArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let typed = args.path.as_deref().unwrap_or(".");
-        let start = ground.resolve(typed)?;
-        let failed = |error| ground.read_error(typed, &error);
-        if !ground.metadata(&start).map_err(failed)?.is_dir() {
+        let start = roots.resolve(typed)?;
+        let failed = |error| roots.read_error(typed, &error);
+        if !roots.metadata(&start).map_err(failed)?.is_dir() {
             return Err(ToolError::Retry(format!("'{typed}' is not a directory: use read_file")));
         }
-        let mut lines = vec![format!("{}/", ground.display_path(&start))];
+        let mut lines = vec![format!("{}/", roots.display_path(&start))];
         let mut more = false;
         let depth = args.max_depth.map(|depth| depth.max(1.0) as usize);
-        let walked = ground.walk(start, &WalkOptions { depth, ..WalkOptions::default() }, |seen| {
+        let summary = roots.walk(start, &WalkOptions { depth, ..WalkOptions::default() }, |seen| {
             if seen.depth == 0 {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -56,7 +56,7 @@ impl FileOp for DirectoryTree {
             let mark = match seen.kind {
                 FileKind::Dir => "/".to_owned(),
                 FileKind::File => String::new(),
-                FileKind::Link => format!(" -> {}", ground.read_link(&seen.place).display()),
+                FileKind::Link => format!(" -> {}", roots.read_link(&seen.place).display()),
                 FileKind::Other => " (not a file)".to_owned(),
             };
             lines.push(format!("{}{name}{mark}", "  ".repeat(seen.depth)));
@@ -69,6 +69,6 @@ impl FileOp for DirectoryTree {
                 group_digits(MAX_SHOWN as u64)
             );
         }
-        Ok((text + &walked.markers(0)).into())
+        Ok((text + &summary.markers(0)).into())
     }
 }

@@ -1,4 +1,4 @@
-//! Walks the ground: in order of paths, following no link, within bounds.
+//! Walks the roots in path order, without following links, and within limits.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -13,32 +13,32 @@ use super::path_resolver::RootedPath;
 use crate::tool::ToolError;
 use crate::toolset::text::{group_digits, pluralize};
 
-/// How many files one walk looks at, and how many entries of directories in all.
+/// How many files one walk visits, and how many directory entries in all.
 const MAX_FILES: u64 = 20_000;
 const MAX_ENTRIES: u64 = 10 * MAX_FILES;
-/// Each so many files, whoever watches is told.
+/// Report progress after this many files.
 const PROGRESS_EVERY: u64 = 400;
-/// Directories that are made by machines.
+/// Directories that tools generate.
 const GENERATED_DIRS: [&str; 3] = [".git", "target", "node_modules"];
-/// A longer list of patterns is read only so far.
+/// How many bytes of an ignore file are read.
 const MAX_IGNORE: u64 = 256 * 1024;
 
-/// How a walk goes.
+/// The options of a walk.
 #[derive(Default)]
 pub(super) struct WalkOptions {
-    /// Whether it leaves out what is hidden.
+    /// Whether to skip hidden files.
     pub(super) skip_hidden: bool,
-    /// How far down it goes; 1 is what is directly below the start.
+    /// How many levels to descend; 1 is what is directly below the start.
     pub(super) depth: Option<usize>,
-    /// What it leaves out besides.
+    /// Patterns to skip besides.
     pub(super) exclude: Option<Gitignore>,
 }
 
-/// What a walk comes by.
+/// An entry that a walk visits.
 pub(super) struct WalkEntry {
     pub(super) place: RootedPath,
     pub(super) kind: FileKind,
-    /// How far below the start; the start itself is 0.
+    /// The depth below the start; the start itself is 0.
     pub(super) depth: usize,
     ignores: Option<Arc<IgnoreChain>>,
 }
@@ -51,7 +51,7 @@ pub(super) enum FileKind {
     Other,
 }
 
-/// What a walk did not see.
+/// What a walk left out.
 #[derive(Default)]
 pub(super) struct WalkSummary {
     pub(super) truncated: bool,
@@ -59,14 +59,14 @@ pub(super) struct WalkSummary {
 }
 
 impl FileRoots {
-    /// Visits what is at `start` and below. Plain files and directories come as such; links are not followed.
+    /// Visits `start` and everything below it. Links are reported, not followed.
     pub(super) fn walk(
         &self,
         start: RootedPath,
         how: &WalkOptions,
         mut visit: impl FnMut(&WalkEntry) -> Result<ControlFlow<()>, ToolError>,
     ) -> Result<WalkSummary, ToolError> {
-        let mut walked = WalkSummary::default();
+        let mut summary = WalkSummary::default();
         let (mut files, mut entries) = (0, 0);
         let ignores = self.ignores_above(&start);
         let kind = match self.metadata(&start) {
@@ -78,7 +78,7 @@ impl FileRoots {
             self.check_cancelled()?;
             if seen.kind == FileKind::File {
                 if files == MAX_FILES {
-                    walked.truncated = true;
+                    summary.truncated = true;
                     break;
                 }
                 files += 1;
@@ -93,20 +93,20 @@ impl FileRoots {
                 continue;
             }
             let Ok(listing) = self.open_dir(&seen.place).and_then(|dir| dir.entries()) else {
-                walked.unreadable += 1;
+                summary.unreadable += 1;
                 continue;
             };
             self.add_ignores(&mut seen);
             let mut below = Vec::new();
             for entry in listing {
                 if entries == MAX_ENTRIES {
-                    walked.truncated = true;
+                    summary.truncated = true;
                     break;
                 }
                 entries += 1;
                 let Ok((name, kind)) = entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?)))
                 else {
-                    walked.unreadable += 1;
+                    summary.unreadable += 1;
                     continue;
                 };
                 let place = RootedPath { root: seen.place.root, rel: seen.place.rel.join(&name) };
@@ -119,7 +119,7 @@ impl FileRoots {
             below.sort_unstable_by(|a, b| b.place.rel.cmp(&a.place.rel));
             ahead.append(&mut below);
         }
-        Ok(walked)
+        Ok(summary)
     }
 
     fn passes(
@@ -133,7 +133,8 @@ impl FileRoots {
         if how.skip_hidden && name.as_encoded_bytes().starts_with(b".") {
             return false;
         }
-        if self.access.skip != SkipRule::Nothing && GENERATED_DIRS.iter().any(|made| name == *made) {
+        if self.access.skip != SkipRule::Nothing && GENERATED_DIRS.iter().any(|generated| name == *generated)
+        {
             return false;
         }
         if above.ignores.is_none() && how.exclude.is_none() {
@@ -145,7 +146,8 @@ impl FileRoots {
         !excluded && !above.ignores.as_ref().is_some_and(|list| list.hides(&whole, is_dir))
     }
 
-    /// Whether version control ignores what is directly in a directory, as far as this toolset cares.
+    /// Returns a check whether version control ignores an entry of a directory. Always false if the toolset
+    /// does not use ignore files.
     pub(super) fn ignores_in(&self, dir: &RootedPath) -> impl Fn(&RootedPath, FileKind) -> bool + '_ {
         let mut seen =
             WalkEntry { place: dir.clone(), kind: FileKind::Dir, depth: 0, ignores: self.ignores_above(dir) };
@@ -156,7 +158,7 @@ impl FileRoots {
         }
     }
 
-    /// The patterns of the directories above a place, from its root on.
+    /// Returns the ignore patterns of the directories above a path, from its root down.
     fn ignores_above(&self, place: &RootedPath) -> Option<Arc<IgnoreChain>> {
         if self.access.skip != SkipRule::Gitignored {
             return None;
@@ -187,7 +189,7 @@ impl FileRoots {
                 continue;
             }
             for line in String::from_utf8_lossy(&bytes).lines() {
-                // A pattern that makes no sense ignores nothing.
+                // An invalid pattern ignores nothing.
                 any |= builder.add_line(None, line).is_ok();
             }
         }
@@ -197,7 +199,7 @@ impl FileRoots {
     }
 }
 
-/// The patterns of a directory, and of those above it. The nearest that has a word decides.
+/// The ignore patterns of a directory and of those above it. The nearest match decides.
 struct IgnoreChain {
     own: Gitignore,
     above: Option<Arc<IgnoreChain>>,
@@ -216,16 +218,16 @@ impl IgnoreChain {
     }
 }
 
-/// Patterns as they are in a `.gitignore` at a place.
+/// Builds a matcher from patterns, as if they were in a `.gitignore` at a path.
 pub(super) fn exclude_patterns(
-    ground: &FileRoots,
+    roots: &FileRoots,
     at: &RootedPath,
     lines: &[String],
 ) -> Result<Option<Gitignore>, ToolError> {
     if lines.is_empty() {
         return Ok(None);
     }
-    let mut builder = GitignoreBuilder::new(ground.full_path(at));
+    let mut builder = GitignoreBuilder::new(roots.full_path(at));
     for line in lines {
         let wrong = |error| ToolError::Retry(format!("the pattern '{line}' makes no sense: {error}"));
         builder.add_line(None, line).map_err(wrong)?;
@@ -244,7 +246,7 @@ fn kind_of(kind: cap_std::fs::FileType) -> FileKind {
 }
 
 impl WalkSummary {
-    /// The markers for it, and for `unread` files that could not be read on the way.
+    /// Returns the markers for what was left out, and for `unread` more files that could not be read.
     pub(super) fn markers(&self, unread: u64) -> String {
         let mut text = String::new();
         if self.truncated {

@@ -1,4 +1,4 @@
-//! `write_file`, `edit_file`, `create_directory` and `remove_directory`: everything that changes files.
+//! The tools that change files: `write_file`, `edit_file`, `create_directory` and `remove_directory`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 10 * 1024 * 1024;
 
 #[derive(Clone, Copy)]
 pub(super) struct WriteFile {
-    /// Whether nothing else happens with the file afterwards.
+    /// Whether no post-edit commands run on the file.
     pub(super) no_post_edits: bool,
 }
 
@@ -43,14 +43,14 @@ impl FileOp for WriteFile {
         if self.no_post_edits { ToolEffects::REPEATABLE } else { ToolEffects::default() }
     }
 
-    fn run(&self, args: WriteFileArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
-        let place = ground.resolve_for_write(&args.path)?;
-        let _changing = ground.lock_writes();
-        let was_there = ground.metadata(&place).is_ok();
-        replace_file(ground, &args.path, &place, args.content.as_bytes(), None)?;
+    fn run(&self, args: WriteFileArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
+        let place = roots.resolve_for_write(&args.path)?;
+        let _changing = roots.lock_writes();
+        let was_there = roots.metadata(&place).is_ok();
+        replace_file(roots, &args.path, &place, args.content.as_bytes(), None)?;
         let size = pluralize(args.content.len() as u64, "byte");
         let what = if was_there { "replaced" } else { "written" };
-        Ok(changed(ground, &place, &format!("{what} ({size})")))
+        Ok(changed(roots, &place, &format!("{what} ({size})")))
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) struct EditFileArgs {
     edits: Vec<Edit>,
 }
 
-/// A list of edits; also one alone, or a list that was written as a text.
+/// Parses a list of edits; also a single edit, or a list encoded as a string.
 fn edits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Edit>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -95,14 +95,14 @@ impl FileOp for EditFile {
         ToolEffects::default()
     }
 
-    fn run(&self, args: EditFileArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+    fn run(&self, args: EditFileArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let typed = args.path.as_str();
         if args.edits.is_empty() {
             return Err(ToolError::Retry("`edits` is empty: say what to replace".to_owned()));
         }
-        let place = ground.resolve_for_write(typed)?;
-        let _changing = ground.lock_writes();
-        let mut opened = ground.resolve_and_open(typed)?;
+        let place = roots.resolve_for_write(typed)?;
+        let _changing = roots.lock_writes();
+        let mut opened = roots.resolve_and_open(typed)?;
         if opened.place != place {
             return Err(moved(typed));
         }
@@ -119,24 +119,24 @@ impl FileOp for EditFile {
         if new == text {
             return Err(wrong("the edits change nothing".to_owned()));
         }
-        replace_file(ground, typed, &place, &new, Some(&opened.meta))?;
+        replace_file(roots, typed, &place, &new, Some(&opened.meta))?;
         let made = pluralize(args.edits.len() as u64, "edit");
-        Ok(changed(ground, &place, &format!("changed ({made})")))
+        Ok(changed(roots, &place, &format!("changed ({made})")))
     }
 }
 
-fn changed(ground: &FileRoots, place: &RootedPath, what: &str) -> FileOpOutput {
-    let shown = ground.display_path(place);
+fn changed(roots: &FileRoots, place: &RootedPath, what: &str) -> FileOpOutput {
+    let shown = roots.display_path(place);
     FileOpOutput {
         text: format!("{shown} {what}"),
-        changed: Some(ChangedFile { shown, full_path: ground.full_path(place) }),
+        changed: Some(ChangedFile { shown, full_path: roots.full_path(place) }),
     }
 }
 
-/// Puts a file in its place, whole or not at all: it is written beside it under another name, and renamed. What
-/// is there already keeps its rights and its owner. With `as_read`, it must still be what was read.
+/// Replaces a file atomically: writes a temporary file beside it and renames that. An existing file's
+/// permissions and owner are kept. With `as_read`, fails if the file has changed since it was read.
 fn replace_file(
-    ground: &FileRoots,
+    roots: &FileRoots,
     typed: &str,
     place: &RootedPath,
     content: &[u8],
@@ -146,7 +146,7 @@ fn replace_file(
     if content.len() > MAX_BYTES {
         return Err(too_large(typed, content.len() as u64));
     }
-    let (dir, name) = ground.open_parent(place, true).map_err(failed)?;
+    let (dir, name) = roots.open_parent(place, true).map_err(failed)?;
     let there = match dir.symlink_metadata(&name) {
         Ok(meta) if meta.is_dir() => {
             return Err(ToolError::Retry(format!("'{typed}' is a directory, not a file")));
@@ -168,11 +168,11 @@ fn replace_file(
             return Err(moved(typed));
         }
     }
-    ground.check_cancelled()?;
+    roots.check_cancelled()?;
     beside.rename(&name).map_err(failed)
 }
 
-/// What tells whether a file is still the one that was read.
+/// Identifies the version of a file that was read.
 fn mark(meta: &Metadata) -> (u64, u64, u64, Option<std::time::SystemTime>) {
     (meta.dev(), meta.ino(), meta.len(), meta.modified().ok().map(cap_std::time::SystemTime::into_std))
 }
@@ -186,7 +186,7 @@ fn too_large(typed: &str, size: u64) -> ToolError {
     ToolError::Failed(format!("'{typed}' is too large: {size}, and {most} is the most"))
 }
 
-/// A file beside the one it is to replace. If it does not get so far, it is gone.
+/// A temporary file beside the file that it will replace. Removed on drop, unless it was renamed.
 struct TempFile<'a> {
     dir: &'a Dir,
     name: OsString,
@@ -224,7 +224,7 @@ impl Drop for TempFile<'_> {
     }
 }
 
-/// Only the superuser can give a file away; for all others it is theirs already, or becomes theirs.
+/// Only root can change a file's owner; for other users this has no effect.
 #[cfg(unix)]
 fn keep_owner(file: &cap_std::fs::File, like: &Metadata) {
     use cap_std::fs::MetadataExt as _;
@@ -260,15 +260,15 @@ impl FileOp for CreateDirectory {
         ToolEffects::REPEATABLE
     }
 
-    fn run(&self, args: DirectoriesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
-        each(args, ground, |ground, typed, place| {
-            if ground.metadata(place).is_ok_and(|meta| meta.is_dir()) {
-                return Ok(format!("{} is there already", ground.display_path(place)));
+    fn run(&self, args: DirectoriesArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
+        each(args, roots, |roots, typed, place| {
+            if roots.metadata(place).is_ok_and(|meta| meta.is_dir()) {
+                return Ok(format!("{} is there already", roots.display_path(place)));
             }
             let failed = |error| ToolError::Failed(format!("'{typed}' cannot be made: {error}"));
-            let (dir, name) = ground.open_parent(place, true).map_err(failed)?;
+            let (dir, name) = roots.open_parent(place, true).map_err(failed)?;
             dir.create_dir(&name).map_err(failed)?;
-            Ok(format!("{} made", ground.display_path(place)))
+            Ok(format!("{} made", roots.display_path(place)))
         })
     }
 }
@@ -286,8 +286,8 @@ impl FileOp for RemoveDirectory {
         ToolEffects::default()
     }
 
-    fn run(&self, args: DirectoriesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
-        each(args, ground, |ground, typed, place| {
+    fn run(&self, args: DirectoriesArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
+        each(args, roots, |roots, typed, place| {
             let failed = |error: io::Error| match error.kind() {
                 io::ErrorKind::NotFound => ToolError::Retry(format!("there is no '{typed}'")),
                 io::ErrorKind::DirectoryNotEmpty => ToolError::Failed(format!(
@@ -296,34 +296,34 @@ impl FileOp for RemoveDirectory {
                 io::ErrorKind::NotADirectory => ToolError::Retry(format!("'{typed}' is not a directory")),
                 _ => ToolError::Failed(format!("'{typed}' cannot be removed: {error}")),
             };
-            let (dir, name) = ground.open_parent(place, false).map_err(failed)?;
+            let (dir, name) = roots.open_parent(place, false).map_err(failed)?;
             dir.remove_dir(&name).map_err(failed)?;
-            Ok(format!("{} removed", ground.display_path(place)))
+            Ok(format!("{} removed", roots.display_path(place)))
         })
     }
 }
 
-/// Does something with each directory. All of them are checked before the first is touched.
+/// Applies an operation to each directory. Checks all of them before it changes the first.
 fn each(
     args: DirectoriesArgs,
-    ground: &FileRoots,
+    roots: &FileRoots,
     act: impl Fn(&FileRoots, &str, &RootedPath) -> Result<String, ToolError>,
 ) -> Result<FileOpOutput, ToolError> {
     if args.paths.is_empty() {
         return Err(ToolError::Retry("`paths` is empty: name a directory".to_owned()));
     }
-    let found = |typed: &String| Ok((typed.clone(), ground.resolve_for_write(typed)?));
+    let found = |typed: &String| Ok((typed.clone(), roots.resolve_for_write(typed)?));
     let places = args.paths.iter().map(found).collect::<Result<Vec<_>, ToolError>>()?;
-    let _changing = ground.lock_writes();
-    let mut told = Vec::with_capacity(places.len());
+    let _changing = roots.lock_writes();
+    let mut lines = Vec::with_capacity(places.len());
     for (typed, place) in &places {
-        ground.check_cancelled()?;
-        match act(ground, typed, place) {
-            Ok(line) => told.push(line),
-            Err(error) if told.is_empty() => return Err(error),
-            // What was done before is not to be forgotten.
-            Err(error) => return Err(ToolError::Failed(format!("{}\n{error}", told.join("\n")))),
+        roots.check_cancelled()?;
+        match act(roots, typed, place) {
+            Ok(line) => lines.push(line),
+            Err(error) if lines.is_empty() => return Err(error),
+            // Report what was done before the failure.
+            Err(error) => return Err(ToolError::Failed(format!("{}\n{error}", lines.join("\n")))),
         }
     }
-    Ok(told.join("\n").into())
+    Ok(lines.join("\n").into())
 }

@@ -29,8 +29,9 @@ impl WriteFixture {
     }
 
     async fn tools(&self) -> Vec<Arc<dyn DynTool>> {
-        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        self.toolset.open(&patron).await.unwrap()
+        let toolset_context =
+            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        self.toolset.open(&toolset_context).await.unwrap()
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<String, ToolError> {
@@ -54,15 +55,15 @@ impl WriteFixture {
 #[tokio::test]
 async fn the_model_is_told_what_docker_agents_files_expect() {
     let tools = WriteFixture::new(&[]).tools().await;
-    let told: Vec<_> = tools
+    let output: Vec<_> = tools
         .iter()
         .map(|tool| {
             let spec = tool.spec();
             let mut names: Vec<_> =
                 spec.parameters["properties"].as_object().unwrap().keys().cloned().collect();
             names.sort();
-            let manner = tool.effects();
-            let mark = match (manner.read_only, manner.repeatable) {
+            let effects = tool.effects();
+            let mark = match (effects.read_only, effects.repeatable) {
                 (true, _) => "reads",
                 (false, true) => "repeatable",
                 (false, false) => "changes",
@@ -71,7 +72,7 @@ async fn the_model_is_told_what_docker_agents_files_expect() {
         })
         .collect();
     assert_eq!(
-        told,
+        output,
         [
             "read_file {limit, line, path} reads",
             "read_multiple_files {json, paths} reads",
@@ -91,67 +92,68 @@ async fn the_model_is_told_what_docker_agents_files_expect() {
 
 #[tokio::test]
 async fn a_file_is_written_whole_and_leaves_nothing_beside_it() {
-    let bench = WriteFixture::new(&[("old.txt", "old")]);
-    let told = bench.call("write_file", json!({ "path": "a/b/new.txt", "content": "hello" })).await.unwrap();
-    assert_eq!(told, "a/b/new.txt written (5 bytes)");
-    assert_eq!(bench.text("a/b/new.txt"), "hello");
-    let told = bench.call("write_file", json!({ "path": "old.txt", "content": "no end" })).await.unwrap();
-    assert_eq!(told, "old.txt replaced (6 bytes)");
-    assert_eq!(bench.text("old.txt"), "no end");
-    assert!(bench.call("write_file", json!({ "path": "a", "content": "x" })).await.is_err());
-    assert!(bench.call("write_file", json!({ "path": "old.txt/x", "content": "x" })).await.is_err());
-    assert_eq!(bench.names(), ["a", "old.txt"]);
+    let fixture = WriteFixture::new(&[("old.txt", "old")]);
+    let output =
+        fixture.call("write_file", json!({ "path": "a/b/new.txt", "content": "hello" })).await.unwrap();
+    assert_eq!(output, "a/b/new.txt written (5 bytes)");
+    assert_eq!(fixture.text("a/b/new.txt"), "hello");
+    let output = fixture.call("write_file", json!({ "path": "old.txt", "content": "no end" })).await.unwrap();
+    assert_eq!(output, "old.txt replaced (6 bytes)");
+    assert_eq!(fixture.text("old.txt"), "no end");
+    assert!(fixture.call("write_file", json!({ "path": "a", "content": "x" })).await.is_err());
+    assert!(fixture.call("write_file", json!({ "path": "old.txt/x", "content": "x" })).await.is_err());
+    assert_eq!(fixture.names(), ["a", "old.txt"]);
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn rights_are_kept_links_followed_and_pipes_left_alone() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-    let bench = WriteFixture::new(&[("run.sh", "echo one\n"), ("locked.txt", "x"), ("real.txt", "one\n")]);
-    let at = |name: &str| bench.dir.path().join(name);
+    let fixture = WriteFixture::new(&[("run.sh", "echo one\n"), ("locked.txt", "x"), ("real.txt", "one\n")]);
+    let at = |name: &str| fixture.dir.path().join(name);
     fs::set_permissions(at("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
     fs::set_permissions(at("locked.txt"), fs::Permissions::from_mode(0o444)).unwrap();
     symlink("real.txt", at("alias.txt")).unwrap();
     let inode = fs::metadata(at("run.sh")).unwrap().ino();
 
     let edit = json!({ "path": "run.sh", "edits": [{ "oldText": "one", "newText": "two" }] });
-    assert_eq!(bench.call("edit_file", edit).await.unwrap(), "run.sh changed (1 edit)");
+    assert_eq!(fixture.call("edit_file", edit).await.unwrap(), "run.sh changed (1 edit)");
     let meta = fs::metadata(at("run.sh")).unwrap();
     assert_eq!(meta.permissions().mode() & 0o7777, 0o751);
     assert_ne!(meta.ino(), inode, "it was replaced, not overwritten");
     if nix::unistd::geteuid().is_root() {
-        // Only the superuser can give files away.
+        // Only root can change the owner of a file.
         std::os::unix::fs::chown(at("real.txt"), Some(1234), Some(1235)).unwrap();
     }
 
-    let why = bench.call("write_file", json!({ "path": "locked.txt", "content": "y" })).await.unwrap_err();
+    let why = fixture.call("write_file", json!({ "path": "locked.txt", "content": "y" })).await.unwrap_err();
     assert!(why.to_string().contains("write-protected"), "{why}");
-    bench.call("write_file", json!({ "path": "alias.txt", "content": "two\n" })).await.unwrap();
-    assert_eq!(bench.text("real.txt"), "two\n");
+    fixture.call("write_file", json!({ "path": "alias.txt", "content": "two\n" })).await.unwrap();
+    assert_eq!(fixture.text("real.txt"), "two\n");
     let meta = fs::metadata(at("real.txt")).unwrap();
     let expected = if nix::unistd::geteuid().is_root() { (1234, 1235) } else { (meta.uid(), meta.gid()) };
     assert_eq!((meta.uid(), meta.gid()), expected, "its owner stays");
     assert!(fs::symlink_metadata(at("alias.txt")).unwrap().is_symlink());
 
     assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
-    let why = bench.call("write_file", json!({ "path": "pipe", "content": "y" })).await.unwrap_err();
+    let why = fixture.call("write_file", json!({ "path": "pipe", "content": "y" })).await.unwrap_err();
     assert!(why.to_string().contains("not a plain file"), "{why}");
 }
 
 #[tokio::test]
 async fn edits_are_all_or_nothing_and_wrong_ones_are_explained() {
-    let bench = WriteFixture::new(&[("a.txt", "one\r\ntwo\r\nthree"), ("bin", "a\0b")]);
+    let fixture = WriteFixture::new(&[("a.txt", "one\r\ntwo\r\nthree"), ("bin", "a\0b")]);
     let edit = |edits: Value| json!({ "path": "a.txt", "edits": edits });
     let two = json!([{ "oldText": "one\ntwo", "newText": "1\n2" }, { "oldText": "four", "newText": "4" }]);
-    let why = bench.call("edit_file", edit(two)).await.unwrap_err().to_string();
+    let why = fixture.call("edit_file", edit(two)).await.unwrap_err().to_string();
     assert!(why.starts_with("'a.txt' was not changed: edit 2 of 2: `oldText` is not in the file"), "{why}");
-    assert_eq!(bench.text("a.txt"), "one\r\ntwo\r\nthree");
+    assert_eq!(fixture.text("a.txt"), "one\r\ntwo\r\nthree");
 
     let as_text = r#"[{"oldText": "one\ntwo", "newText": "1\n2"}]"#;
-    bench.call("edit_file", edit(json!(as_text))).await.unwrap();
-    assert_eq!(bench.text("a.txt"), "1\r\n2\r\nthree");
-    bench.call("edit_file", edit(json!({ "old_text": "three", "new_text": "3" }))).await.unwrap();
-    assert_eq!(bench.text("a.txt"), "1\r\n2\r\n3");
+    fixture.call("edit_file", edit(json!(as_text))).await.unwrap();
+    assert_eq!(fixture.text("a.txt"), "1\r\n2\r\nthree");
+    fixture.call("edit_file", edit(json!({ "old_text": "three", "new_text": "3" }))).await.unwrap();
+    assert_eq!(fixture.text("a.txt"), "1\r\n2\r\n3");
 
     for (arguments, why) in [
         (edit(json!([])), "`edits` is empty"),
@@ -163,7 +165,7 @@ async fn edits_are_all_or_nothing_and_wrong_ones_are_explained() {
             "there is no 'none.txt'",
         ),
     ] {
-        let error = bench.call("edit_file", arguments).await.unwrap_err().to_string();
+        let error = fixture.call("edit_file", arguments).await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }
@@ -171,41 +173,41 @@ async fn edits_are_all_or_nothing_and_wrong_ones_are_explained() {
 #[tokio::test]
 async fn edits_at_the_same_time_do_not_undo_each_other() {
     let lines: String = (0..20).map(|i| format!("line {i};\n")).collect();
-    let bench = WriteFixture::new(&[("a.txt", &lines)]);
+    let fixture = WriteFixture::new(&[("a.txt", &lines)]);
     let edits = (0..20).map(|i| {
         let edit = json!({ "oldText": format!("line {i};"), "newText": format!("done {i};") });
-        bench.call("edit_file", json!({ "path": "a.txt", "edits": [edit] }))
+        fixture.call("edit_file", json!({ "path": "a.txt", "edits": [edit] }))
     });
-    for told in futures::future::join_all(edits).await {
-        told.unwrap();
+    for output in futures::future::join_all(edits).await {
+        output.unwrap();
     }
-    assert_eq!(bench.text("a.txt"), lines.replace("line", "done"));
+    assert_eq!(fixture.text("a.txt"), lines.replace("line", "done"));
 }
 
 #[tokio::test]
 async fn directories_are_made_and_removed_when_empty() {
-    let bench = WriteFixture::new(&[("full/x.txt", "x")]);
-    let told = bench.call("create_directory", json!({ "paths": ["a/b", "c", "full"] })).await.unwrap();
-    assert_eq!(told, "a/b made\nc made\nfull is there already");
-    let told = bench.call("create_directory", json!({ "path": "with space" })).await.unwrap();
-    assert_eq!(told, "with space made");
+    let fixture = WriteFixture::new(&[("full/x.txt", "x")]);
+    let output = fixture.call("create_directory", json!({ "paths": ["a/b", "c", "full"] })).await.unwrap();
+    assert_eq!(output, "a/b made\nc made\nfull is there already");
+    let output = fixture.call("create_directory", json!({ "path": "with space" })).await.unwrap();
+    assert_eq!(output, "with space made");
     let why =
-        bench.call("remove_directory", json!({ "paths": ["c", "full"] })).await.unwrap_err().to_string();
+        fixture.call("remove_directory", json!({ "paths": ["c", "full"] })).await.unwrap_err().to_string();
     assert_eq!(why, "c removed\n'full' is not empty, and only empty directories are removed");
     let why =
-        bench.call("remove_directory", json!({ "paths": ["full/x.txt"] })).await.unwrap_err().to_string();
+        fixture.call("remove_directory", json!({ "paths": ["full/x.txt"] })).await.unwrap_err().to_string();
     assert!(why.contains("is not a directory"), "{why}");
-    assert_eq!(bench.names(), ["a", "full", "with space"]);
+    assert_eq!(fixture.names(), ["a", "full", "with space"]);
 }
 
 #[tokio::test]
 async fn several_files_are_read_at_once() {
-    let bench = WriteFixture::new(&[("a.txt", "one"), ("b.txt", &"y\n".repeat(60_000))]);
+    let fixture = WriteFixture::new(&[("a.txt", "one"), ("b.txt", &"y\n".repeat(60_000))]);
     let text =
-        bench.call("read_multiple_files", json!({ "paths": ["a.txt", "no.txt", "b.txt"] })).await.unwrap();
+        fixture.call("read_multiple_files", json!({ "paths": ["a.txt", "no.txt", "b.txt"] })).await.unwrap();
     assert!(text.starts_with("=== a.txt ===\none\n\n=== no.txt ===\n[there is no 'no.txt'"), "{text}");
     assert!(text.len() < 70_000 && text.ends_with("…]"), "{}", &text[text.len() - 60..]);
-    let text = bench.call("read_multiple_files", json!({ "paths": "a.txt", "json": true })).await.unwrap();
+    let text = fixture.call("read_multiple_files", json!({ "paths": "a.txt", "json": true })).await.unwrap();
     assert_eq!(text, r#"[{"content":"one\n","path":"a.txt"}]"#);
 }
 
@@ -222,20 +224,20 @@ async fn what_version_control_ignores_is_left_out_unless_it_is_wanted() {
         ("sub/deep/secret.txt", "hit"),
         (".git/x", "hit"),
     ];
-    let bench = WriteFixture::new(&files);
-    let text = bench.call("search_files_content", json!({ "query": "hit" })).await.unwrap();
+    let fixture = WriteFixture::new(&files);
+    let text = fixture.call("search_files_content", json!({ "query": "hit" })).await.unwrap();
     assert_eq!(text, "keep.log:1: hit\nsub/dist/in.js:1: hit");
     let text =
-        bench.call("search_files_content", json!({ "query": "hit", "path": "sub/deep" })).await.unwrap();
+        fixture.call("search_files_content", json!({ "query": "hit", "path": "sub/deep" })).await.unwrap();
     assert!(text.starts_with("no match"), "patterns from above count: {text}");
-    let tree = bench.call("directory_tree", json!({})).await.unwrap();
+    let tree = fixture.call("directory_tree", json!({})).await.unwrap();
     assert_eq!(
         tree,
         "./\n  .gitignore\n  keep.log\n  sub/\n    .gitignore\n    deep/\n    dist/\n      in.js"
     );
-    let list = bench.call("list_directory", json!({})).await.unwrap();
+    let list = fixture.call("list_directory", json!({})).await.unwrap();
     assert!(list.ends_with("sub/\n[2 more, which version control ignores]"), "{list}");
-    let tree = bench.call("directory_tree", json!({ "max_depth": "1" })).await.unwrap();
+    let tree = fixture.call("directory_tree", json!({ "max_depth": "1" })).await.unwrap();
     assert_eq!(tree, "./\n  .gitignore\n  keep.log\n  sub/");
 
     let all = WriteFixture::with(Filesystem::builder().ignore_vcs(false).build(), &files);
@@ -257,20 +259,21 @@ async fn commands_run_after_edits() {
         .post_edit(post("*.bad", "echo broken; exit 3"))
         .post_edit(post("*.out", &format!("echo out > {}", outside.path().join("x").display())))
         .build();
-    let bench = WriteFixture::with(toolset, &[]);
-    let told = bench.call("write_file", json!({ "path": "my file.up", "content": "hello" })).await.unwrap();
-    assert!(told.starts_with("my file.up written (5 bytes)\n[ran: tr "), "{told}");
-    assert_eq!(bench.text("my file.up"), "HELLO");
+    let fixture = WriteFixture::with(toolset, &[]);
+    let output =
+        fixture.call("write_file", json!({ "path": "my file.up", "content": "hello" })).await.unwrap();
+    assert!(output.starts_with("my file.up written (5 bytes)\n[ran: tr "), "{output}");
+    assert_eq!(fixture.text("my file.up"), "HELLO");
     let why =
-        bench.call("write_file", json!({ "path": "x.bad", "content": "x" })).await.unwrap_err().to_string();
+        fixture.call("write_file", json!({ "path": "x.bad", "content": "x" })).await.unwrap_err().to_string();
     assert!(why.contains("x.bad written") && why.contains("broken\n[exit code 3]"), "{why}");
     assert_eq!(
-        bench.call("write_file", json!({ "path": "x", "content": "x" })).await.unwrap(),
+        fixture.call("write_file", json!({ "path": "x", "content": "x" })).await.unwrap(),
         "x written (1 byte)"
     );
-    bench.call("write_file", json!({ "path": "x.out", "content": "x" })).await.unwrap();
+    fixture.call("write_file", json!({ "path": "x.out", "content": "x" })).await.unwrap();
     assert!(outside.path().join("x").exists(), "they are the team's author's, and unconfined");
-    let tools = bench.tools().await;
+    let tools = fixture.tools().await;
     let write = tools.iter().find(|tool| tool.spec().name == "write_file").unwrap();
     assert!(!write.effects().repeatable, "who knows what the command does");
 }

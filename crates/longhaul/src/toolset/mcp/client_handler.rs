@@ -1,4 +1,4 @@
-//! Our half of a conversation with a server: what it tells and asks without being called.
+//! The client's side of a connection: answers the requests and notifications that a server sends.
 #![expect(
     deprecated,
     reason = "sampling and roots are on their way out of the protocol; servers still ask for them"
@@ -21,19 +21,19 @@ use super::running_calls::{McpRunningCall, McpRunningCalls};
 use super::{limits, server_requests, wire};
 use crate::toolset::text::truncate;
 
-/// What is handed to the protocol.
+/// The handler that `rmcp` calls.
 #[derive(Clone)]
 pub(super) struct McpClientHandler {
     pub(super) server: Arc<str>,
     pub(super) calls: Arc<McpRunningCalls>,
-    /// Rung when the server says that its tools have changed.
+    /// Notified when the server says that its tools have changed.
     pub(super) changed: Arc<Notify>,
     pub(super) sampling: bool,
-    /// One for each question that may be open at once.
+    /// One permit for each question that may be open at once.
     pub(super) question_slots: Arc<Semaphore>,
 }
 
-/// How many questions a connection may have open.
+/// Returns the permits for the open questions of a connection.
 pub(super) fn question_slots() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(limits::QUESTIONS_AT_ONCE))
 }
@@ -108,7 +108,7 @@ impl ClientHandler for McpClientHandler {
         Ok(server_requests::roots(self.call_of(&context).as_deref()))
     }
 
-    /// In place of a request that cannot be read there is one that says so.
+    /// Refuses a request that replaces an unreadable one: see [`wire::UNREADABLE`].
     async fn on_custom_request(
         &self,
         request: CustomRequest,

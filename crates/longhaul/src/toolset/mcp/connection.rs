@@ -1,4 +1,4 @@
-//! A connection to a server that runs, and who is using it.
+//! A connection to a running server, and a count of its users.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::running_calls::McpRunningCalls;
 
-/// A connection. It is over once it is [`gone`](McpConnection::gone); then the next who needs one makes another.
+/// A connection. Once [`until_ended`](McpConnection::until_ended) returns, it is over, and the next user
+/// makes a new one.
 pub(super) struct McpConnection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) calls: Arc<McpRunningCalls>,
@@ -45,7 +46,7 @@ impl McpConnection {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Uses it, until what is returned is dropped; not, if it is over.
+    /// Registers a user until the guard is dropped. Returns `None` if the connection is closed.
     pub(super) fn acquire(self: &Arc<Self>) -> Option<ConnectionGuard> {
         let mut usage = self.usage();
         if usage.closed {
@@ -55,7 +56,8 @@ impl McpConnection {
         Some(ConnectionGuard(self.clone()))
     }
 
-    /// When nobody has used it for so long, or nobody does and nobody should. Nobody can any more, then.
+    /// Waits until the connection has been unused for `longest`, or is retired and unused. Then it is closed:
+    /// no one can acquire it any more.
     pub(super) async fn until_idle(&self, longest: Option<Duration>) {
         loop {
             let unused = self.unused.notified();
@@ -81,27 +83,27 @@ impl McpConnection {
         }
     }
 
-    /// Something is wrong with it: who uses it may go on, and the next one gets another.
+    /// Lets the current users finish, and makes the next one open a new connection.
     pub(super) fn retire(&self) {
         self.usage().closed = true;
         self.unused.notify_one();
     }
 
-    /// It is over, in this way: what the server did, in words that follow its name.
+    /// Marks the connection as ended. `why` says what the server did, worded to follow its name.
     pub(super) fn mark_ended(&self, why: String) {
         self.usage().closed = true;
         let _ = self.why.set(why);
         self.ended.cancel();
     }
 
-    /// Until it is over; answers how that came.
+    /// Waits until the connection has ended; returns why.
     pub(super) async fn until_ended(&self) -> &str {
         self.ended.cancelled().await;
         self.why.get().map_or("ended", String::as_str)
     }
 }
 
-/// A use of a connection.
+/// Keeps a connection in use.
 pub(super) struct ConnectionGuard(Arc<McpConnection>);
 
 impl std::ops::Deref for ConnectionGuard {

@@ -1,5 +1,5 @@
-//! What goes wrong between us and a server, in words for people and models. The errors of the protocol's own code name
-//! its types, and now and then print a whole message.
+//! Error texts of the protocol for people and models. The errors of `rmcp` name its own types, and some print
+//! a whole message.
 
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
@@ -10,7 +10,7 @@ use super::streamable_http::McpHttpError;
 use super::wire::is_unreadable;
 use crate::toolset::text::truncate;
 
-/// Why a server could not be asked.
+/// Explains why a request to a server failed.
 pub(super) fn service_error_text(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) if is_unreadable(error) => {
@@ -21,14 +21,14 @@ pub(super) fn service_error_text(error: &ServiceError) -> String {
         }
         ServiceError::TransportSend(error) => transport(error),
         ServiceError::TransportClosed => "it closed the connection".to_owned(),
-        ServiceError::UnexpectedResponse => "it answered something else than was asked for".to_owned(),
+        ServiceError::UnexpectedResponse => "it sent an unexpected kind of answer".to_owned(),
         ServiceError::Cancelled { .. } => "the request was cancelled".to_owned(),
         ServiceError::Timeout { timeout } => format!("there was no answer within {timeout:?}"),
         _ => "it does not speak MCP as expected".to_owned(),
     }
 }
 
-/// Why a connection to a server did not come about.
+/// Explains why a connection to a server failed.
 pub(super) fn connect_error_text(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => connect_error_text(fallback),
@@ -37,20 +37,20 @@ pub(super) fn connect_error_text(error: &ClientInitializeError) -> String {
             format!("its answer cannot be read: {}", error.message)
         }
         ClientInitializeError::JsonRpcError(error) => {
-            format!("it refused to begin: {} (error {})", truncate(&error.message, 300), error.code.0)
+            format!("it refused to initialize: {} (error {})", truncate(&error.message, 300), error.code.0)
         }
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let versions: Vec<_> =
                 server_supported.iter().take(5).map(|version| truncate(version.as_str(), 30)).collect();
-            format!("it speaks no version of the protocol that is known here, only: {}", versions.join(", "))
+            format!("no common protocol version: it supports only {}", versions.join(", "))
         }
-        ClientInitializeError::Cancelled => "it was given up".to_owned(),
-        _ => "what it answered to `initialize` is no answer to that".to_owned(),
+        ClientInitializeError::Cancelled => "the connection was cancelled".to_owned(),
+        _ => "its answer to `initialize` is invalid".to_owned(),
     }
 }
 
-/// Whether it did not come about because of something that cannot be read, and what is wrong with that.
+/// If connecting failed because of an unreadable message, returns what is wrong with that message.
 pub(super) fn unreadable_text(error: &ClientInitializeError) -> Option<String> {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => unreadable_text(fallback),
@@ -69,7 +69,7 @@ fn transport(error: &DynamicTransportError) -> String {
     }
     match error.downcast_ref::<std::io::Error>() {
         Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            "it does not read any more".to_owned()
+            "it no longer reads its input".to_owned()
         }
         Some(error) => format!("it cannot be written to: {error}"),
         None => "the connection failed".to_owned(),
@@ -86,25 +86,20 @@ fn http(error: &StreamableHttpError<McpHttpError>) -> String {
                 "it answered with '{found}' where JSON or a stream of events is expected: is this the URL of an MCP server?"
             )
         }
-        StreamableHttpError::UnexpectedContentType(None) => {
-            "it answered without saying what type the answer has (`Content-Type`)".to_owned()
-        }
+        StreamableHttpError::UnexpectedContentType(None) => "its answer has no `Content-Type`".to_owned(),
         StreamableHttpError::AuthRequired(_) => "it asks for a login".to_owned(),
         StreamableHttpError::InsufficientScope(_) => "the login does not allow this".to_owned(),
         StreamableHttpError::Auth(error) => {
             format!("its login cannot be used: {}", truncate(&error_chain(error), 300))
         }
-        StreamableHttpError::SessionExpired => "it does not know the session any more".to_owned(),
+        StreamableHttpError::SessionExpired => "the session has expired".to_owned(),
         StreamableHttpError::SessionRecoveryTimeout => {
-            "it does not know the session any more, and did not begin another in time".to_owned()
+            "the session has expired, and it did not start a new one in time".to_owned()
         }
         StreamableHttpError::ReinitializationFailed(error) => {
-            format!(
-                "it does not know the session any more, and refuses another: {}",
-                truncate(&error.message, 300)
-            )
+            format!("the session has expired, and it refused a new one: {}", truncate(&error.message, 300))
         }
-        StreamableHttpError::MissingSessionIdInResponse => "it began a session without a name".to_owned(),
+        StreamableHttpError::MissingSessionIdInResponse => "it started a session without an id".to_owned(),
         StreamableHttpError::ReservedHeaderConflict(name) => {
             format!("the header '{name}' is the protocol's own: remove it from `headers`")
         }
@@ -114,7 +109,7 @@ fn http(error: &StreamableHttpError<McpHttpError>) -> String {
     }
 }
 
-/// An error and all that is behind it.
+/// Formats an error with all its causes.
 pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

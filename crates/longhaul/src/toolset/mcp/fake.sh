@@ -1,4 +1,4 @@
-# An MCP server for tests, as small as one can be. $1 is its manner; LOG is where it notes what came.
+# A minimal MCP server for tests. $1 selects how it behaves; LOG is the file in which it records its input.
 manner=$1
 grown=
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }

@@ -1,25 +1,26 @@
-//! A look at JSON that need not be whole, valid or short: how deep it is, how much is in it, and what it is about.
+//! Scans JSON that may be incomplete, invalid or very long: how deep it is, how many values it has, and which
+//! request it belongs to.
 //!
-//! Of a message that cannot be read this still says whose answer it was to be. It takes a bounded amount of memory,
-//! whatever comes.
+//! Even for an unreadable message, this finds the id of the request that it answers. It uses a bounded amount
+//! of memory for any input.
 
 use memchr::memchr2;
 use rmcp::model::RequestId;
 
-/// How much of a key or an id is kept.
+/// How many bytes of a key or an id are kept.
 const KEPT: usize = 300;
 
-/// What a text has shown so far.
+/// What the scan has found so far.
 #[derive(Debug, Default)]
 pub(super) struct JsonScan {
-    /// What it begins with.
+    /// The first byte.
     first: Option<u8>,
     depth: usize,
     pub(super) deepest: usize,
     pub(super) values: usize,
     in_string: bool,
     escaped: bool,
-    /// Where it is in the outermost object.
+    /// The position in the outermost object.
     at: ScanPosition,
     kept: Vec<u8>,
     id: Option<Vec<u8>>,
@@ -44,7 +45,7 @@ impl JsonScan {
         scan
     }
 
-    /// Looks at more of it.
+    /// Scans more bytes.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(&byte) = rest.first() {
@@ -57,7 +58,7 @@ impl JsonScan {
         }
     }
 
-    /// Goes to the end of a string, or as far as there is one.
+    /// Skips to the end of a string, or to the end of the bytes.
     fn string<'a>(&mut self, rest: &'a [u8]) -> &'a [u8] {
         if std::mem::take(&mut self.escaped) {
             self.keep(&rest[..1]);
@@ -144,7 +145,7 @@ impl JsonScan {
         self.at = ScanPosition::Key;
     }
 
-    /// Keys and the id are kept, as far as they are of a length that they may have.
+    /// Keeps the bytes of keys and of the id, up to the longest length allowed.
     fn keep(&mut self, bytes: &[u8]) {
         if self.depth == 1
             && matches!(self.at, ScanPosition::Key | ScanPosition::Id)
@@ -155,17 +156,17 @@ impl JsonScan {
         }
     }
 
-    /// Whether it is, or was to be, a message of the protocol, and not something that a server has printed.
+    /// Whether it is, or was meant as, a protocol message, and not other output of a server.
     pub(super) fn is_message(&self) -> bool {
         self.first == Some(b'{') && (self.has_version || (self.id.is_some() && self.is_answer))
     }
 
-    /// Whether it can only be an answer.
+    /// Whether it can only be a response.
     pub(super) fn is_answer(&self) -> bool {
         self.is_answer && !self.has_method
     }
 
-    /// What it says that it answers, or that is to be answered.
+    /// Returns the id of the request or response.
     pub(super) fn id(&self) -> Option<RequestId> {
         let id = self.id.as_ref().filter(|id| id.len() <= KEPT && id.as_slice() != b"null")?;
         serde_json::from_slice(id).ok()
@@ -178,7 +179,7 @@ mod tests {
 
     fn seen(text: &str) -> (bool, bool, Option<String>) {
         let scan = JsonScan::from_bytes(text.as_bytes());
-        // Cut anywhere, it is the same.
+        // The result must not depend on where the text is split.
         for at in 0..text.len() {
             let mut parts = JsonScan::default();
             parts.feed(&text.as_bytes()[..at]);

@@ -1,5 +1,5 @@
-//! HTTP with server-sent events, as it was until 2025: one stream that the server writes to, and an address, told in
-//! its first event, that messages are posted to.
+//! The HTTP+SSE transport that was used until 2025: the server writes to one event stream, and its first
+//! event names the URL to which messages are posted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use super::connection_fault::ConnectionFault;
 use super::wire::{self, Incoming};
 use crate::model::wire::sse::SseParser;
 
-/// What a tool returned comes as one event, and may be large.
+/// A tool's result arrives as one event, which may be large.
 const LONGEST_EVENT: usize = 16 << 20;
 
 use crate::toolset::http_client::{ToolHttpClient, display_url};
 use crate::toolset::text::truncate;
 
-/// How long a message may take to be posted.
+/// How long posting a message may take.
 const POST: Duration = Duration::from_secs(60);
 
-/// What went wrong on the way.
+/// A transport error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct LegacySseError(String);
 
-/// The two halves: events in, posts out.
+/// The transport: receives events, posts messages.
 pub(super) struct LegacySseTransport {
     client: Arc<ToolHttpClient>,
     post: Url,
@@ -41,7 +41,7 @@ pub(super) struct LegacySseTransport {
 struct LegacySseEvents {
     bytes: BoxStream<'static, Result<bytes::Bytes, String>>,
     sse: SseParser,
-    /// Events that have come and are not taken: name and data.
+    /// Events that have arrived and were not handled yet: name and data.
     waiting: std::collections::VecDeque<(String, String)>,
 }
 
@@ -52,7 +52,7 @@ impl LegacySseEvents {
                 return Ok(Some(event));
             }
             let Some(bytes) = self.bytes.try_next().await? else { return Ok(None) };
-            // Each message is bounded; how many there are in the life of a connection is not.
+            // Limit each message, but not how many of them a connection carries.
             self.sse.reset_total();
             let waiting = &mut self.waiting;
             let fed = self.sse.feed(&bytes, |event| {
@@ -65,14 +65,14 @@ impl LegacySseEvents {
 }
 
 impl LegacySseTransport {
-    /// Opens the stream and waits for the address.
+    /// Opens the stream and waits for the URL.
     pub(super) async fn connect(
-        outward: ToolHttpClient,
+        client: ToolHttpClient,
         url: Url,
         fault: ConnectionFault,
     ) -> Result<LegacySseTransport, String> {
-        let request = outward.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
-        let response = outward.start(request).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
+        let request = client.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
+        let response = client.start(request).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
         let status = response.status();
         if !status.is_success() {
             return Err(format!(
@@ -81,8 +81,8 @@ impl LegacySseTransport {
                 status.as_u16()
             ));
         }
-        let outward = Arc::new(outward);
-        let explains = outward.clone();
+        let client = Arc::new(client);
+        let explains = client.clone();
         let bytes = response.bytes_stream().map_err(move |error| explains.explain_error(error)).boxed();
         let mut events = LegacySseEvents {
             bytes,
@@ -95,22 +95,22 @@ impl LegacySseTransport {
                 Some(_) => {}
                 None => {
                     return Err(format!(
-                        "{} ended its events before it said where to post",
+                        "{} closed its event stream before it named the URL for messages",
                         display_url(&url)
                     ));
                 }
             }
         };
         let post =
-            url.join(post.trim()).map_err(|_| "the server's address to post to is no URL".to_owned())?;
-        // The headers go there too.
+            url.join(post.trim()).map_err(|_| "the server's URL for messages is invalid".to_owned())?;
+        // The headers are sent there too, so the URL must be on the same host.
         if post.origin() != url.origin() {
             return Err(format!(
-                "the server wants messages posted to another server, {}",
+                "the server's URL for messages is on another server, {}",
                 display_url(&post)
             ));
         }
-        Ok(LegacySseTransport { client: outward, post, events, fault })
+        Ok(LegacySseTransport { client, post, events, fault })
     }
 }
 
@@ -125,12 +125,12 @@ impl Transport<RoleClient> for LegacySseTransport {
         &mut self,
         item: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), LegacySseError>> + Send + 'static {
-        let (outward, post) = (self.client.clone(), self.post.clone());
+        let (client, post) = (self.client.clone(), self.post.clone());
         async move {
             let body = serde_json::to_vec(&item).map_err(|error| LegacySseError(error.to_string()))?;
             let request =
-                outward.request(Method::POST, post).header("content-type", "application/json").body(body);
-            let reply = outward.send(request, 4 << 10, POST).await.map_err(LegacySseError)?;
+                client.request(Method::POST, post).header("content-type", "application/json").body(body);
+            let reply = client.send(request, 4 << 10, POST).await.map_err(LegacySseError)?;
             match reply.status {
                 200..=299 => Ok(()),
                 status => {

@@ -1,4 +1,5 @@
-//! A connection whose server cannot ask without end: what it asks is answered, and it has to read the answers.
+//! A transport that limits how many requests a server may have open: it must read the answers before it sends
+//! more.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,7 +16,7 @@ use super::connection_fault::ConnectionFault;
 use super::limits;
 use crate::toolset::text::group_digits;
 
-/// See the module.
+/// Wraps a transport and limits the server's open requests.
 pub(super) struct LimitedTransport<T> {
     inner: T,
     open: Arc<OpenRequests>,
@@ -27,13 +28,13 @@ struct OpenRequests(Mutex<OpenRequestsState>);
 
 #[derive(Default)]
 struct OpenRequestsState {
-    /// What the server waits for an answer to.
+    /// The server's requests that were not answered yet.
     asked: HashSet<RequestId>,
-    /// Answers on their way.
+    /// Answers that are being sent.
     sending: usize,
-    /// Whether it has answered anything: what it asks before that is not answered.
+    /// Whether the server has answered anything. Requests that it sends before that are not answered.
     ready: bool,
-    /// Whether it is older than 2026, and may take back what it has asked.
+    /// Whether its protocol is older than 2026, so that it may cancel its requests.
     old: bool,
 }
 
@@ -43,7 +44,7 @@ impl OpenRequests {
     }
 }
 
-/// An answer on its way, until it has been taken or was given up.
+/// Counts an answer that is being sent, until it was sent or given up.
 struct SendingGuard(Arc<OpenRequests>);
 
 impl Drop for SendingGuard {
@@ -57,7 +58,7 @@ impl<T> LimitedTransport<T> {
         LimitedTransport { inner, open: Arc::default(), fault }
     }
 
-    /// Takes note of what the server sends. Answers whether it may.
+    /// Records what the server sends. Returns false, and raises a fault, if it exceeds a limit.
     fn admit(&self, message: &ServerJsonRpcMessage) -> bool {
         let mut state = self.open.state();
         match message {
@@ -68,7 +69,7 @@ impl<T> LimitedTransport<T> {
                         .raise(format!("it sent a request with an id of more than {} bytes", limits::ID));
                     return false;
                 }
-                // To read no more until it does would hold up the answers to our own requests, too.
+                // Do not just stop reading: that would also delay the answers to our own requests.
                 if state.asked.len() + state.sending >= limits::REQUESTS {
                     self.fault.raise(format!(
                         "it does not read the answers to what it asks: {} requests are waiting, which is the limit",
@@ -81,8 +82,8 @@ impl<T> LimitedTransport<T> {
                     return false;
                 }
             }
-            JsonRpcMessage::Notification(told) if state.old => {
-                if let ServerNotification::CancelledNotification(cancelled) = &told.notification
+            JsonRpcMessage::Notification(sent) if state.old => {
+                if let ServerNotification::CancelledNotification(cancelled) = &sent.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
                     state.asked.remove(id);

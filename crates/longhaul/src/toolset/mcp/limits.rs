@@ -1,46 +1,47 @@
-//! What a server can do at worst. `docs/mcp.md` has these figures; a test holds them together.
+//! Limits on what a server can do. `docs/mcp.md` lists these figures; a test keeps the two in step.
 
 use std::time::Duration;
 
-/// How long a message of a server may be: a line of a pipe, a body of HTTP, an event of a stream.
+/// The longest message of a server: a line on a pipe, an HTTP body, or an event of a stream.
 pub(super) const MESSAGE: usize = 16 << 20;
-/// The same, in words.
+/// The same as text.
 pub(super) const MESSAGE_WORDS: &str = "16 MB";
-/// How much of a line that is too long is looked at for whose answer it is; the connection is closed after that.
+/// How much of an overlong line is scanned for the request that it answers. Then the connection is closed.
 pub(super) const LINE: usize = 64 << 20;
-/// How long the rest of such a line may take.
+/// How long reading the rest of such a line may take.
 pub(super) const LINE_TIME: Duration = Duration::from_secs(10);
 /// How deep the JSON of a message may be nested. The parser's own limit is 128.
 pub(super) const DEPTH: usize = 100;
-/// How many values (and keys) it may have: each takes far more memory than the two bytes that it may have on the way.
+/// How many values and keys a message may have. In memory each takes far more than the two bytes that it may
+/// take in the message.
 pub(super) const VALUES: usize = 1_000_000;
-/// How long the id of a server's request may be.
+/// The longest id of a server's request, in bytes.
 pub(super) const ID: usize = 256;
-/// How many requests of a server may be without an answer that it has read. Those before the last are answered at once, or
-/// are among the questions below: whoever has so many does not read.
+/// How many of a server's requests may be unanswered, or have an answer that it has not read. All but the
+/// questions below are answered at once, so a server with this many does not read its answers.
 pub(super) const REQUESTS: usize = 1_000;
 /// How many questions to people and to the model a server may have open at once.
 pub(super) const QUESTIONS_AT_ONCE: usize = 32;
-/// How often a person is asked during one call, all round trips together.
+/// How many times one call may ask a person, over all its round trips.
 pub(super) const QUESTIONS: u32 = 20;
-/// How often the model is asked during one call, all round trips together.
+/// How many times one call may ask the model, over all its round trips.
 pub(super) const SAMPLINGS: u32 = 10;
-/// How much a server may say to the model at once.
+/// The longest prompt that a server may send to the model.
 pub(super) const SAMPLING: usize = 256 << 10;
-/// How long a question to a person may be, and its form.
+/// The longest question to a person, and the largest form.
 pub(super) const QUESTION: usize = 4_000;
 pub(super) const FORM: usize = 64 << 10;
-/// How long an address may be that a person is asked to open.
+/// The longest URL that a person is asked to open.
 pub(super) const LINK: usize = 4_096;
 /// How much of a result is kept.
 pub(super) const RESULT: usize = 4 << 20;
-/// How long a word of progress may be.
+/// The longest progress message.
 pub(super) const PROGRESS: usize = 1_000;
-/// How much a list of tools may come to, names, texts and schemas together.
+/// The size limit of a list of tools: names, descriptions and schemas together.
 pub(super) const TOOLS_BYTES: usize = 8 << 20;
-/// How much of an HTTP error is read.
+/// How much of an HTTP error body is read.
 pub(super) const ERROR_BODY: usize = 64 << 10;
-/// How long an answer of a login may be.
+/// The longest response during a login.
 pub(super) const LOGIN_BODY: usize = 1 << 20;
 
 #[cfg(test)]

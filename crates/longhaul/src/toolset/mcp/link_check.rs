@@ -1,4 +1,4 @@
-//! Which pages a server may have a person open.
+//! Checks the links that a server asks a person to open.
 
 use std::net::IpAddr;
 
@@ -6,19 +6,20 @@ use reqwest::Url;
 
 use super::limits;
 
-/// A page that may be shown, and the host that it is on.
+/// A link that may be shown, and its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CheckedLink {
     pub(super) url: String,
     pub(super) host: String,
 }
 
-/// A page of the web: `https`, or `http` on this machine. Nothing that runs or reads something by being opened.
+/// Accepts a web page: `https`, or `http` on this machine. Rejects schemes that run or read something when
+/// opened.
 pub(super) fn check_link(typed: &str) -> Result<CheckedLink, String> {
     if typed.len() > limits::LINK {
         return Err(format!("its address is longer than {} bytes", limits::LINK));
     }
-    let url = Url::parse(typed).map_err(|_| "it is not an address of the web".to_owned())?;
+    let url = Url::parse(typed).map_err(|_| "it is not a URL".to_owned())?;
     let host = url.host_str().filter(|host| !host.is_empty());
     let Some(host) = host.filter(|_| matches!(url.scheme(), "http" | "https")) else {
         return Err(format!("only https: pages are shown, not '{}:'", url.scheme()));
@@ -32,7 +33,7 @@ pub(super) fn check_link(typed: &str) -> Result<CheckedLink, String> {
     Ok(CheckedLink { url: url.as_str().to_owned(), host: host.to_owned() })
 }
 
-/// Whether a host of a URL is this machine, as its name says.
+/// Checks whether the host of a URL is this machine, by its name.
 pub(super) fn is_loopback(host: &str) -> bool {
     let literal = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
@@ -50,7 +51,7 @@ mod tests {
             ("http://127.0.0.1:99/", "127.0.0.1"),
             ("http://[::1]/", "[::1]"),
             ("HTTP://LocalHost/", "localhost"),
-            // What looks like another host is shown as what it is.
+            // A host that imitates another is shown in its encoded form.
             ("https://ехample.com/", "xn--ample-ywe6i.com"),
         ] {
             assert_eq!(check_link(typed).unwrap().host, host, "{typed}");
@@ -73,7 +74,7 @@ mod tests {
             assert!(check_link(typed).is_err(), "{typed}");
         }
         assert!(check_link(&format!("https://example.com/{}", "a".repeat(5000))).is_err());
-        // No line of it can pass for one of ours.
+        // A link must not be able to imitate a line of our own output.
         assert!(!check_link("https://example.com/a\n\u{1b}[2Jb").unwrap().url.contains(['\n', '\u{1b}']));
     }
 }

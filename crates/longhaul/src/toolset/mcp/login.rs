@@ -1,4 +1,4 @@
-//! Logging in to a server that asks for it: OAuth with a browser that comes back to this machine.
+//! Logs in to a server that requires it: OAuth with a browser that returns to a port on this machine.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,28 +23,28 @@ use crate::toolset::http_client::display_url;
 
 /// How long a person may take to log in.
 const LOGIN: Duration = Duration::from_secs(600);
-/// How much a browser may send, and how long it may take to.
+/// How many bytes a browser may send, and how long it may take.
 const LONGEST_HEAD: usize = 16 << 10;
 const HEAD: Duration = Duration::from_secs(10);
 
 type LoginOutcome = Option<Result<(), String>>;
 
-/// The login that is under way, if one is.
+/// The login in progress, if any.
 #[derive(Default)]
 pub(super) struct PendingLogin(Mutex<Option<watch::Receiver<LoginOutcome>>>);
 
 impl PendingLogin {
-    /// Has somebody log in, and waits for that, not longer than `patience`. It goes on without us: whoever comes
-    /// later finds the tokens.
+    /// Starts a login, or joins the one in progress, and waits for it up to `limit`. After that the login
+    /// continues in the background, and later connections find the tokens.
     pub(super) async fn login(
         &self,
-        host: &Arc<McpSharedServer>,
+        shared: &Arc<McpSharedServer>,
         url: &Url,
         challenge: Option<String>,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<(), String> {
-        let Some(show) = host.options.show_login.clone() else {
-            return Err("it asks for a login (OAuth), and there is nobody here who could do it".to_owned());
+        let Some(show) = shared.options.show_login.clone() else {
+            return Err("it asks for a login (OAuth), and no one can log in from here".to_owned());
         };
         let mut outcome = {
             let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,17 +55,17 @@ impl PendingLogin {
                 Some(outcome) => outcome.clone(),
                 None => {
                     let (tell, outcome) = watch::channel(None);
-                    let (host, url) = (host.clone(), url.clone());
-                    host.clone().tasks.spawn(async move {
-                        let flow = run_login(&host, &url, challenge.as_deref(), &*show);
+                    let (shared, url) = (shared.clone(), url.clone());
+                    shared.clone().tasks.spawn(async move {
+                        let flow = run_login(&shared, &url, challenge.as_deref(), &*show);
                         let done = tokio::select! {
-                            done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("nobody has logged in within {LOGIN:?}"))),
-                            () = host.cancel.cancelled() => Err("it has been shut down".to_owned()),
+                            done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("no one logged in within {LOGIN:?}"))),
+                            () = shared.cancel.cancelled() => Err("it has been shut down".to_owned()),
                         };
                         match &done {
-                            Ok(()) => host.try_again(),
+                            Ok(()) => shared.try_again(),
                             Err(why) => {
-                                tracing::warn!(server = %host.label, why, "the login to an MCP server failed");
+                                tracing::warn!(server = %shared.label, why, "the login to an MCP server failed");
                             }
                         }
                         let _ = tell.send(Some(done));
@@ -74,13 +74,12 @@ impl PendingLogin {
                 }
             }
         };
-        let done = timeout(patience, outcome.wait_for(Option::is_some)).await;
+        let done = timeout(limit, outcome.wait_for(Option::is_some)).await;
         match done {
             Ok(Ok(done)) => done.clone().unwrap_or(Ok(())),
-            Ok(Err(_)) => Err("the login was given up".to_owned()),
+            Ok(Err(_)) => Err("the login was cancelled".to_owned()),
             Err(_) => Err(
-                "it asks for a login (OAuth) and waits for it; its tools are there when somebody has opened \
-                           the page that was shown and has logged in"
+                "it asks for a login (OAuth): open the page that was shown and log in; its tools are available after that"
                     .to_owned(),
             ),
         }
@@ -88,7 +87,7 @@ impl PendingLogin {
 }
 
 async fn run_login(
-    host: &McpSharedServer,
+    shared: &McpSharedServer,
     url: &Url,
     challenge: Option<&str>,
     show: &(dyn Fn(&str, &str) + Send + Sync),
@@ -96,20 +95,20 @@ async fn run_login(
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let (listener, port) = listener
         .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
-        .map_err(|error| format!("there is no port to come back to after the login: {error}"))?;
+        .map_err(|error| format!("cannot listen on a local port for the login: {error}"))?;
     let back = format!("http://127.0.0.1:{port}");
-    let (mut manager, refusal) = authorization_manager(host, url).await?;
+    let (mut manager, refusal) = authorization_manager(shared, url).await?;
     let explained = |error: AuthError| format!("the login failed: {}", refusal.explain(&error));
     let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(explained)?;
     manager.set_metadata(found.metadata);
     let request = AuthorizationRequest::new(format!("{back}/callback")).with_client_name("Longhaul");
     let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| explained(error))?;
     let page = link_check::check_link(session.get_authorization_url());
-    let page = page.map_err(|why| format!("the page of its login is not shown: {why}"))?;
-    show(&host.label, &page.url);
+    let page = page.map_err(|why| format!("its login page is not shown: {why}"))?;
+    show(&shared.label, &page.url);
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
-        // Anybody on this machine may knock; only who has the right words comes in.
+        // Any process on this machine can connect; only a request with the right state and code counts.
         let Ok(Some(target)) = timeout(HEAD, target(&mut stream)).await else { continue };
         if !target.starts_with("/callback?") {
             reply(&mut stream, "404 Not Found", "There is nothing here.").await;
@@ -126,7 +125,7 @@ async fn run_login(
                 return Err(explained(error));
             }
             Err(error) => {
-                tracing::warn!(server = %host.label, %error, "somebody came back from a login with the wrong words");
+                tracing::warn!(server = %shared.label, %error, "rejected an invalid login callback");
                 reply(
                     &mut stream,
                     "400 Bad Request",
@@ -138,7 +137,7 @@ async fn run_login(
     }
 }
 
-/// The target of a GET request.
+/// Reads the target of a GET request.
 async fn target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut buffer = [0; 2048];
@@ -164,9 +163,9 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
     let _ = stream.shutdown().await;
 }
 
-/// Knows the tokens of a server, and how to renew them.
+/// Creates the manager that loads the tokens of a server and renews them.
 pub(super) async fn authorization_manager(
-    host: &McpSharedServer,
+    shared: &McpSharedServer,
     url: &Url,
 ) -> Result<(AuthorizationManager, RefusalReason), String> {
     let wrong = |why: String| format!("its login cannot be used: {why}");
@@ -175,13 +174,13 @@ pub(super) async fn authorization_manager(
     let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(client)).await;
     let mut manager = manager.map_err(|error| wrong(refusal.explain(&error)))?;
     manager.set_credential_store(ServerCredentials {
-        tokens: host.options.token_store.clone(),
+        tokens: shared.options.token_store.clone(),
         server: display_url(url),
     });
     Ok((manager, refusal))
 }
 
-/// The tokens of one server.
+/// The stored tokens of one server.
 struct ServerCredentials {
     tokens: Arc<dyn TokenStore>,
     server: String,
@@ -211,7 +210,7 @@ impl CredentialStore for ServerCredentials {
     {
         let loading = self.run_blocking(|tokens, server| tokens.load(server));
         Box::pin(async {
-            // What cannot be understood is of another version: a new login replaces it.
+            // Tokens in an unknown format come from another version: a new login replaces them.
             Ok(loading.await?.and_then(|tokens| serde_json::from_str(tokens.expose_secret()).ok()))
         })
     }

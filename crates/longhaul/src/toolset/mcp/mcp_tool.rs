@@ -1,4 +1,4 @@
-//! One tool of a server, as the engine calls it.
+//! A tool of an MCP server, as the engine calls it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,15 @@ use crate::permission::ToolIdentity;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, parse_arguments};
 use crate::toolset::text::truncate;
 
-/// How often a server may ask back before it answers.
+/// How many times a server may ask for input before it must answer.
 const ROUNDS: usize = 10;
 
 /// A tool of a server.
 pub(super) struct McpTool {
     pub(super) shared: Arc<McpSharedServer>,
-    /// What people call the server.
+    /// The server's name for people.
     pub(super) label: Arc<str>,
-    /// What models call it.
+    /// The tool's name for models.
     pub(super) name: String,
     pub(super) tool: Tool,
 }
@@ -48,7 +48,7 @@ impl DynTool for McpTool {
         }
     }
 
-    /// As the server says of itself.
+    /// The effects, as the server's annotations describe them.
     fn effects(&self) -> ToolEffects {
         let hints = self.tool.annotations.as_ref();
         match hints.map(|hints| (hints.read_only_hint, hints.idempotent_hint)) {
@@ -88,16 +88,16 @@ impl DynTool for McpTool {
             if context.cancel.is_cancelled() {
                 return Err(stopped());
             }
-            let link = tokio::select! {
-                link = self.shared.connection() => link,
+            let connection = tokio::select! {
+                connection = self.shared.connection() => connection,
                 () = context.cancel.cancelled() => return Err(stopped()),
             };
-            let link = link.map_err(|why| self.failed(format!("is not available: {why}")))?;
+            let connection = connection.map_err(|why| self.failed(format!("is not available: {why}")))?;
             self.check_unchanged()?;
             let mut params = CallToolRequestParams::new(self.tool.name.clone()).with_arguments(arguments);
-            let allowance = Arc::<ServerRequestQuota>::default();
+            let quota = Arc::<ServerRequestQuota>::default();
             for _ in 0..ROUNDS {
-                let (answer, running) = self.ask(&link, params.clone(), context, &allowance).await?;
+                let (answer, running) = self.ask(&connection, params.clone(), context, &quota).await?;
                 let wanted = match answer {
                     CallToolResponse::Complete(result) => return to_tool_output(result),
                     CallToolResponse::InputRequired(wanted) => wanted,
@@ -117,12 +117,14 @@ impl DynTool for McpTool {
 }
 
 impl McpTool {
-    /// The call is for the tool that the model, and whoever allowed it, has seen: not if the server has another by now.
+    /// Fails if the server has changed or removed the tool since the model, or the person who approved the
+    /// call, saw it.
     fn check_unchanged(&self) -> Result<(), ToolError> {
         let same = |now: &Tool| {
-            let told = |tool: &Tool| tool.description.clone().or_else(|| tool.title.clone().map(Into::into));
+            let description =
+                |tool: &Tool| tool.description.clone().or_else(|| tool.title.clone().map(Into::into));
             now.name == self.tool.name
-                && told(now) == told(&self.tool)
+                && description(now) == description(&self.tool)
                 && now.input_schema == self.tool.input_schema
                 && now.annotations == self.tool.annotations
         };
@@ -140,35 +142,38 @@ impl McpTool {
         ToolError::Failed(format!("the MCP server '{}' {what}", self.shared.label))
     }
 
-    /// Sends one request and waits for what comes of it.
+    /// Sends one request and waits for the result.
     async fn ask(
         &self,
-        link: &ConnectionGuard,
+        connection: &ConnectionGuard,
         params: CallToolRequestParams,
         context: &CallContext,
-        allowance: &Arc<ServerRequestQuota>,
+        quota: &Arc<ServerRequestQuota>,
     ) -> Result<(CallToolResponse, Arc<McpRunningCall>), ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let sent = link.peer.send_request_with_option(request, PeerRequestOptions::no_options());
+        let sent = connection.peer.send_request_with_option(request, PeerRequestOptions::no_options());
         let mut handle = tokio::select! {
             biased;
             sent = sent => match sent {
                 Ok(handle) => handle,
-                Err(error) => return Err(self.explain_error(link, error).await),
+                Err(error) => return Err(self.explain_error(connection, error).await),
             },
             () = context.cancel.cancelled() => return Err(stopped()),
-            how = link.until_ended() => return Err(self.connection_ended_error(how)),
+            how = connection.until_ended() => return Err(self.connection_ended_error(how)),
         };
         let entered =
-            link.calls.register(handle.id.clone(), handle.progress_token.clone(), context, allowance);
-        let mut abandoned =
-            CancelRequestOnDrop { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.shared.tasks };
+            connection.calls.register(handle.id.clone(), handle.progress_token.clone(), context, quota);
+        let mut abandoned = CancelRequestOnDrop {
+            peer: &connection.peer,
+            id: Some(handle.id.clone()),
+            tasks: &self.shared.tasks,
+        };
         let longest = self.shared.options.inactivity_timeout;
         let answer = tokio::select! {
             biased;
             answer = &mut handle.rx => answer,
             () = context.cancel.cancelled() => return Err(stopped()),
-            how = link.until_ended() => {
+            how = connection.until_ended() => {
                 abandoned.id = None;
                 return Err(self.connection_ended_error(how));
             }
@@ -184,12 +189,12 @@ impl McpTool {
             Ok(_) => {
                 return Err(self.failed("answered with something that is no result of a tool".to_owned()));
             }
-            Err(error) => return Err(self.explain_error(link, error).await),
+            Err(error) => return Err(self.explain_error(connection, error).await),
         };
         Ok((answer, entered.running.clone()))
     }
 
-    async fn explain_error(&self, link: &ConnectionGuard, error: ServiceError) -> ToolError {
+    async fn explain_error(&self, connection: &ConnectionGuard, error: ServiceError) -> ToolError {
         let said = |text: &str, most| truncate(&self.shared.server.scrub(text.to_owned()), most);
         match error {
             ServiceError::McpError(error) if wire::is_unreadable(&error) => {
@@ -202,7 +207,7 @@ impl McpTool {
                     said(&error.message, 300)
                 ))
             }
-            // The model can do better.
+            // The model can correct its arguments.
             ServiceError::McpError(error) if error.code == ErrorCode::INVALID_PARAMS => {
                 ToolError::Retry(said(&error.message, 2000))
             }
@@ -212,13 +217,13 @@ impl McpTool {
                 error.code.0
             )),
             ServiceError::TransportClosed => {
-                match timeout(Duration::from_secs(2), link.until_ended()).await {
+                match timeout(Duration::from_secs(2), connection.until_ended()).await {
                     Ok(how) => self.connection_ended_error(how),
                     Err(_) => self.connection_ended_error("died during the call: it closed the connection"),
                 }
             }
             error => {
-                link.retire();
+                connection.retire();
                 self.failed(format!(
                     "could not be asked: {}",
                     said(&error_text::service_error_text(&error), 500)
@@ -238,7 +243,7 @@ impl McpTool {
         self.failed(format!("{how}. {next}"))
     }
 
-    /// What the server wants to know before it goes on.
+    /// Collects the input that the server requests before it continues.
     async fn input(
         &self,
         running: &Arc<McpRunningCall>,
@@ -247,7 +252,7 @@ impl McpTool {
         let mut given = std::collections::BTreeMap::new();
         let wanted = wanted.input_requests.unwrap_or_default();
         if wanted.is_empty() {
-            // It only wants to be asked again.
+            // The server only wants the request to be repeated.
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         for (name, request) in wanted {
@@ -284,7 +289,7 @@ fn stopped() -> ToolError {
     ToolError::Failed("[the task is being stopped: the call was cancelled]".to_owned())
 }
 
-/// Tells the server of a call that nobody waits for any more, when it is dropped with an id.
+/// When dropped with an id, cancels that request at the server: no one waits for it any more.
 struct CancelRequestOnDrop<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
@@ -294,7 +299,7 @@ struct CancelRequestOnDrop<'a> {
 impl Drop for CancelRequestOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        // Outside of a runtime nothing can be sent; but then nobody is there who could have been called.
+        // Without a runtime nothing can be sent; but then no request was sent either.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let peer = self.peer.clone();
         let tell = async move {

@@ -1,4 +1,4 @@
-//! Tools of MCP servers: one server for all agents that name it, started when needed, stopped when idle.
+//! Tools of MCP servers. All agents that name a server share it; it starts when needed and stops when idle.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -48,27 +48,27 @@ mod tests;
 pub use settings::{McpCommand, McpEndpoint, McpRemote, McpServer, McpTransport, SecretEnv};
 pub use token_store::{FileTokenStore, MemoryTokenStore, TokenStore};
 
-/// Shows a person where to log in: the server, and the page to open.
+/// Shows a person where to log in. The arguments are the server and the URL to open.
 pub type ShowLogin = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// How servers are run and reached.
 #[derive(Clone)]
 pub struct McpOptions {
-    /// How long a server may take to be ready: started, initialised, its tools listed.
+    /// How long a server may take to start, initialize and list its tools.
     pub connect_timeout: Duration,
-    /// After how long without a call a server is stopped; `None` for never.
+    /// Stops a server after this long without a call; `None` for never.
     pub idle_timeout: Option<Duration>,
-    /// How long a call may go on without a result or a word of progress.
+    /// How long a call may run without a result or a progress message.
     pub inactivity_timeout: Duration,
-    /// What every program gets in its environment: a `PATH`, a `HOME`. It inherits nothing else.
+    /// Environment variables of every server process, such as `PATH` and `HOME`. Nothing else is inherited.
     pub env: SecretEnv,
-    /// Where programs run that do not say where.
+    /// The default working directory of server processes.
     pub working_dir: Option<PathBuf>,
-    /// Sees to it that no program outlives this process.
+    /// Kills server processes when this process is killed.
     pub guardian: ProcessGuardian,
-    /// Where the tokens of logins are kept.
+    /// Stores the tokens of logins.
     pub token_store: Arc<dyn TokenStore>,
-    /// Shows a person where to log in. Without it, a server that asks for a login cannot be used.
+    /// Shows a person where to log in. If `None`, servers that require a login cannot be used.
     pub show_login: Option<ShowLogin>,
 }
 
@@ -103,19 +103,19 @@ impl fmt::Debug for McpOptions {
     }
 }
 
-/// The servers of a process. A handle: clones share them, and when the last one is gone they end.
+/// The MCP servers of a process. Clones share the servers; dropping the last clone stops them.
 #[derive(Clone)]
 pub struct McpPool(Arc<PooledServers>);
 
 struct PooledServers {
     options: Arc<McpOptions>,
-    hosts: Mutex<HashMap<[u8; 32], Weak<McpSharedServer>>>,
-    over: CancellationToken,
+    servers: Mutex<HashMap<[u8; 32], Weak<McpSharedServer>>>,
+    cancel: CancellationToken,
 }
 
 impl Drop for PooledServers {
     fn drop(&mut self) {
-        self.over.cancel();
+        self.cancel.cancel();
     }
 }
 
@@ -132,75 +132,75 @@ impl fmt::Debug for McpPool {
 }
 
 impl McpPool {
-    /// No servers yet.
+    /// Creates a pool without servers.
     pub fn new(options: McpOptions) -> Self {
-        let over = CancellationToken::new();
-        McpPool(Arc::new(PooledServers { options: Arc::new(options), hosts: Mutex::default(), over }))
+        let cancel = CancellationToken::new();
+        McpPool(Arc::new(PooledServers { options: Arc::new(options), servers: Mutex::default(), cancel }))
     }
 
-    /// How its servers are run.
+    /// Returns the options of its servers.
     pub fn options(&self) -> &McpOptions {
         &self.0.options
     }
 
-    /// The tools of a server. Nothing is started before they are opened.
+    /// Returns a toolset for a server. The server starts only when the toolset is opened.
     pub fn toolset(&self, server: McpServer) -> Mcp {
         let (prefix, label) = (server.name.clone(), server.label());
         let key = server.key();
-        let mut hosts = self.hosts();
-        hosts.retain(|_, host| host.strong_count() > 0);
-        let known = hosts.get(&key).and_then(Weak::upgrade).filter(|host| !host.cancel.is_cancelled());
-        let host = known.unwrap_or_else(|| {
-            let host = McpSharedServer::new(server, self.0.options.clone(), self.0.over.child_token());
-            hosts.insert(key, Arc::downgrade(&host));
-            host
+        let mut servers = self.servers();
+        servers.retain(|_, shared| shared.strong_count() > 0);
+        let known = servers.get(&key).and_then(Weak::upgrade).filter(|shared| !shared.cancel.is_cancelled());
+        let shared = known.unwrap_or_else(|| {
+            let shared = McpSharedServer::new(server, self.0.options.clone(), self.0.cancel.child_token());
+            servers.insert(key, Arc::downgrade(&shared));
+            shared
         });
-        host.add_user();
-        Mcp { pool: self.clone(), shared: host, prefix, label, only: None, closed: AtomicBool::new(false) }
+        shared.add_user();
+        Mcp { pool: self.clone(), shared, prefix, label, only: None, closed: AtomicBool::new(false) }
     }
 
-    /// Ends all servers, and waits until nothing of them is left.
+    /// Stops all servers and waits until their processes are gone.
     pub async fn close(&self) {
-        self.0.over.cancel();
-        let hosts: Vec<_> = self.hosts().drain().filter_map(|(_, host)| host.upgrade()).collect();
-        futures::future::join_all(hosts.iter().map(|host| host.shut_down())).await;
+        self.0.cancel.cancel();
+        let servers: Vec<_> = self.servers().drain().filter_map(|(_, shared)| shared.upgrade()).collect();
+        futures::future::join_all(servers.iter().map(|shared| shared.shut_down())).await;
     }
 
-    fn hosts(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<McpSharedServer>>> {
-        self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn servers(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<McpSharedServer>>> {
+        self.0.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The toolset `mcp`: the tools of one server.
 ///
-/// The server is shared with all toolsets of the pool that name it with the same settings. What its tools do is
-/// what it says at first: one that calls a tool read-only is believed, and one that does so later is not.
+/// Toolsets of the pool that name the server with the same settings share it. A tool has the effects that the
+/// server's first listing states: read-only is believed there, but not when the server adds it later.
 pub struct Mcp {
-    // Servers live as long as somebody could call them.
+    // Keeps the pool, and so the servers, running while a tool could be called.
     pool: McpPool,
     shared: Arc<McpSharedServer>,
     prefix: Option<String>,
-    /// What it is called here; who shares it may have another name for it.
+    /// The name of the server here. Toolsets that share the server may use another name.
     label: String,
     only: Option<Vec<String>>,
     closed: AtomicBool,
 }
 
 impl Mcp {
-    /// With only these of the server's tools, by the names that the server or the model has for them.
+    /// Keeps only these tools, named as the server or the model names them.
     pub fn only(mut self, tools: impl IntoIterator<Item = String>) -> Self {
         self.only = Some(tools.into_iter().collect());
         self
     }
 
-    /// All that the server has listed, under the names that a model takes.
+    /// Returns all tools that the server has listed, under their names for models.
     fn tools(&self, listed: &McpToolListing) -> impl Iterator<Item = McpTool> {
         let names =
             tool_names::model_tool_names(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
         let label: Arc<str> = self.label.as_str().into();
         let tool = |(name, tool): (String, &rmcp::model::Tool)| {
-            let (host, label) = (self.shared.clone(), label.clone());
-            McpTool { shared: host, label, name, tool: tool.clone() }
+            let (shared, label) = (self.shared.clone(), label.clone());
+            McpTool { shared, label, name, tool: tool.clone() }
         };
         names.into_iter().zip(listed.tools.iter()).map(tool).collect::<Vec<_>>().into_iter()
     }
@@ -222,7 +222,7 @@ impl Toolset for Mcp {
 
     fn open<'a>(
         &'a self,
-        _patron: &'a ToolsetContext,
+        _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let listed = self.shared.listing().await.map_err(|why| ToolsetError {
@@ -246,7 +246,7 @@ impl Toolset for Mcp {
         self.prefix.as_deref()
     }
 
-    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+    fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
         let text = self.shared.known_listing()?.instructions?;
         Some(format!("About the tools of the MCP server '{}':\n{}", self.label, escape(&text)))
     }

@@ -1,5 +1,5 @@
-//! The requests of a login. Where they go a server says, so they go nowhere that it could not go to itself: into a private
-//! network, or to this machine, only if the server is there too.
+//! The HTTP client for logins. The server chooses the URLs, so they may not reach further than the server
+//! itself: into a private network, or to this machine, only if the server is there too.
 
 use std::error::Error;
 use std::io;
@@ -19,15 +19,15 @@ use crate::toolset::fetch::{system_lookup, why_private};
 use crate::toolset::http_client::{describe_error, follow_same_host};
 use crate::toolset::text::{group_digits, truncate};
 
-/// How long a request of a login may take.
+/// How long a request during a login may take.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Why a request is not made, or what came of it.
+/// A request that was refused or failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct OAuthRequestError(String);
 
-/// Why a request was not made, if one was not: whoever asked for it says only that nothing came of it.
+/// Why a request was refused, if one was. The library's own error does not carry the reason.
 #[derive(Clone, Default)]
 pub(super) struct RefusalReason(Arc<Mutex<Option<String>>>);
 
@@ -37,14 +37,14 @@ impl RefusalReason {
         OAuthRequestError(why)
     }
 
-    /// What went wrong with a login, and what is behind it.
+    /// Explains why a login failed: the refusal, if there was one, or else the error and its causes.
     pub(super) fn explain(&self, error: &AuthError) -> String {
         let refused = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         truncate(&refused.unwrap_or_else(|| error_text::error_chain(error)), 300)
     }
 }
 
-/// See the module.
+/// The HTTP client of a login.
 pub(super) struct OAuthClient {
     follows: Client,
     stays: Client,
@@ -53,9 +53,9 @@ pub(super) struct OAuthClient {
 }
 
 impl OAuthClient {
-    /// For logins to this server.
+    /// Creates a client for logins to this server.
     pub(super) async fn new(server: &Url) -> Result<OAuthClient, String> {
-        let near = LoginAddressPolicy::for_server(server).await;
+        let policy = LoginAddressPolicy::for_server(server).await;
         let build = |redirects: Policy| {
             let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
             Client::builder()
@@ -65,16 +65,16 @@ impl OAuthClient {
                 .redirect(redirects)
                 .referer(false)
                 .no_proxy()
-                // Each request finds its address anew, and is checked anew.
+                // Keep no connections: each request resolves and checks its address again.
                 .pool_max_idle_per_host(0)
-                .dns_resolver(Arc::new(near.clone()))
+                .dns_resolver(Arc::new(policy.clone()))
                 .build()
                 .map_err(describe_error)
         };
         Ok(OAuthClient {
             follows: build(Policy::custom(follow_same_host))?,
             stays: build(Policy::none())?,
-            address_policy: near,
+            address_policy: policy,
             refusal: RefusalReason::default(),
         })
     }
@@ -105,7 +105,7 @@ impl OAuthClient {
         Ok(answer.body(body)?)
     }
 
-    /// What went wrong; if it is we who did not want to, why.
+    /// Explains an error. If we refused the request, records the reason.
     fn explain_error(&self, error: reqwest::Error) -> OAuthRequestError {
         let mut cause: &dyn Error = &error;
         while let Some(deeper) = cause.source() {
@@ -124,11 +124,11 @@ impl OAuthHttpClient for OAuthClient {
     }
 }
 
-/// Where the server is, so that it can be said what is near it.
+/// Which addresses a login may use, depending on where the server is.
 #[derive(Clone, Debug)]
 struct LoginAddressPolicy {
     host: Option<String>,
-    /// The kinds of addresses that it has which are not everybody's.
+    /// The kinds of private addresses that the server itself has.
     kinds: Vec<&'static str>,
 }
 
@@ -143,12 +143,12 @@ impl LoginAddressPolicy {
         LoginAddressPolicy { host, kinds: addresses.into_iter().filter_map(why_private).collect() }
     }
 
-    /// Why an address is not gone to; `None` if it is.
+    /// Returns why an address is refused; `None` if it is allowed.
     fn why_not(&self, address: IpAddr) -> Option<&'static str> {
         why_private(address).filter(|kind| !self.kinds.contains(kind))
     }
 
-    /// Whether a URL may be gone to, as far as it says so itself.
+    /// Checks whether a URL is allowed, as far as the URL itself shows.
     fn check(&self, url: &Url) -> Result<(), String> {
         let host = url.host_str().unwrap_or_default();
         let is_own = self.host.as_deref() == Some(host);
@@ -166,21 +166,21 @@ fn not_there(host: &str, kind: &str) -> String {
     format!("the login leads to {host}, which is {kind}, and the server is not there")
 }
 
-/// The address that a host of a URL is, or the name.
+/// Parses the host of a URL as an IP address; otherwise returns the name.
 fn literal(host: &str) -> Result<IpAddr, &str> {
     host.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| host)
 }
 
 impl Resolve for LoginAddressPolicy {
     fn resolve(&self, name: Name) -> Resolving {
-        let (host, near) = (name.as_str().to_owned(), self.clone());
+        let (host, policy) = (name.as_str().to_owned(), self.clone());
         Box::pin(async move {
             let found = (system_lookup())(host.clone()).await?;
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
-            // One is enough: a name that means both is not to be trusted with either.
-            if let Some(kind) = found.iter().find_map(|address| near.why_not(*address)) {
+            // One refused address is enough: do not trust a name that has both kinds.
+            if let Some(kind) = found.iter().find_map(|address| policy.why_not(*address)) {
                 return Err(OAuthRequestError(not_there(&host, kind)).into());
             }
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
@@ -226,8 +226,8 @@ mod tests {
 
     #[tokio::test]
     async fn nor_does_a_name_lead_elsewhere() {
-        let near = LoginAddressPolicy::for_server(&Url::parse("https://93.184.216.34/mcp").unwrap()).await;
-        let refused = near.resolve("localhost".parse().unwrap()).await.err().unwrap().to_string();
+        let policy = LoginAddressPolicy::for_server(&Url::parse("https://93.184.216.34/mcp").unwrap()).await;
+        let refused = policy.resolve("localhost".parse().unwrap()).await.err().unwrap().to_string();
         assert!(refused.contains("a loopback address, and the server is not there"), "{refused}");
     }
 }

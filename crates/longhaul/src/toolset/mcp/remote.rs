@@ -1,4 +1,4 @@
-//! A server on the network.
+//! Connects to a server on the network.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use super::streamable_http::McpHttpClient;
 use crate::toolset::http_client::{ToolHttpClient, display_url, parse_web_url};
 use crate::toolset::text::truncate;
 
-/// Connects, and has somebody log in first if the server insists.
+/// Connects, after a login if the server requires one.
 pub(super) async fn connect(
-    host: &Arc<McpSharedServer>,
+    shared: &Arc<McpSharedServer>,
     remote: &McpRemote,
     handler: McpClientHandler,
     mode: ClientLifecycleMode,
@@ -28,16 +28,16 @@ pub(super) async fn connect(
     let url = parse_web_url(&remote.url).map_err(|why| {
         format!("'{}' is not the URL of a server: {why}", truncate(&remote.display_url(), 100))
     })?;
-    let named = |error| format!("{}: {}", display_url(&url), host.explain_error(&error, fault));
-    let outward = ToolHttpClient::new(&remote.headers)?;
+    let named = |error| format!("{}: {}", display_url(&url), shared.explain_error(&error, fault));
+    let http_client = ToolHttpClient::new(&remote.headers)?;
     if remote.transport == McpTransport::Sse {
-        let transport = LegacySseTransport::connect(outward, url.clone(), fault.clone()).await?;
+        let transport = LegacySseTransport::connect(http_client, url.clone(), fault.clone()).await?;
         let transport = LimitedTransport::new(transport, fault.clone());
-        // Who speaks this knows nothing newer.
+        // Servers with this transport speak no newer protocol.
         let served = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
         return served.map_err(|error| named(error).into());
     }
-    let client = outward.client();
+    let client = http_client.client();
     let headers = remote.headers.to_header_map()?;
     let own_key = headers.contains_key(reqwest::header::AUTHORIZATION);
     let all = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -54,7 +54,7 @@ pub(super) async fn connect(
     }
     let mut may_ask = true;
     loop {
-        let (mut manager, refusal) = login::authorization_manager(host, &url).await?;
+        let (mut manager, refusal) = login::authorization_manager(shared, &url).await?;
         let wrong = |error| format!("its login cannot be used: {}", refusal.explain(&error));
         manager.initialize_from_store().await.map_err(wrong)?;
         let transport = StreamableHttpClientTransport::with_client(
@@ -71,6 +71,6 @@ pub(super) async fn connect(
             return Err(ConnectError::retry_legacy(named(error)));
         }
         may_ask = false;
-        host.logins.login(host, &url, challenge, host.options.connect_timeout / 2).await?;
+        shared.logins.login(shared, &url, challenge, shared.options.connect_timeout / 2).await?;
     }
 }

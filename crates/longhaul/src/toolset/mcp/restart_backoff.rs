@@ -1,15 +1,15 @@
-//! When a server that has died, or would not start, is tried again. Time is a parameter.
+//! Decides when a server that has crashed or failed to start is tried again. Time is a parameter.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A server that has run for so long was well.
+/// A server that has run this long counts as healthy.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
-/// The longest time between two tries.
+/// The longest time between two attempts.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How a server has behaved.
+/// The recent crashes and failed starts of a server.
 #[derive(Debug, Default)]
 pub(super) struct RestartBackoff {
     deaths: u32,
@@ -18,13 +18,13 @@ pub(super) struct RestartBackoff {
     why: Option<String>,
 }
 
-/// Whether it is tried now.
+/// Whether to start the server now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RestartDecision {
     Now,
-    /// Wait until then: it has died too often.
+    /// Wait until then: it has crashed too often.
     At(Instant),
-    /// It would not start a moment ago, for this reason.
+    /// It failed to start a moment ago, for this reason.
     FailedRecently(String),
 }
 
@@ -41,14 +41,14 @@ impl RestartBackoff {
         (self.refusals, self.why) = (0, None);
     }
 
-    /// It would not start.
+    /// Records a failed start.
     pub(super) fn record_failed_start(&mut self, now: Instant, why: &str) {
         self.refusals += 1;
         self.not_before = Some(now + doubled(Duration::from_secs(1), self.refusals));
         self.why = Some(why.to_owned());
     }
 
-    /// It has died. After the first time it is started again at once.
+    /// Records a crash. After the first one, the server restarts at once.
     pub(super) fn record_crash(&mut self, now: Instant, started: Instant) {
         if now.duration_since(started) >= HEALTHY_AFTER {
             self.deaths = 0;
@@ -73,38 +73,38 @@ mod tests {
     #[test]
     fn whoever_dies_again_and_again_is_started_more_and_more_slowly() {
         let begun = Instant::now();
-        let mut health = RestartBackoff::default();
-        assert_eq!(health.decide(begun), RestartDecision::Now);
+        let mut backoff = RestartBackoff::default();
+        assert_eq!(backoff.decide(begun), RestartDecision::Now);
         let mut waits = Vec::new();
         for _ in 0..10 {
-            health.record_crash(begun, begun);
-            waits.push(match health.decide(begun) {
+            backoff.record_crash(begun, begun);
+            waits.push(match backoff.decide(begun) {
                 RestartDecision::At(at) => (at - begun).as_millis(),
                 other => {
                     assert_eq!(other, RestartDecision::Now);
                     0
                 }
             });
-            health.record_start();
+            backoff.record_start();
         }
         assert_eq!(waits, [0, 250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);
-        health.record_crash(begun + HEALTHY_AFTER, begun);
-        assert_eq!(health.decide(begun + HEALTHY_AFTER), RestartDecision::Now, "it was well in between");
+        backoff.record_crash(begun + HEALTHY_AFTER, begun);
+        assert_eq!(backoff.decide(begun + HEALTHY_AFTER), RestartDecision::Now, "it was well in between");
     }
 
     #[test]
     fn whoever_would_not_start_is_not_tried_by_each_who_asks() {
         let begun = Instant::now();
-        let mut health = RestartBackoff::default();
-        health.record_failed_start(begun, "no such command");
-        assert_eq!(health.decide(begun), RestartDecision::FailedRecently("no such command".to_owned()));
-        assert_eq!(health.decide(begun + Duration::from_secs(1)), RestartDecision::Now);
-        health.record_failed_start(begun, "no such command");
+        let mut backoff = RestartBackoff::default();
+        backoff.record_failed_start(begun, "no such command");
+        assert_eq!(backoff.decide(begun), RestartDecision::FailedRecently("no such command".to_owned()));
+        assert_eq!(backoff.decide(begun + Duration::from_secs(1)), RestartDecision::Now);
+        backoff.record_failed_start(begun, "no such command");
         assert_eq!(
-            health.decide(begun + Duration::from_millis(1999)),
+            backoff.decide(begun + Duration::from_millis(1999)),
             RestartDecision::FailedRecently("no such command".to_owned())
         );
-        health.record_start();
-        assert_eq!(health.decide(begun + Duration::from_secs(2)), RestartDecision::Now);
+        backoff.record_start();
+        assert_eq!(backoff.decide(begun + Duration::from_secs(2)), RestartDecision::Now);
     }
 }

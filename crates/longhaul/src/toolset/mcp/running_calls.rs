@@ -1,4 +1,4 @@
-//! The calls that a server is at work on, so that what it tells and asks meanwhile reaches whoever called.
+//! The running calls of a server: routes the server's progress and questions to the call that they belong to.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::limits;
 use crate::tool::CallContext;
 use crate::toolset::text::truncate;
 
-/// What a server may still ask during one call, all its round trips together.
+/// How many questions a server may still ask during one call, over all its round trips.
 #[derive(Default)]
 pub(super) struct ServerRequestQuota(Mutex<QuotaUsed>);
 
@@ -26,12 +26,12 @@ impl ServerRequestQuota {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the model may be asked once more.
+    /// Uses up one question to the model; returns whether there was one left.
     pub(super) fn take_sampling(&self) -> bool {
         take(&mut self.used().samplings, limits::SAMPLINGS)
     }
 
-    /// Whether a person may be asked once more.
+    /// Uses up one question to a person; returns whether there was one left.
     pub(super) fn take_question(&self) -> bool {
         take(&mut self.used().questions, limits::QUESTIONS)
     }
@@ -43,27 +43,27 @@ fn take(times: &mut u32, most: u32) -> bool {
     may
 }
 
-/// All calls that are under way at one server.
+/// All running calls of one server.
 #[derive(Default)]
 pub(super) struct McpRunningCalls(Mutex<Vec<Arc<McpRunningCall>>>);
 
 impl McpRunningCalls {
-    /// One more, until what is returned is dropped.
+    /// Adds a call, until the guard is dropped.
     pub(super) fn register(
         self: &Arc<Self>,
         id: RequestId,
         token: ProgressToken,
         context: &CallContext,
-        allowance: &Arc<ServerRequestQuota>,
+        quota: &Arc<ServerRequestQuota>,
     ) -> McpRunningCallGuard {
-        let life = CallActivity { last_sign: Instant::now(), progress: f64::NEG_INFINITY, asking: 0 };
-        let (context, allowance) = (context.clone(), allowance.clone());
+        let activity = CallActivity { last_sign: Instant::now(), progress: f64::NEG_INFINITY, asking: 0 };
+        let (context, quota) = (context.clone(), quota.clone());
         let running = McpRunningCall {
             id,
             token,
             context,
-            quota: allowance,
-            activity: Mutex::new(life),
+            quota,
+            activity: Mutex::new(activity),
             changed: Notify::new(),
         };
         let running = Arc::new(running);
@@ -71,8 +71,8 @@ impl McpRunningCalls {
         McpRunningCallGuard { calls: self.clone(), running }
     }
 
-    /// The call that a question belongs to. Where the server does not say (over a pipe it cannot), it is the one that
-    /// was made last.
+    /// Returns the call that a question belongs to. If the server does not say (over a pipe it cannot), that
+    /// is the latest call.
     pub(super) fn call_of_request(&self, of: Option<&RequestId>) -> Option<Arc<McpRunningCall>> {
         let all = self.all();
         let named = of.and_then(|id| all.iter().find(|running| running.id == *id));
@@ -83,16 +83,16 @@ impl McpRunningCalls {
         self.all().iter().find(|running| running.token == *token).cloned()
     }
 
-    /// Passes on how far a call is.
-    pub(super) async fn report_progress(&self, told: ProgressNotificationParam) {
-        let mut running = self.of_token(&told.progress_token);
+    /// Passes on the progress of a call.
+    pub(super) async fn report_progress(&self, notification: ProgressNotificationParam) {
+        let mut running = self.of_token(&notification.progress_token);
         if running.is_none() {
-            // A quick server tells before the call is on the list.
+            // A fast server may report progress before the call is registered.
             tokio::time::sleep(Duration::from_millis(20)).await;
-            running = self.of_token(&told.progress_token);
+            running = self.of_token(&notification.progress_token);
         }
         if let Some(running) = running {
-            running.report_progress(&told);
+            running.report_progress(&notification);
         }
     }
 
@@ -101,7 +101,7 @@ impl McpRunningCalls {
     }
 }
 
-/// A call that is under way.
+/// A running call.
 pub(super) struct McpRunningCall {
     id: RequestId,
     token: ProgressToken,
@@ -112,10 +112,10 @@ pub(super) struct McpRunningCall {
 }
 
 struct CallActivity {
-    /// When the server last gave a sign of life.
+    /// When the server last reported progress, or its last question was answered.
     last_sign: Instant,
     progress: f64,
-    /// How many questions are open. Whoever waits for an answer is not silent.
+    /// How many questions are open. While one is, the server waits for us and is not silent.
     asking: u32,
 }
 
@@ -124,33 +124,33 @@ impl McpRunningCall {
         self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report_progress(&self, told: &ProgressNotificationParam) {
+    fn report_progress(&self, notification: &ProgressNotificationParam) {
         {
-            let mut life = self.activity();
-            life.last_sign = Instant::now();
-            // They may overtake each other on their way here.
-            if told.progress < life.progress {
+            let mut activity = self.activity();
+            activity.last_sign = Instant::now();
+            // Notifications may arrive out of order.
+            if notification.progress < activity.progress {
                 return;
             }
-            life.progress = told.progress;
+            activity.progress = notification.progress;
         }
         self.changed.notify_one();
-        self.context.progress(progress_text(told));
+        self.context.progress(progress_text(notification));
     }
 
-    /// Says that something is being asked, until what is returned is dropped.
+    /// Counts a question as open, until the guard is dropped.
     pub(super) fn begin_question(self: &Arc<Self>) -> OpenQuestionGuard {
         self.activity().asking += 1;
         self.changed.notify_one();
         OpenQuestionGuard(self.clone())
     }
 
-    /// When the server has given no sign of life for so long.
+    /// Waits until the server has been silent for `longest`.
     pub(super) async fn until_silent(&self, longest: Duration) {
         loop {
             let due = {
-                let life = self.activity();
-                if life.asking > 0 { None } else { life.last_sign.checked_add(longest) }
+                let activity = self.activity();
+                if activity.asking > 0 { None } else { activity.last_sign.checked_add(longest) }
             };
             let over = async {
                 match due {
@@ -166,7 +166,7 @@ impl McpRunningCall {
     }
 }
 
-/// A call on the list; off it when this is dropped.
+/// A registered call; dropping it removes the call.
 pub(super) struct McpRunningCallGuard {
     calls: Arc<McpRunningCalls>,
     pub(super) running: Arc<McpRunningCall>,
@@ -178,26 +178,26 @@ impl Drop for McpRunningCallGuard {
     }
 }
 
-/// A question that is open.
+/// An open question.
 pub(super) struct OpenQuestionGuard(Arc<McpRunningCall>);
 
 impl Drop for OpenQuestionGuard {
     fn drop(&mut self) {
-        let mut life = self.0.activity();
-        life.asking -= 1;
-        life.last_sign = Instant::now();
-        drop(life);
+        let mut activity = self.0.activity();
+        activity.asking -= 1;
+        activity.last_sign = Instant::now();
+        drop(activity);
         self.0.changed.notify_one();
     }
 }
 
-/// How far it is, in words.
-fn progress_text(told: &ProgressNotificationParam) -> String {
-    let amount = match told.total {
-        Some(total) => format!("{} of {total}", told.progress),
-        None => told.progress.to_string(),
+/// Formats the progress of a call.
+fn progress_text(notification: &ProgressNotificationParam) -> String {
+    let amount = match notification.total {
+        Some(total) => format!("{} of {total}", notification.progress),
+        None => notification.progress.to_string(),
     };
-    match told.message.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+    match notification.message.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
         Some(message) => format!("{} ({amount})", truncate(message, limits::PROGRESS)),
         None => amount,
     }
@@ -214,24 +214,24 @@ mod tests {
         ProgressToken(NumberOrString::Number(n))
     }
 
-    fn told(n: i64, progress: f64) -> ProgressNotificationParam {
+    fn notification(n: i64, progress: f64) -> ProgressNotificationParam {
         ProgressNotificationParam::new(token(n), progress)
     }
 
     #[tokio::test(start_paused = true)]
     async fn progress_reaches_its_call_and_never_goes_back() {
         let dir = std::path::Path::new("/");
-        let (calls, (one, mut heard), (two, mut other)) =
+        let (calls, (one, mut signals), (two, mut other)) =
             (Arc::<McpRunningCalls>::default(), call_context_in(dir), call_context_in(dir));
         let _one = calls.register(NumberOrString::Number(1), token(1), &one, &Arc::default());
         let _two = calls.register(NumberOrString::Number(2), token(2), &two, &Arc::default());
         for progress in [1.0, 3.0, 2.0] {
-            calls.report_progress(told(1, progress).with_total(4.0)).await;
+            calls.report_progress(notification(1, progress).with_total(4.0)).await;
         }
-        calls.report_progress(told(1, 4.0).with_message("done")).await;
-        calls.report_progress(told(77, 1.0)).await;
+        calls.report_progress(notification(1, 4.0).with_message("done")).await;
+        calls.report_progress(notification(77, 1.0)).await;
         let mut words = Vec::new();
-        while let Ok(CallSignal::Progress(text)) = heard.try_recv() {
+        while let Ok(CallSignal::Progress(text)) = signals.try_recv() {
             words.push(text);
         }
         assert_eq!(words, ["1 of 4", "3 of 4", "done (4)"]);
@@ -246,15 +246,15 @@ mod tests {
         let limit = Duration::from_secs(60);
         let begun = Instant::now();
         let silent = entered.running.until_silent(limit);
-        let life = async {
+        let activity = async {
             tokio::time::sleep(Duration::from_secs(50)).await;
-            calls.report_progress(told(1, 1.0)).await;
+            calls.report_progress(notification(1, 1.0)).await;
             tokio::time::sleep(Duration::from_secs(50)).await;
             let asking = entered.running.begin_question();
             tokio::time::sleep(Duration::from_secs(1000)).await;
             drop(asking);
         };
-        tokio::join!(silent, life);
+        tokio::join!(silent, activity);
         assert_eq!(begun.elapsed().as_secs(), 50 + 50 + 1000 + 60);
     }
 

@@ -1,4 +1,5 @@
-//! A server that is a program: started in a process group of its own, guarded, and its stderr read without end.
+//! A server that is a local program: runs in its own process group, is killed with this process, and its
+//! stderr is always read.
 
 use std::collections::VecDeque;
 use std::process::{ExitStatus, Stdio};
@@ -16,20 +17,21 @@ use super::settings::{McpCommand, McpServer};
 use crate::process::ProcessGroup;
 use crate::toolset::text::{group_digits, truncate};
 
-/// How many lines of stderr are logged in a second; of more it is only said how many there were.
+/// How many lines of stderr are logged per second. Of more, only the number is logged.
 const LINES_A_SECOND: u32 = 50;
-/// How much of a line is kept, and how much of it is shown: half a secret, where it was cut, is not.
+/// How many bytes of a line are kept, and how many are shown. Fewer are shown, so that a secret split by the
+/// cut stays hidden.
 const LONGEST_LINE: usize = 4096;
 const SHOWN: usize = 400;
 /// How many lines are remembered.
 const LAST_WORDS: usize = 6;
-/// How long the end of stderr is waited for when a server has ended. Only somebody who left its process group can hold
-/// it open for so long.
+/// How long to wait for the end of stderr when a server has exited. Only a process that left its group can
+/// hold stderr open that long.
 const READ_TO_END: Duration = Duration::from_secs(2);
-/// How long processes may still write that a server has started and left behind.
+/// How long processes that a server has left behind may still write.
 const LEFT_BEHIND: Duration = Duration::from_millis(500);
 
-/// A program that runs.
+/// A running server process.
 pub(super) struct ServerProcess {
     pub(super) group: ProcessGroup,
     pub(super) stdin: ChildStdin,
@@ -37,7 +39,7 @@ pub(super) struct ServerProcess {
     pub(super) stderr: ChildStderr,
 }
 
-/// Starts it. It inherits nothing of our environment but what the pool was told to give.
+/// Starts the server. It inherits only the environment variables that the pool gives it.
 pub(super) fn spawn_server(program: &McpCommand, options: &McpOptions) -> Result<ServerProcess, String> {
     let McpCommand { command: name, args, env, cwd } = program;
     let dir = match (&options.working_dir, cwd) {
@@ -71,7 +73,7 @@ pub(super) fn spawn_server(program: &McpCommand, options: &McpOptions) -> Result
     Ok(ServerProcess { group, stdin, stdout, stderr })
 }
 
-/// How a program ended, in words.
+/// Describes how a program exited.
 pub(super) fn exit_text(status: std::io::Result<ExitStatus>) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match status.map(|status| (status.code(), status.signal())) {
@@ -81,8 +83,7 @@ pub(super) fn exit_text(status: std::io::Result<ExitStatus>) -> String {
     }
 }
 
-/// What a server has written to its stderr: logged, and the last of it remembered for whoever has to say what went
-/// wrong.
+/// The stderr of a server: logged, with the last lines kept for error messages.
 pub(super) struct ServerStderr {
     server: McpServer,
     label: Arc<str>,
@@ -91,7 +92,7 @@ pub(super) struct ServerStderr {
     open: watch::Sender<usize>,
 }
 
-/// A pipe that is being read, until this is dropped.
+/// Counts a pipe as being read, until dropped.
 pub(super) struct StderrReader(Arc<ServerStderr>);
 
 impl StderrReader {
@@ -100,9 +101,9 @@ impl StderrReader {
         StderrReader(stderr.clone())
     }
 
-    /// Reads all there is until it ends or is `over`: a server whose pipe is full stands still.
-    pub(super) async fn read(self, pipe: ChildStderr, over: CancellationToken) {
-        self.0.read(pipe, over).await;
+    /// Reads the pipe until it ends or `cancel` is cancelled. A server blocks when its pipe is full.
+    pub(super) async fn read(self, pipe: ChildStderr, cancel: CancellationToken) {
+        self.0.read(pipe, cancel).await;
     }
 }
 
@@ -117,7 +118,7 @@ impl ServerStderr {
         ServerStderr { server: server.clone(), label, last: Mutex::default(), open: watch::Sender::new(0) }
     }
 
-    async fn read(&self, mut pipe: ChildStderr, over: CancellationToken) {
+    async fn read(&self, mut pipe: ChildStderr, cancel: CancellationToken) {
         let mut buffer = vec![0; 16 << 10];
         let mut line = Vec::new();
         let mut log =
@@ -125,7 +126,7 @@ impl ServerStderr {
         loop {
             let read = tokio::select! {
                 read = pipe.read(&mut buffer) => read,
-                () = over.cancelled() => break,
+                () = cancel.cancelled() => break,
             };
             let Ok(n @ 1..) = read else { break };
             let mut rest = &buffer[..n];
@@ -152,14 +153,15 @@ impl ServerStderr {
         last.push_back(line);
     }
 
-    /// The last words of a server that has ended, for an error: empty, or a clause that begins with a semicolon. What it
-    /// wrote before it ended is read first.
+    /// Returns the last lines of a server that has exited, for an error message: empty, or a clause that
+    /// begins with a semicolon. Reads what is left in the pipe first.
     pub(super) async fn last_lines_after_exit(&self) -> String {
         self.read_to_end(READ_TO_END).await;
         self.last_lines()
     }
 
-    /// Has the last words of what a server has left behind read too: whoever ends that should wait for this first.
+    /// Waits until processes that a server left behind have written their last lines. Call it before they are
+    /// killed.
     pub(super) async fn wait_for_leftovers(&self) {
         self.read_to_end(LEFT_BEHIND).await;
     }
@@ -168,19 +170,19 @@ impl ServerStderr {
         let _ = timeout(longest, self.open.subscribe().wait_for(|open| *open == 0)).await;
     }
 
-    /// The same of one that may have more to say.
+    /// Returns the last lines so far, of a server that may still be running.
     pub(super) fn last_lines(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_empty() {
             return String::new();
         }
         let mut lines: Vec<_> = last.iter().map(|line| self.shown(line)).collect();
-        // Who was started again says the same again.
+        // A restarted server often writes the same lines again.
         lines.dedup();
         format!("; its last words were: {}", lines.join(" | "))
     }
 
-    /// A line as people may see it.
+    /// Formats a line for people, without secrets.
     fn shown(&self, line: &[u8]) -> String {
         truncate(&self.server.scrub(String::from_utf8_lossy(line.trim_ascii()).into_owned()), SHOWN)
     }
@@ -191,7 +193,7 @@ fn append(line: &mut Vec<u8>, more: &[u8]) {
     line.extend_from_slice(&more[..more.len().min(room)]);
 }
 
-/// A log that a flood cannot fill.
+/// A log with a limit of lines per second.
 struct RateLimitedLog<'a> {
     label: &'a str,
     since: Instant,

@@ -1,4 +1,5 @@
-//! What a server asks in the middle of a call: a person something, the model something, or where the task works.
+//! Answers what a server requests during a call: elicitation (asks a person), sampling (asks the model), and
+//! roots (where the task works).
 #![expect(
     deprecated,
     reason = "sampling and roots are on their way out of the protocol; servers still ask for them"
@@ -22,15 +23,15 @@ use crate::message::{Message, Reply, StopReason};
 use crate::toolset::text::truncate;
 use crate::toolset::user_prompt::AnswerSchema;
 
-/// How long the model may take to answer it.
+/// How long the model may take to answer.
 const SAMPLING_TIME: Duration = Duration::from_secs(300);
-/// How often a person is asked: once more than an answer that does not fit.
+/// How often a person is asked: once more after an answer that does not match.
 const ROUNDS: usize = 2;
 
-/// Asks a person, through the call. Who cannot be asked has not decided: that is a `cancel`.
+/// Asks a person, through the call. If no one can be asked, the result is `cancel`, not `decline`.
 ///
 /// # Errors
-/// When this call has asked often enough.
+/// If this call has used up its questions, or the form is too large.
 pub(super) async fn elicit(
     running: &Arc<McpRunningCall>,
     server: &str,
@@ -140,7 +141,8 @@ pub(super) async fn sample(
     let asking = tokio::time::timeout(SAMPLING_TIME, context.ask_model(&system, &messages));
     let reply = asking.await.unwrap_or_else(|_| Err("the model took too long".to_owned()));
     let reply = reply.map_err(|why| refuse(&why))?;
-    // The model cannot be told how much to say; what is more than was asked for (some four letters a token) is cut.
+    // The model takes no token limit here, so cut the answer to what was requested (about four characters per
+    // token).
     let most = usize::try_from(asked.max_tokens).unwrap_or(usize::MAX).saturating_mul(4).max(64);
     let text = reply.text();
     let is_cut = text.len() > most || reply.stop == StopReason::Length;
@@ -181,7 +183,7 @@ fn refuse(why: &str) -> ErrorData {
     ErrorData::new(ErrorCode::INVALID_REQUEST, truncate(why, 300), None)
 }
 
-/// Where the task of a call works.
+/// Returns the working directory of a call's task, as the only root.
 pub(super) fn roots(running: Option<&McpRunningCall>) -> ListRootsResult {
     let dir = running.and_then(|running| running.context.working_dir.as_deref());
     ListRootsResult::new(dir.and_then(file_url).map(Root::new).into_iter().collect())

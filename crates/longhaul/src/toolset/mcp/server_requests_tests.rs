@@ -9,19 +9,19 @@ use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 fn running() -> (McpRunningCallGuard, UnboundedReceiver<CallSignal>) {
-    let (mut context, heard) = call_context_in(Path::new("/tmp/a dir"));
+    let (mut context, signals) = call_context_in(Path::new("/tmp/a dir"));
     context.model = Arc::new(FnModel::new(|request| {
         let said: Vec<String> = request.messages.iter().map(|message| format!("{message:?}")).collect();
         reply().text(format!("{} / {}", request.system, said.join(" / ")))
     }));
     let calls = Arc::<McpRunningCalls>::default();
     let token = ProgressToken(NumberOrString::Number(1));
-    (calls.register(NumberOrString::Number(1), token, &context, &Arc::default()), heard)
+    (calls.register(NumberOrString::Number(1), token, &context, &Arc::default()), signals)
 }
 
-/// What the runner does when nothing is used up.
-async fn grants(mut heard: UnboundedReceiver<CallSignal>) {
-    while let Some(signal) = heard.recv().await {
+/// Answers the signals as the runner does when no limit is reached.
+async fn grants(mut signals: UnboundedReceiver<CallSignal>) {
+    while let Some(signal) = signals.recv().await {
         match signal {
             CallSignal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
             CallSignal::Sampled { noted, .. } => drop(noted.send(())),
@@ -36,8 +36,8 @@ fn params(value: Value) -> CreateMessageRequestParams {
 
 #[tokio::test]
 async fn the_model_of_the_caller_answers_and_not_more_than_was_asked_for() {
-    let (call, heard) = running();
-    let _granting = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(grants(heard)));
+    let (call, signals) = running();
+    let _granting = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(grants(signals)));
     let asked = json!({"messages": [
         {"role": "user", "content": {"type": "text", "text": "Hi"}},
         {"role": "assistant", "content": {"type": "text", "text": "Ho"}},
@@ -54,8 +54,8 @@ async fn the_model_of_the_caller_answers_and_not_more_than_was_asked_for() {
 
 #[tokio::test]
 async fn the_model_is_not_asked_too_much_too_often_or_in_pictures() {
-    let (call, heard) = running();
-    let _granting = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(grants(heard)));
+    let (call, signals) = running();
+    let _granting = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(grants(signals)));
     let picture = json!({"messages": [{"role": "user", "content": {"type": "image", "data": "", "mimeType": "image/png"}}], "maxTokens": 9});
     assert!(sample(&call.running, params(picture)).await.unwrap_err().message.contains("only text"));
     let text = |text: String| {
@@ -96,11 +96,11 @@ async fn a_person_is_asked_once_more_if_the_answer_does_not_fit() {
         (vec![QuestionAnswer::Declined], ElicitationAction::Decline, None),
         (vec![QuestionAnswer::Nobody("they are out".into())], ElicitationAction::Cancel, None),
     ] {
-        let (call, mut heard) = running();
+        let (call, mut signals) = running();
         let times = words.len();
         let answering = async {
             for answer in words {
-                let Some(CallSignal::AsksPerson { reply, question, .. }) = heard.recv().await else {
+                let Some(CallSignal::AsksPerson { reply, question, .. }) = signals.recv().await else {
                     panic!("not asked")
                 };
                 assert!(question.text.contains("'srv' asks: How old?"));

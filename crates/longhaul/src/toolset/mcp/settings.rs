@@ -1,4 +1,4 @@
-//! MCP servers as data: what is started or connected to, and with what.
+//! The settings of MCP servers: what to start or connect to, and how.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::toolset::SecretHeaders;
 use crate::toolset::http_client::{display_url, parse_web_url, redact_secret};
 
-/// An MCP server. Toolsets that name the same server with the same settings share it; its `name` does not count.
+/// An MCP server. Toolsets that name it with the same settings share it; the `name` does not count.
 ///
 /// ```
 /// use longhaul::toolset::McpServer;
@@ -21,40 +21,40 @@ use crate::toolset::http_client::{display_url, parse_web_url, redact_secret};
 /// ```
 #[derive(Debug, Clone)]
 pub struct McpServer {
-    /// Put before the names of its tools: `name_tool`.
+    /// The prefix of its tool names: `name_tool`.
     pub name: Option<String>,
-    /// How it is reached.
+    /// How the server is reached.
     pub endpoint: McpEndpoint,
-    /// Whether it may ask the calling agent's model something (sampling), some times a call.
+    /// Whether it may ask the calling agent's model (sampling), a limited number of times per call.
     pub sampling: bool,
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
 pub enum McpEndpoint {
-    /// A program that speaks over its standard input and output.
+    /// A program that communicates over stdin and stdout.
     Command(McpCommand),
     /// A server on the network.
     Remote(McpRemote),
-    /// A server of Docker's catalogue, through `docker mcp gateway run --servers=…`.
+    /// A server from Docker's catalogue, through `docker mcp gateway run --servers=…`.
     Docker {
-        /// Its name in the catalogue: `duckduckgo`, of `ref: docker:duckduckgo`.
+        /// Its name in the catalogue: `duckduckgo` for `ref: docker:duckduckgo`.
         server: String,
-        /// What the gateway gets in its environment.
+        /// Environment variables of the gateway.
         env: SecretEnv,
     },
 }
 
-/// A program to be started.
+/// A program to start.
 #[derive(Debug, Clone, Default)]
 pub struct McpCommand {
     /// The program.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// What it gets in its environment, besides what the pool gives to all.
+    /// Its environment variables, besides those that the pool gives to every program.
     pub env: SecretEnv,
-    /// Where it runs; where the pool says if left out.
+    /// Its working directory; the pool's default if left out.
     pub cwd: Option<PathBuf>,
 }
 
@@ -63,9 +63,9 @@ pub struct McpCommand {
 pub struct McpRemote {
     /// Its URL.
     pub url: String,
-    /// What it speaks.
+    /// Its transport.
     pub transport: McpTransport,
-    /// What goes along with every request.
+    /// Headers that are sent with every request.
     pub headers: SecretHeaders,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Debug for McpRemote {
 }
 
 impl McpRemote {
-    /// Its URL without what may be a secret: a password, and what follows a question mark.
+    /// Formats the URL without parts that may be secret: a password, and the query.
     pub(super) fn display_url(&self) -> String {
         parse_web_url(&self.url).map_or_else(
             |_| {
@@ -94,17 +94,17 @@ impl McpRemote {
     }
 }
 
-/// What a server on the network speaks.
+/// The transport of a server on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum McpTransport {
     /// Streamable HTTP.
     #[default]
     Streamable,
-    /// HTTP with server-sent events, as it was until 2025.
+    /// HTTP with server-sent events, the transport used until 2025.
     Sse,
 }
 
-/// Environment variables. Their values are secrets: nothing shows them.
+/// Environment variables. Their values are secrets and are never shown.
 #[derive(Clone, Default)]
 pub struct SecretEnv(IndexMap<String, SecretString>);
 
@@ -123,19 +123,19 @@ impl fmt::Debug for SecretEnv {
 }
 
 impl SecretEnv {
-    /// Names and values.
+    /// Iterates over names and values.
     pub(super) fn exposed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
     }
 
-    /// A text without the values.
+    /// Redacts the values in a text.
     fn scrub(&self, text: String) -> String {
         self.exposed().fold(text, |text, (_, secret)| redact_secret(text, secret))
     }
 }
 
 impl McpServer {
-    /// A program that is started.
+    /// Creates a server that is a program to start.
     pub fn command<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         McpServer::with_endpoint(McpEndpoint::Command(McpCommand {
@@ -145,27 +145,27 @@ impl McpServer {
         }))
     }
 
-    /// A server that is connected to.
+    /// Creates a server that is reached over the network.
     pub fn remote(url: impl Into<String>) -> Self {
         McpServer::with_endpoint(McpEndpoint::Remote(McpRemote { url: url.into(), ..McpRemote::default() }))
     }
 
-    /// A server of Docker's catalogue.
+    /// Creates a server from Docker's catalogue.
     pub fn docker(server: impl Into<String>) -> Self {
         McpServer::with_endpoint(McpEndpoint::Docker { server: server.into(), env: SecretEnv::default() })
     }
 
-    fn with_endpoint(way: McpEndpoint) -> Self {
-        McpServer { name: None, endpoint: way, sampling: true }
+    fn with_endpoint(endpoint: McpEndpoint) -> Self {
+        McpServer { name: None, endpoint, sampling: true }
     }
 
-    /// With a name that is put before those of its tools.
+    /// Sets a name, which becomes the prefix of its tool names.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// With one more environment variable, where a program is started.
+    /// Adds an environment variable. Affects only a server that is started as a program.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let McpEndpoint::Command(McpCommand { env, .. }) | McpEndpoint::Docker { env, .. } =
             &mut self.endpoint
@@ -175,7 +175,7 @@ impl McpServer {
         self
     }
 
-    /// In this directory, where a program is started.
+    /// Sets the working directory of a program. No effect on other servers.
     pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
         if let McpEndpoint::Command(command) = &mut self.endpoint {
             command.cwd = Some(dir.into());
@@ -183,7 +183,7 @@ impl McpServer {
         self
     }
 
-    /// With one more header, where it is connected to.
+    /// Adds a header. Affects only a remote server.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let McpEndpoint::Remote(remote) = &mut self.endpoint {
             remote.headers.push(name, value);
@@ -191,7 +191,7 @@ impl McpServer {
         self
     }
 
-    /// With another transport, where it is connected to.
+    /// Sets the transport. Affects only a remote server.
     pub fn transport(mut self, transport: McpTransport) -> Self {
         if let McpEndpoint::Remote(remote) = &mut self.endpoint {
             remote.transport = transport;
@@ -199,13 +199,13 @@ impl McpServer {
         self
     }
 
-    /// Without leave to ask the agent's model.
+    /// Forbids it to ask the agent's model.
     pub fn without_sampling(mut self) -> Self {
         self.sampling = false;
         self
     }
 
-    /// What people call it, in logs and errors.
+    /// Returns its name for logs and errors.
     pub(super) fn label(&self) -> String {
         if let Some(name) = &self.name {
             return name.clone();
@@ -224,7 +224,8 @@ impl McpServer {
         }
     }
 
-    /// The same for the same server with the same settings. Tells nothing of what went into it.
+    /// Returns a key that is equal for servers with the same settings. It is a digest, so it reveals no
+    /// secret.
     pub(super) fn key(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         let mut add = |text: &str| {
@@ -255,13 +256,14 @@ impl McpServer {
         hash.finalize().into()
     }
 
-    /// What tells it from other servers, in a store. It has too little of the settings' digest to find a secret by it.
+    /// Returns an id that tells it from other servers in a store. It contains too little of the settings'
+    /// digest to guess a secret from it.
     pub(super) fn id(&self) -> String {
         let [a, b, c, d, ..] = self.key();
         format!("mcp:{a:02x}{b:02x}{c:02x}{d:02x}")
     }
 
-    /// The program to start, if one is.
+    /// Returns the program to start, if there is one.
     pub(super) fn program(&self) -> Option<McpCommand> {
         match &self.endpoint {
             McpEndpoint::Command(command) => Some(command.clone()),
@@ -279,7 +281,7 @@ impl McpServer {
         }
     }
 
-    /// A text without the secrets of the settings.
+    /// Redacts the secrets of the settings in a text.
     pub(super) fn scrub(&self, text: String) -> String {
         match &self.endpoint {
             McpEndpoint::Command(McpCommand { env, .. }) | McpEndpoint::Docker { env, .. } => env.scrub(text),
@@ -288,7 +290,7 @@ impl McpServer {
     }
 }
 
-/// Names and values in an order of their own.
+/// Sorts names and values into a fixed order.
 fn words<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> impl Iterator<Item = &'a str> {
     let mut pairs: Vec<_> = pairs.collect();
     pairs.sort_unstable();

@@ -1,5 +1,5 @@
-//! One server for all who name it: started when it is first needed, stopped when it is idle, started again when it
-//! is needed again or has died.
+//! One server, shared by all toolsets that name it: started when first needed, stopped when idle, and
+//! restarted when it is needed again or has crashed.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,20 +29,20 @@ use super::{error_text, limits, remote};
 use crate::process::ProcessGroup;
 use crate::toolset::text::truncate;
 
-/// How many tools of a server are listed, and how many pages they may come in.
+/// How many tools of a server are listed, and in how many pages.
 const MOST_TOOLS: usize = 2000;
 const MOST_PAGES: usize = 100;
-/// How long a server may take to end by itself when its connection is closed, and then after a SIGTERM.
+/// How long a server may take to exit after its connection is closed, and then after SIGTERM.
 const LEAVING: Duration = Duration::from_millis(1500);
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a program whose connection is over may take to exit by itself.
+/// How long a program may take to exit by itself after its connection has ended.
 const EXITING: Duration = Duration::from_millis(500);
-/// What a server says about itself is cut there.
+/// A server's instructions are truncated to this length.
 const LONGEST_INSTRUCTIONS: usize = 4000;
 
 pub(super) type McpService = RunningService<RoleClient, McpClientHandler>;
 
-/// A server, whether it runs or not.
+/// A server, running or not.
 pub(super) struct McpSharedServer {
     pub(super) server: McpServer,
     pub(super) label: Arc<str>,
@@ -52,21 +52,21 @@ pub(super) struct McpSharedServer {
     listing: Mutex<Option<McpToolListing>>,
     generation: AtomicU64,
     backoff: Mutex<RestartBackoff>,
-    /// Whether it is known to be older than the protocol of 2026.
+    /// Whether it is known to speak a protocol older than 2026.
     is_legacy: AtomicBool,
     users: AtomicUsize,
     pub(super) cancel: CancellationToken,
     pub(super) tasks: TaskTracker,
 }
 
-/// What a server offers.
+/// The tools and the instructions of a server.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct McpToolListing {
     pub(super) tools: Arc<Vec<Tool>>,
     pub(super) instructions: Option<Arc<str>>,
 }
 
-/// A server that has just been started or connected to.
+/// A server that was just started or connected to.
 struct StartedConnection {
     service: McpService,
     changed: Arc<Notify>,
@@ -75,18 +75,18 @@ struct StartedConnection {
     fault: ConnectionFault,
 }
 
-/// Why it was not.
+/// Why connecting failed.
 pub(super) struct ConnectError {
     why: String,
-    /// Whether asking in another way may help.
+    /// Whether to try again with the older protocol.
     retry_legacy: bool,
 }
 
-/// How a connection came to its end.
+/// How a connection ended.
 enum ConnectionEnd {
     Exited(String),
     Disconnected,
-    /// We do not want it any more, for this reason.
+    /// We closed it, for this reason.
     Faulted(String),
     Idle,
     ShutDown,
@@ -96,7 +96,7 @@ impl McpSharedServer {
     pub(super) fn new(
         server: McpServer,
         options: Arc<McpOptions>,
-        over: CancellationToken,
+        cancel: CancellationToken,
     ) -> Arc<McpSharedServer> {
         Arc::new(McpSharedServer {
             label: server.label().into(),
@@ -109,7 +109,7 @@ impl McpSharedServer {
             backoff: Mutex::default(),
             is_legacy: AtomicBool::new(false),
             users: AtomicUsize::new(0),
-            cancel: over,
+            cancel,
             tasks: TaskTracker::new(),
         })
     }
@@ -118,26 +118,26 @@ impl McpSharedServer {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more toolset names it.
+    /// Adds a toolset that uses the server.
     pub(super) fn add_user(&self) {
         self.users.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One less. The last one ends it.
+    /// Removes a toolset; removing the last one stops the server.
     pub(super) async fn remove_user(&self) {
         if self.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.shut_down().await;
         }
     }
 
-    /// Ends it for good.
+    /// Stops the server for good.
     pub(super) async fn shut_down(&self) {
         self.cancel.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// Changes when what it offers does.
+    /// Returns a number that changes whenever its tools change.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
@@ -146,13 +146,14 @@ impl McpSharedServer {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What kept it from starting may be over: it is tried again at once, also by agents that are at work.
+    /// Allows the next start at once, and makes running agents open the tools again. Called when the reason
+    /// for a failed start may be gone.
     pub(super) fn try_again(&self) {
         *self.backoff() = RestartBackoff::default();
         self.bump_generation();
     }
 
-    /// What it offers; what it has offered, if it does not run.
+    /// Returns its tools and instructions; the last known ones if it is not running.
     pub(super) async fn listing(self: &Arc<Self>) -> Result<McpToolListing, String> {
         if let Some(listed) = self.known_listing() {
             return Ok(listed);
@@ -168,12 +169,12 @@ impl McpSharedServer {
     fn update_listing(&self, listed: McpToolListing) {
         let before = self.listing.lock().unwrap_or_else(PoisonError::into_inner).replace(listed.clone());
         if before.is_some_and(|before| before != listed) {
-            tracing::info!(server = %self.label, tools = listed.tools.len(), "the server offers other tools now");
+            tracing::info!(server = %self.label, tools = listed.tools.len(), "the MCP server's tools have changed");
             self.bump_generation();
         }
     }
 
-    /// The connection, made now if there is none.
+    /// Returns the connection, and opens one if there is none.
     pub(super) async fn connection(self: &Arc<Self>) -> Result<ConnectionGuard, String> {
         let mut current = self.current.lock().await;
         if self.cancel.is_cancelled() {
@@ -182,8 +183,8 @@ impl McpSharedServer {
         if let Some(in_use) = current.as_ref().and_then(McpConnection::acquire) {
             return Ok(in_use);
         }
-        let turn = self.backoff().decide(Instant::now());
-        let at = match turn {
+        let decision = self.backoff().decide(Instant::now());
+        let at = match decision {
             RestartDecision::Now => None,
             RestartDecision::At(at) => Some(at),
             RestartDecision::FailedRecently(why) => return Err(why),
@@ -199,9 +200,9 @@ impl McpSharedServer {
             () = self.cancel.cancelled() => Err("it has been shut down".to_owned()),
         };
         match started {
-            Ok((link, in_use)) => {
+            Ok((connection, in_use)) => {
                 self.backoff().record_start();
-                *current = Some(link);
+                *current = Some(connection);
                 Ok(in_use)
             }
             Err(why) => {
@@ -243,7 +244,7 @@ impl McpSharedServer {
                     Some(_) => "`initialize`",
                     None => "in time",
                 };
-                // It was killed when the connection was given up.
+                // The process was killed when the attempt was dropped.
                 return Err(format!(
                     "it did not answer {what} within {limit:?}{}",
                     stderr.last_lines_after_exit().await
@@ -255,13 +256,13 @@ impl McpSharedServer {
         self.is_legacy.store(version.as_ref().is_some_and(ProtocolVersion::has_initialize), Ordering::SeqCst);
         tracing::debug!(server = %self.label, ?version, tools = listed.tools.len(), "an MCP server is ready");
         self.update_listing(listed);
-        let link = McpConnection::new(started.service.peer().clone(), started.calls.clone());
-        let in_use = link.acquire().ok_or_else(|| "it ended at once".to_owned())?;
-        self.tasks.spawn(self.clone().supervise(link.clone(), started, stderr));
-        Ok((link, in_use))
+        let connection = McpConnection::new(started.service.peer().clone(), started.calls.clone());
+        let in_use = connection.acquire().ok_or_else(|| "it ended at once".to_owned())?;
+        self.tasks.spawn(self.clone().supervise(connection.clone(), started, stderr));
+        Ok((connection, in_use))
     }
 
-    /// Connects in the newest way that the server knows.
+    /// Connects with the newest protocol that the server speaks.
     async fn connect(self: &Arc<Self>, stderr: &Arc<ServerStderr>) -> Result<StartedConnection, String> {
         let old = ClientLifecycleMode::Initialize;
         let new = ClientLifecycleMode::Auto {
@@ -270,7 +271,7 @@ impl McpSharedServer {
         };
         if !self.is_legacy.load(Ordering::SeqCst) {
             match self.attempt(new, stderr).await {
-                // Some servers of old end when they are asked something before `initialize`.
+                // Some older servers exit when they receive a request before `initialize`.
                 Err(refused) if refused.retry_legacy => {}
                 other => return other.map_err(|refused| refused.why),
             }
@@ -300,12 +301,12 @@ impl McpSharedServer {
         let program = self.server.program().ok_or_else(|| refused("there is nothing to start".to_owned()))?;
         let server_process::ServerProcess { mut group, stdin, stdout, stderr: pipe } =
             server_process::spawn_server(&program, &self.options).map_err(refused)?;
-        // It ends with the pipe, or with the server's last process.
+        // Ends with the pipe, or with the server's last process.
         self.tasks.spawn(StderrReader::new(stderr).read(pipe, self.cancel.clone()));
         let transport =
             LimitedTransport::new(StdioTransport::new(stdout, stdin, fault.clone()), fault.clone());
         let serving = rmcp::service::serve_client_with_lifecycle(handler, transport, mode);
-        // What it has left behind may hold its output open: that is no server.
+        // The server has exited even if processes that it left behind hold its stdout open.
         let exited = async {
             let status = group.wait_for_exit().await;
             tokio::time::sleep(EXITING).await;
@@ -319,7 +320,7 @@ impl McpSharedServer {
             },
             status = exited => (None, Some(status)),
         };
-        // One of old that was slow: what it was asked first it has answered late, in place of `initialize`.
+        // A slow older server answered the first request late, in place of `initialize`.
         let late = matches!(
             error,
             Some(
@@ -327,12 +328,12 @@ impl McpSharedServer {
                     | ClientInitializeError::ConflictInitResponseId(..)
             )
         );
-        // How it ends then is our doing: its pipe is closed.
+        // After an unreadable message we close the pipe, so the exit status says nothing.
         let misread = error
             .as_ref()
             .and_then(error_text::unreadable_text)
             .or_else(|| fault.reason().map(str::to_owned));
-        let again = misread.is_none() && (ended.is_some() || late);
+        let retry_legacy = misread.is_none() && (ended.is_some() || late);
         if ended.is_some() {
             stderr.wait_for_leftovers().await;
         }
@@ -343,22 +344,19 @@ impl McpSharedServer {
             (None, Some(error)) => self.explain_error(&error, &fault),
             (None, None) => "it ended before it was ready".to_owned(),
         };
-        Err(ConnectError {
-            why: format!("{how}{}", stderr.last_lines_after_exit().await),
-            retry_legacy: again,
-        })
+        Err(ConnectError { why: format!("{how}{}", stderr.last_lines_after_exit().await), retry_legacy })
     }
 
-    /// Why a connection did not come about: what could not be read, rather than what came of that.
+    /// Explains why connecting failed: names the fault if there is one, not its consequences.
     pub(super) fn explain_error(&self, error: &ClientInitializeError, fault: &ConnectionFault) -> String {
         let why = fault.reason().map_or_else(|| error_text::connect_error_text(error), str::to_owned);
         truncate(&self.server.scrub(why), 400)
     }
 
-    /// Looks after a connection until it ends, and sees to it that nothing of it is left.
+    /// Watches a connection until it ends, then stops everything that belongs to it.
     async fn supervise(
         self: Arc<Self>,
-        link: Arc<McpConnection>,
+        connection: Arc<McpConnection>,
         started: StartedConnection,
         stderr: Arc<ServerStderr>,
     ) {
@@ -379,27 +377,28 @@ impl McpSharedServer {
                     is_running = false;
                     break ConnectionEnd::Disconnected;
                 }
-                () = link.until_idle(self.options.idle_timeout) => break ConnectionEnd::Idle,
-                // What changes meanwhile is listed after that: a server that never rests must not put it off for ever.
+                () = connection.until_idle(self.options.idle_timeout) => break ConnectionEnd::Idle,
+                // Changes during a listing are listed afterwards, so that a server that changes constantly
+                // cannot delay it for ever.
                 () = changed.notified(), if listing.is_none() => listing = Some(Box::pin(relist(peer.clone(), self.options.connect_timeout))),
                 Some(listed) = poll_optional(&mut listing) => {
                     listing = None;
                     match listed {
                         Ok(listed) => self.update_listing(listed),
-                        Err(why) => tracing::warn!(server = %self.label, why, "the server's tools cannot be listed again"),
+                        Err(why) => tracing::warn!(server = %self.label, why, "cannot list the MCP server's tools again"),
                     }
                 }
                 () = &mut listening => {}
             }
         };
         match &end {
-            ConnectionEnd::Exited(how) => link.mark_ended(format!(
+            ConnectionEnd::Exited(how) => connection.mark_ended(format!(
                 "died during the call: {how}{}",
                 final_stderr(&mut group, &stderr).await
             )),
             ConnectionEnd::Disconnected => {
-                // It closes its output before it exits; how it did says more.
-                link.mark_ended(match exited_just_now(&mut group).await {
+                // A program closes its stdout before it exits; its exit status says more.
+                connection.mark_ended(match exited_just_now(&mut group).await {
                     Some(how) => {
                         format!("died during the call: {how}{}", final_stderr(&mut group, &stderr).await)
                     }
@@ -409,10 +408,10 @@ impl McpSharedServer {
                 });
             }
             ConnectionEnd::Faulted(why) => {
-                link.mark_ended(format!("was disconnected during the call: {why}"))
+                connection.mark_ended(format!("was disconnected during the call: {why}"))
             }
             ConnectionEnd::Idle | ConnectionEnd::ShutDown => {
-                link.mark_ended("was stopped during the call".to_owned())
+                connection.mark_ended("was stopped during the call".to_owned())
             }
         }
         if matches!(end, ConnectionEnd::Exited(_) | ConnectionEnd::Disconnected | ConnectionEnd::Faulted(_)) {
@@ -422,11 +421,11 @@ impl McpSharedServer {
                 }
                 _ => tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.last_lines()),
             }
-            self.backoff().record_crash(Instant::now(), link.since);
+            self.backoff().record_crash(Instant::now(), connection.since);
         } else {
             tracing::debug!(server = %self.label, "an MCP server is stopped");
         }
-        // First its input is closed, then it is asked to end, then it is made to.
+        // Close its stdin first, then send SIGTERM, then SIGKILL.
         stop.cancel();
         let leaves_by = Instant::now() + LEAVING;
         if is_running {
@@ -448,7 +447,7 @@ impl From<String> for ConnectError {
 }
 
 impl ConnectError {
-    /// The server closed, or answered something that is not MCP: an older way of asking may help.
+    /// The server disconnected, or its answer is not MCP: the older protocol may work.
     pub(super) fn retry_legacy(why: String) -> Self {
         ConnectError { why, retry_legacy: true }
     }
@@ -461,12 +460,13 @@ async fn exits(group: &mut Option<ProcessGroup>) -> std::io::Result<std::process
     }
 }
 
-/// How a program ended whose connection is over. It closes its output before it exits.
+/// Returns how a program exited whose connection has just ended: it closes its stdout before it exits.
 async fn exited_just_now(group: &mut Option<ProcessGroup>) -> Option<String> {
     timeout(EXITING, exits(group)).await.ok().map(server_process::exit_text)
 }
 
-/// The last words of a program that has exited, and of what it has left behind, which ends here.
+/// Returns the last stderr lines of an exited program and of the processes that it left behind, which are
+/// killed here.
 async fn final_stderr(group: &mut Option<ProcessGroup>, stderr: &ServerStderr) -> String {
     stderr.wait_for_leftovers().await;
     if let Some(group) = group {
@@ -482,7 +482,7 @@ async fn poll_optional<F: Future + Unpin>(future: &mut Option<F>) -> Option<F::O
     }
 }
 
-/// Since 2026 a client must ask to be told that the tools have changed.
+/// Subscribes to changes of the tools, which a client must do since 2026.
 async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
     let info = peer.peer_info();
     let wanted = info.is_some_and(|info| {
@@ -490,9 +490,9 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
         tells && !info.protocol_version.has_initialize()
     });
     if wanted
-        && let Ok(mut news) = peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await
+        && let Ok(mut changes) = peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await
     {
-        while let Ok(Some(_)) = news.next().await {
+        while let Ok(Some(_)) = changes.next().await {
             changed.notify_one();
         }
     }
@@ -500,12 +500,12 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
 }
 
 async fn relist(peer: Peer<RoleClient>, limit: Duration) -> Result<McpToolListing, String> {
-    // What changes often is listed once.
+    // Wait a moment, so that several changes in a row are listed once.
     tokio::time::sleep(Duration::from_millis(100)).await;
     timeout(limit, list(&peer)).await.unwrap_or_else(|_| Err(format!("there was no answer within {limit:?}")))
 }
 
-/// All tools, page by page.
+/// Lists all tools, page by page.
 async fn list(peer: &Peer<RoleClient>) -> Result<McpToolListing, String> {
     let info = peer.peer_info();
     let instructions = info.as_ref().and_then(|info| info.instructions.as_deref()).map(str::trim);
@@ -537,7 +537,7 @@ async fn list(peer: &Peer<RoleClient>) -> Result<McpToolListing, String> {
     Ok(McpToolListing { tools: Arc::new(tools), instructions })
 }
 
-/// How much memory a tool takes, about.
+/// Estimates the memory of a tool.
 fn size(tool: &Tool) -> usize {
     serde_json::to_vec(tool).map_or(usize::MAX >> 1, |json| json.len())
 }

@@ -1,4 +1,4 @@
-//! The pipes of a program: one message a line, none longer than it may be, none dropped without a word.
+//! The stdio transport: one message per line, of limited length. No message is dropped silently.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,14 +16,15 @@ use super::json_scan::JsonScan;
 use super::wire::{self, Incoming};
 use super::{limits, wire::too_long};
 
-/// Lines in, lines out. What has been read of a line is kept here: a read may be given up half way.
+/// The transport over a pair of pipes. It stores a partly read line, because a read may be cancelled half
+/// way.
 pub(super) struct StdioTransport<R, W> {
     read: BufReader<R>,
     line: Vec<u8>,
-    /// How long the line is so far.
+    /// The length of the current line so far.
     length: usize,
-    /// A line that is too long, of which only this is kept.
-    over: Option<OversizedLine>,
+    /// The current line, if it is too long: only the scan of it is kept.
+    oversized: Option<OversizedLine>,
     write: Arc<Mutex<Option<W>>>,
     fault: ConnectionFault,
 }
@@ -31,22 +32,22 @@ pub(super) struct StdioTransport<R, W> {
 struct OversizedLine {
     scan: JsonScan,
     until: Instant,
-    /// Whoever waits for it has been told.
-    told: bool,
+    /// Whether the waiting request has already received an error.
+    answered: bool,
 }
 
 impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
     pub(super) fn new(read: R, write: W, fault: ConnectionFault) -> Self {
         let (read, write) = (BufReader::with_capacity(64 << 10, read), Arc::new(Mutex::new(Some(write))));
-        StdioTransport { read, line: Vec::new(), length: 0, over: None, write, fault }
+        StdioTransport { read, line: Vec::new(), length: 0, oversized: None, write, fault }
     }
 
-    /// The next message that somebody waits for, or `None` at the end.
+    /// Returns the next message, or `None` at the end.
     async fn next(&mut self) -> Option<Incoming> {
         loop {
-            let filled = match &self.over {
+            let filled = match &self.oversized {
                 None => self.read.fill_buf().await,
-                Some(over) => match timeout_at(over.until, self.read.fill_buf()).await {
+                Some(oversized) => match timeout_at(oversized.until, self.read.fill_buf()).await {
                     Ok(filled) => filled,
                     Err(_) => return Some(self.endless()),
                 },
@@ -55,7 +56,7 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
                 Ok(part) if !part.is_empty() => part,
                 Ok(_) => return None,
                 Err(error) => {
-                    tracing::debug!(%error, "a pipe cannot be read");
+                    tracing::debug!(%error, "cannot read the server's stdout");
                     return None;
                 }
             };
@@ -63,43 +64,50 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
             let part = &part[..newline.map_or(part.len(), |at| at + 1)];
             let taken = part.len();
             self.length += taken;
-            match &mut self.over {
-                Some(over) => over.scan.feed(part),
+            match &mut self.oversized {
+                Some(oversized) => oversized.scan.feed(part),
                 None if self.length <= limits::MESSAGE => self.line.extend_from_slice(part),
                 None => {
                     let mut scan = JsonScan::from_bytes(&std::mem::take(&mut self.line));
                     scan.feed(part);
-                    self.over =
-                        Some(OversizedLine { scan, until: Instant::now() + limits::LINE_TIME, told: false });
+                    self.oversized = Some(OversizedLine {
+                        scan,
+                        until: Instant::now() + limits::LINE_TIME,
+                        answered: false,
+                    });
                 }
             }
             self.read.consume(taken);
             if newline.is_some() {
                 return Some(self.whole());
             }
-            if let Some(over) = &mut self.over {
+            if let Some(oversized) = &mut self.oversized {
                 if self.length > limits::LINE {
                     return Some(self.endless());
                 }
-                // Nobody need wait for the rest of it.
-                if !over.told && over.scan.is_message() && over.scan.is_answer() && over.scan.id().is_some() {
-                    over.told = true;
-                    return Some(wire::substitute(&over.scan, too_long()));
+                // The request is known, so fail it now instead of waiting for the rest of the line.
+                if !oversized.answered
+                    && oversized.scan.is_message()
+                    && oversized.scan.is_answer()
+                    && oversized.scan.id().is_some()
+                {
+                    oversized.answered = true;
+                    return Some(wire::substitute(&oversized.scan, too_long()));
                 }
             }
         }
     }
 
-    /// A line is complete.
+    /// Handles a complete line.
     fn whole(&mut self) -> Incoming {
         self.length = 0;
         let mut line = std::mem::take(&mut self.line);
-        match self.over.take() {
-            Some(over) if over.told => Incoming::Nothing,
-            Some(over) => wire::substitute(&over.scan, too_long()),
+        match self.oversized.take() {
+            Some(oversized) if oversized.answered => Incoming::Nothing,
+            Some(oversized) => wire::substitute(&oversized.scan, too_long()),
             None => {
                 let incoming = wire::parse_message(&line);
-                // What was needed once is not kept for ever.
+                // Do not keep a large buffer for ever.
                 if line.capacity() <= 1 << 20 {
                     line.clear();
                     self.line = line;

@@ -1,9 +1,9 @@
-//! The HTTP client of the protocol, with bodies and events of bounded length. It never leaves a request without an
-//! answer, and its errors are plain words without a URL: there may be a secret in it.
+//! The streamable HTTP client, with bodies and events of limited length. Every request receives an answer,
+//! and errors contain no URL, because it may contain a secret.
 //!
-//! The one that comes with the protocol reads bodies of any length, passes events over that it cannot read, and waits.
-//! A server that does not know a session any more should answer 404. Some answer 400 and an error that names no request,
-//! which that one passes on as an error of nobody's, and waits too.
+//! The client that comes with `rmcp` reads bodies of any length, skips events that it cannot read, and then
+//! waits for ever. A server that no longer knows a session should answer 404. Some answer 400 with an error
+//! that names no request; that client passes it on without a request id, and waits for ever too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 const SESSION: &str = "mcp-session-id";
 
-/// What went wrong, in words.
+/// An HTTP error, as text.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct McpHttpError(String);
@@ -46,7 +46,7 @@ type McpHttpFailure = StreamableHttpError<McpHttpError>;
 type McpHttpHeaders = HashMap<HeaderName, HeaderValue>;
 type SseEventStream = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 
-/// See the module.
+/// The HTTP client of one connection.
 #[derive(Clone)]
 pub(super) struct McpHttpClient {
     pub(super) client: Client,
@@ -61,8 +61,8 @@ fn unexpected(why: impl Into<String>) -> McpHttpFailure {
     StreamableHttpError::UnexpectedServerResponse(why.into().into())
 }
 
-/// An error that names no request is the answer to the one it came for; in a session it means that this is over, and
-/// another is begun.
+/// Adds the request's id to an error that names no request. In a session such an error means that the session
+/// has expired, and a new one begins.
 fn with_request_id(
     mut answer: StreamableHttpPostResponse,
     asked: &ClientJsonRpcMessage,
@@ -87,7 +87,7 @@ fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// A login that is asked for, or one that does not reach far enough.
+/// Fails if the server requires a login, or a login with a wider scope.
 fn challenge(response: &Response) -> Result<(), McpHttpFailure> {
     let status = response.status();
     if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
@@ -109,7 +109,7 @@ fn challenge(response: &Response) -> Result<(), McpHttpFailure> {
     })
 }
 
-/// The scope that a challenge names.
+/// Returns the scope that a challenge names.
 fn scope(header: &str) -> Option<String> {
     let at = header.to_ascii_lowercase().find("scope=")? + "scope=".len();
     let rest = header.get(at..)?;
@@ -120,7 +120,7 @@ fn scope(header: &str) -> Option<String> {
     scope.filter(|scope| !scope.is_empty()).map(str::to_owned)
 }
 
-/// A body, up to a length; `None` if it is longer.
+/// Reads a body; `None` if it is longer than `most`.
 async fn body(response: Response, most: usize) -> Result<Option<Vec<u8>>, McpHttpFailure> {
     if response.content_length().is_some_and(|length| length > most as u64) {
         return Ok(None);
@@ -135,7 +135,8 @@ async fn body(response: Response, most: usize) -> Result<Option<Vec<u8>>, McpHtt
     Ok(Some(bytes))
 }
 
-/// What is answered to whoever asked a server that has no `server/discover`, so that the older way is tried.
+/// Builds the answer to `server/discover` from a server that does not know it, so that the older protocol is
+/// tried.
 fn not_discovered(
     message: &ClientJsonRpcMessage,
     status: StatusCode,
@@ -153,7 +154,7 @@ fn not_discovered(
     Some(StreamableHttpPostResponse::Json(answer, None))
 }
 
-/// What a server said when it refused a request.
+/// Describes how a server refused a request.
 fn refusal(status: StatusCode, body: &[u8]) -> String {
     let said = String::from_utf8_lossy(body);
     match truncate(said.trim(), 200) {
@@ -175,7 +176,7 @@ impl McpHttpClient {
         headers.into_iter().fold(request, |request, (name, value)| request.header(name, value))
     }
 
-    /// An answer that did not succeed.
+    /// Handles a response with an error status.
     async fn refused(
         &self,
         response: Response,
@@ -252,7 +253,7 @@ impl McpHttpClient {
             Some(bytes) => wire::parse_message(&bytes),
             None => Incoming::Unattributed(wire::too_long()),
         };
-        // What comes in answer to something that is no request is of no interest.
+        // The message was not a request, so its answer does not matter.
         let Some(id) = asked else { return Ok(StreamableHttpPostResponse::Accepted) };
         let answer = match read {
             Incoming::Message(answer) => *answer,
@@ -262,7 +263,7 @@ impl McpHttpClient {
         Ok(StreamableHttpPostResponse::Json(answer, begun))
     }
 
-    /// Events that can be read: in place of one that cannot there is an error for whoever waits for it.
+    /// Replaces each unreadable event with an error for the request that waits for it.
     fn readable(
         &self,
         events: impl Stream<Item = Result<Sse, sse_stream::Error>> + Send + 'static,
@@ -290,7 +291,7 @@ impl McpHttpClient {
                 }
                 Err(error) => match unfit(&error) {
                     Some(why) => why,
-                    // The connection broke: it may be taken up again.
+                    // The connection broke; it may be resumed.
                     None => return Some(Err(error)),
                 },
             };
@@ -309,7 +310,7 @@ impl McpHttpClient {
     }
 }
 
-/// What is wrong with an event itself, and not with the way here.
+/// Returns what is wrong with an event; `None` if the connection failed instead.
 fn unfit(error: &sse_stream::Error) -> Option<String> {
     match error {
         sse_stream::Error::Body(error) => match error.downcast_ref()? {
@@ -330,7 +331,7 @@ fn has_type(response: &Response, wanted: &str) -> bool {
     content_type(response).is_some_and(|found| found.to_ascii_lowercase().starts_with(wanted))
 }
 
-/// Why a stream of events ends before its end.
+/// Why a stream of events ended early.
 #[derive(Debug, thiserror::Error)]
 enum SseStreamError {
     #[error("an event is longer than {}", limits::MESSAGE_WORDS)]
@@ -339,7 +340,7 @@ enum SseStreamError {
     Broken(#[from] McpHttpError),
 }
 
-/// Events, each of a bounded length; after one that is too long there is nothing more.
+/// Limits the length of each event. An event that is too long ends the stream.
 fn bounded(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = Result<Sse, sse_stream::Error>> + Send {
@@ -406,7 +407,7 @@ impl StreamableHttpClient for McpHttpClient {
         headers: McpHttpHeaders,
     ) -> Result<(), McpHttpFailure> {
         let request = self.client.delete(&*uri).header(SESSION, &*session);
-        // Whether it could be ended is of no interest: it is not used any more.
+        // Ignore a failure: the session is not used any more.
         self.with(request, auth, headers).send().await.map(drop).map_err(client_error)
     }
 

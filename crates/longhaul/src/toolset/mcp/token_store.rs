@@ -1,4 +1,4 @@
-//! Where the tokens of a login are kept.
+//! Stores the tokens of logins.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,33 +12,33 @@ use uuid::Uuid;
 
 use crate::id::Digest;
 
-/// Keeps what a login gave, by the URL of the server. May block; is called where that harms nobody.
+/// Stores tokens by the URL of the server. Its methods may block; they are called on blocking threads.
 pub trait TokenStore: Send + Sync + 'static {
-    /// What is kept for a server.
+    /// Returns the tokens of a server, if there are any.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If they cannot be read.
     fn load(&self, server: &str) -> io::Result<Option<SecretString>>;
 
-    /// Keeps this for a server, instead of what was kept before.
+    /// Stores the tokens of a server, and replaces earlier ones.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If they cannot be written.
     fn save(&self, server: &str, tokens: &SecretString) -> io::Result<()>;
 
-    /// Keeps nothing for a server any more.
+    /// Removes the tokens of a server.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// If they cannot be removed.
     fn clear(&self, server: &str) -> io::Result<()>;
 }
 
-/// Tokens that are gone with the process.
+/// Keeps tokens in memory, until the process ends.
 #[derive(Default)]
 pub struct MemoryTokenStore(Mutex<HashMap<String, SecretString>>);
 
 impl MemoryTokenStore {
-    /// None yet.
+    /// Creates an empty store.
     pub fn new() -> Self {
         MemoryTokenStore::default()
     }
@@ -70,12 +70,13 @@ impl TokenStore for MemoryTokenStore {
     }
 }
 
-/// Tokens in files that only their owner can read, one a server, in a directory that only the owner can enter.
+/// Keeps tokens in files, one per server, in a directory. Only the owner can read the files and enter the
+/// directory.
 #[derive(Debug, Clone)]
 pub struct FileTokenStore(PathBuf);
 
 impl FileTokenStore {
-    /// In this directory, which is made when there is something to keep.
+    /// Uses this directory, which is created when the first token is stored.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         FileTokenStore(dir.into())
     }
@@ -103,7 +104,8 @@ impl TokenStore for FileTokenStore {
     fn save(&self, server: &str, tokens: &SecretString) -> io::Result<()> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(about(&self.0))?;
         let path = self.file(server);
-        // A name of its own, with the rights from the start; whoever reads meanwhile sees the old or the new.
+        // Write a temporary file with the final permissions and rename it: readers see the old or the new
+        // file.
         let draft = path.with_extension(Uuid::now_v7().simple().to_string());
         let write = || {
             let mut file =

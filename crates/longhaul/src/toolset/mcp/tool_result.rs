@@ -1,4 +1,4 @@
-//! What a server's tool gave, as text for a model.
+//! Converts the result of a server's tool to text for a model.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::limits;
 use crate::tool::{ToolError, ToolOutput};
 use crate::toolset::text::group_digits;
 
-/// The result of a call. What is not text is told of, not shown.
+/// Converts the result of a call. Content that is not text is described, not shown.
 pub(super) fn to_tool_output(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     let CallToolResult { content, structured_content, is_error, .. } = result;
     let mut parts: Vec<String> = content.iter().map(part).filter(|part| !part.is_empty()).collect();
@@ -21,7 +21,7 @@ pub(super) fn to_tool_output(result: CallToolResult) -> Result<ToolOutput, ToolE
     }
 }
 
-/// As much of a result as is kept.
+/// Truncates a result to what is kept.
 fn truncate_result(mut text: String) -> String {
     if text.len() > limits::RESULT {
         let whole = group_digits(text.len() as u64);
@@ -53,14 +53,14 @@ fn part(block: &ContentBlock) -> String {
     }
 }
 
-/// Says that there is something which is not shown; `data` is in base 64.
+/// Describes content that is not shown; `data` is base64.
 fn note(what: &str, mime: &str, data: &str) -> String {
     let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
     let bytes = (data.len() / 4 * 3).saturating_sub(padding);
     format!("[{what}, {mime}, {} bytes, not shown]", group_digits(bytes as u64))
 }
 
-/// Whether one of the texts is this value already: servers send both, for clients that know only one.
+/// Whether one of the texts already is this value: servers send both, for clients that know only one.
 fn says(content: &[ContentBlock], value: &Value) -> bool {
     let texts = content.iter().filter_map(ContentBlock::as_text);
     let mut parsed = texts.filter_map(|text| serde_json::from_str::<Value>(&text.text).ok());

@@ -1,4 +1,5 @@
-//! Reading a message of a server. One that cannot be read is never dropped in silence: whoever waits for it is told why.
+//! Parses the messages of a server. An unreadable message is never dropped silently: the request that waits
+//! for it receives an error.
 
 use rmcp::ErrorData;
 use rmcp::model::{CustomRequest, ErrorCode, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerRequest};
@@ -8,20 +9,20 @@ use super::json_scan::JsonScan;
 use super::limits;
 use crate::toolset::text::{group_digits, truncate};
 
-/// What the method of a request is called in place of one that cannot be read.
+/// The method of a request that replaces an unreadable one.
 pub(super) const UNREADABLE: &str = "longhaul/unreadable";
 
-/// What came.
+/// What a server has sent.
 pub(super) enum Incoming {
-    /// A message, or what stands in for one that cannot be read.
+    /// A message, or the replacement of an unreadable one.
     Message(Box<ServerJsonRpcMessage>),
-    /// Nothing that anybody waits for.
+    /// Nothing that any request waits for.
     Nothing,
-    /// A message that cannot be read, for this reason, and of which it cannot be said who waits for it.
+    /// An unreadable message that cannot be attributed to a request, and the reason.
     Unattributed(String),
 }
 
-/// Reads one message.
+/// Parses one message.
 pub(super) fn parse_message(bytes: &[u8]) -> Incoming {
     let bytes = bytes.trim_ascii();
     if bytes.is_empty() {
@@ -54,16 +55,16 @@ fn readable(bytes: &[u8], scan: &JsonScan) -> Result<ServerJsonRpcMessage, Strin
     })
 }
 
-/// What is wrong with a message that is too long to be read.
+/// The error for a message that is too long.
 pub(super) fn too_long() -> String {
     format!("it is longer than {}, which is the limit", limits::MESSAGE_WORDS)
 }
 
-/// What is handed on in place of a message that cannot be read: an error to whoever waits for it.
+/// Replaces an unreadable message with an error for the request that waits for it.
 pub(super) fn substitute(scan: &JsonScan, why: String) -> Incoming {
     if !scan.is_message() {
-        // Servers print all kinds of things where only messages belong.
-        tracing::debug!(why, "something that is no message");
+        // Some servers print other output where only messages belong.
+        tracing::debug!(why, "ignored output that is not a JSON-RPC message");
         return Incoming::Nothing;
     }
     let message = match (scan.id(), scan.has_method) {
@@ -73,7 +74,7 @@ pub(super) fn substitute(scan: &JsonScan, why: String) -> Incoming {
             JsonRpcMessage::request(ServerRequest::CustomRequest(asks), id)
         }
         (None, true) => {
-            tracing::debug!(why, "a notification that cannot be read");
+            tracing::debug!(why, "ignored an unreadable notification");
             return Incoming::Nothing;
         }
         (None, false) => return Incoming::Unattributed(why),
@@ -81,18 +82,18 @@ pub(super) fn substitute(scan: &JsonScan, why: String) -> Incoming {
     Incoming::Message(Box::new(message))
 }
 
-/// The answer to a request whose own answer cannot be read.
+/// The error response for a request whose response is unreadable.
 pub(super) fn unreadable_answer(id: RequestId, why: &str) -> ServerJsonRpcMessage {
     let error = ErrorData::new(ErrorCode::PARSE_ERROR, why.to_owned(), Some(mark()));
     JsonRpcMessage::error(error, Some(id))
 }
 
-/// Tells errors of ours from those of a server; one that says the same gains nothing.
+/// Marks our own errors. A server that sends the same mark gains nothing.
 fn mark() -> Value {
     json!({UNREADABLE: true})
 }
 
-/// Whether this stands in for an answer that cannot be read: its message says why.
+/// Whether this error replaces an unreadable response; its message says why.
 pub(super) fn is_unreadable(error: &ErrorData) -> bool {
     error.data.as_ref() == Some(&mark())
 }
@@ -101,7 +102,7 @@ pub(super) fn is_unreadable(error: &ErrorData) -> bool {
 mod tests {
     use super::*;
 
-    fn told(text: &[u8]) -> String {
+    fn parsed(text: &[u8]) -> String {
         match parse_message(text) {
             Incoming::Nothing => "nothing".to_owned(),
             Incoming::Unattributed(why) => format!("lost: {why}"),
@@ -117,18 +118,23 @@ mod tests {
     #[test]
     fn who_waits_for_what_cannot_be_read_is_told() {
         assert_eq!(
-            told(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"a\":\"\xff\"}}"),
+            parsed(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"a\":\"\xff\"}}"),
             "3: it is not UTF-8 (from byte 39 on)"
         );
-        assert!(told(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{").starts_with("3: it is not JSON ("));
-        assert_eq!(told(b"{\"jsonrpc\":\"1.0\",\"id\":3,\"result\":{}}"), "3: it is not a JSON-RPC message");
+        assert!(parsed(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{").starts_with("3: it is not JSON ("));
+        assert_eq!(
+            parsed(b"{\"jsonrpc\":\"1.0\",\"id\":3,\"result\":{}}"),
+            "3: it is not a JSON-RPC message"
+        );
         let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}", "[".repeat(10_000));
-        assert_eq!(told(deep.as_bytes()), "3: its JSON is nested more than 100 levels deep");
-        assert!(told(b"{\"jsonrpc\":\"2.0\",\"result\":{").starts_with("lost: it is not JSON ("));
-        assert_eq!(told(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{"), "nothing");
-        assert!(told(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{").contains(UNREADABLE));
-        assert_eq!(told(b"hello"), "nothing");
-        assert!(told("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}".as_bytes()).contains("\"id\":3"));
+        assert_eq!(parsed(deep.as_bytes()), "3: its JSON is nested more than 100 levels deep");
+        assert!(parsed(b"{\"jsonrpc\":\"2.0\",\"result\":{").starts_with("lost: it is not JSON ("));
+        assert_eq!(parsed(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{"), "nothing");
+        assert!(parsed(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{").contains(UNREADABLE));
+        assert_eq!(parsed(b"hello"), "nothing");
+        assert!(
+            parsed("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}".as_bytes()).contains("\"id\":3")
+        );
     }
 
     #[test]
@@ -136,6 +142,6 @@ mod tests {
         let inner = limits::DEPTH - 1;
         let deep =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}{}}}", "[".repeat(inner), "]".repeat(inner));
-        assert!(told(deep.as_bytes()).starts_with("{\"jsonrpc\""), "{}", told(deep.as_bytes()));
+        assert!(parsed(deep.as_bytes()).starts_with("{\"jsonrpc\""), "{}", parsed(deep.as_bytes()));
     }
 }

@@ -1,7 +1,7 @@
-//! The SQLite file with the memories, and the index of their words.
+//! The SQLite file with the memories and their full-text index.
 //!
-//! The table is the one that docker-agent writes, so that its files can be carried on; the index beside it is kept in
-//! step by triggers, whoever writes.
+//! The table is the one that docker-agent writes, so its files keep working. Triggers keep the index up to
+//! date, whichever program writes to the table.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use rusqlite::{
 };
 use serde::Serialize;
 
-/// How long to wait for another process that writes.
+/// How long to wait for another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much is shown at once: so many memories, and so many bytes of them.
+/// How many memories, and how many bytes of them, are shown at once.
 const MOST: usize = 500;
 const MOST_BYTES: usize = 256 << 10;
 
-/// Something that was remembered.
+/// A stored memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct MemoryRow {
     pub(super) id: String,
@@ -26,25 +26,25 @@ pub(super) struct MemoryRow {
     pub(super) category: String,
 }
 
-/// What was found, and how much more there is.
+/// The memories found, and how many more there are.
 #[derive(Debug, Default)]
 pub(super) struct MemoryMatches {
     pub(super) memories: Vec<MemoryRow>,
     pub(super) left_out: usize,
 }
 
-/// An open file of memories.
+/// An open database of memories.
 pub(super) struct MemoryDatabase(Connection);
 
 impl MemoryDatabase {
-    /// Opens the file, or begins one.
+    /// Opens the file, or creates it.
     pub(super) fn open(path: &Path) -> rusqlite::Result<MemoryDatabase> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         write_ahead(&connection)?;
-        let mut book = MemoryDatabase(connection);
-        book.prepare()?;
-        Ok(book)
+        let mut database = MemoryDatabase(connection);
+        database.prepare()?;
+        Ok(database)
     }
 
     fn prepare(&mut self) -> rusqlite::Result<()> {
@@ -82,14 +82,14 @@ impl MemoryDatabase {
         transaction.commit()
     }
 
-    /// Whether the last thing that is made is there.
+    /// Checks whether the schema is complete: the last object that setup creates exists.
     fn is_prepared(&self) -> rusqlite::Result<bool> {
         let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'memory_updated'";
         self.0.prepare(sql)?.exists([])
     }
 
-    /// Adds a memory under the first of these ids that is free. The one that has the same text is what an earlier try
-    /// of the same call added.
+    /// Adds a memory under the first of these ids that is free. An id that is taken by the same text belongs
+    /// to an earlier attempt of the same call, and is returned.
     pub(super) fn add(
         &mut self,
         ids: impl Iterator<Item = String>,
@@ -117,31 +117,31 @@ impl MemoryDatabase {
         Ok(None)
     }
 
-    /// Changes a memory; answers whether there is such a one.
+    /// Changes a memory; returns whether it exists.
     pub(super) fn update(&self, id: &str, text: &str, category: Option<&str>) -> rusqlite::Result<bool> {
         let sql = "UPDATE memories SET memory = ?2, category = coalesce(?3, category) WHERE id = ?1";
         Ok(self.0.execute(sql, params![id, text, category])? > 0)
     }
 
-    /// Deletes a memory; answers whether there was such a one.
+    /// Deletes a memory; returns whether it existed.
     pub(super) fn delete(&self, id: &str) -> rusqlite::Result<bool> {
         Ok(self.0.execute("DELETE FROM memories WHERE id = ?1", [id])? > 0)
     }
 
-    /// All memories, the newest first.
+    /// Returns all memories, newest first.
     pub(super) fn all(&self) -> rusqlite::Result<MemoryMatches> {
         let sql = format!("SELECT {COLUMNS} FROM memories m ORDER BY m.rowid DESC");
         self.find(&sql, vec![])
     }
 
-    /// Memories with these words, the best first; of a category, if there is one.
+    /// Finds memories that contain these words, best match first, optionally only of one category.
     pub(super) fn search(&self, query: &str, category: Option<&str>) -> rusqlite::Result<MemoryMatches> {
         let words = words(query);
         if words.is_empty() {
             let sql = format!("SELECT {COLUMNS} FROM memories m WHERE {IN_CATEGORY} ORDER BY m.rowid DESC");
             return self.find(&sql, vec![category.map(str::to_owned)]);
         }
-        // What was written as a query is one, if SQLite thinks so, too.
+        // Use the text as a query if SQLite accepts it as one.
         if is_query(query)
             && let Ok(found) = self.matching(query.to_owned(), &[], category)
         {
@@ -151,8 +151,8 @@ impl MemoryDatabase {
         self.matching(quoted.join(" "), &words, category)
     }
 
-    /// What the index has for a query, and after it what it does not know but has the words in it somewhere: parts of
-    /// words, and languages that do not part them.
+    /// Returns the index matches of a query, then memories that contain the words elsewhere: as parts of
+    /// words, or in languages without spaces between words.
     fn matching(
         &self,
         query: String,
@@ -202,19 +202,19 @@ fn memory(row: &Row<'_>) -> rusqlite::Result<MemoryRow> {
     Ok(MemoryRow { id: row.get(0)?, created_at: row.get(1)?, memory: row.get(2)?, category: row.get(3)? })
 }
 
-/// The words of a query: whatever has a letter or a digit in it.
+/// Splits a query into words: everything that contains a letter or a digit.
 fn words(query: &str) -> Vec<&str> {
     let parts = query.split(|c: char| c.is_whitespace() || c.is_control());
     parts.filter(|word| word.chars().any(char::is_alphanumeric)).take(32).collect()
 }
 
-/// Whether somebody has used the language of queries: its words in capitals, or quotes around several words.
+/// Checks whether a text uses query syntax: operators in capitals, or quotes around several words.
 fn is_query(query: &str) -> bool {
     let operators = ["AND", "OR", "NOT"];
     query.split_whitespace().any(|word| operators.contains(&word)) || query.matches('"').count() == 2
 }
 
-/// A word that means nothing but itself.
+/// Quotes a word so that the query takes it literally.
 fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('"', "\"\""))
 }
@@ -224,8 +224,8 @@ fn like(word: &str) -> String {
     format!("%{escaped}%")
 }
 
-/// Switches to the write-ahead log, where readers and a writer do not wait for each other. SQLite does not wait by
-/// itself when two programs do this at once.
+/// Switches to the write-ahead log, in which readers and a writer do not block each other. Retries, because
+/// SQLite's busy timeout does not cover two programs that switch at once.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {

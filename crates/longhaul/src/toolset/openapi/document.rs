@@ -1,12 +1,12 @@
-//! An OpenAPI document: read, and its references followed.
+//! Reads an OpenAPI document and resolves its references.
 
 use serde_json::{Map, Value};
 
-/// How deep a schema is followed, and how many parts of it are kept for one operation.
+/// How deep references in a schema are resolved, and how many nodes are kept per operation.
 const DEEPEST: usize = 12;
 const MOST_PARTS: usize = 2_000;
 
-/// What of a schema is told to a model; the rest is for machines.
+/// The schema keywords that models see. The others matter only to machines.
 const SCHEMA_KEYWORDS: [&str; 25] = [
     "type",
     "description",
@@ -35,11 +35,11 @@ const SCHEMA_KEYWORDS: [&str; 25] = [
     "prefixItems",
 ];
 
-/// A document of version 3.
+/// A document of OpenAPI version 3.
 pub(super) struct OpenApiDocument(Value);
 
 impl OpenApiDocument {
-    /// Reads JSON or YAML.
+    /// Parses JSON or YAML.
     pub(super) fn parse(text: &str) -> Result<OpenApiDocument, String> {
         let value: Value = match text.trim_start().starts_with('{') {
             true => serde_json::from_str(text).map_err(|error| format!("it is not valid JSON: {error}"))?,
@@ -48,7 +48,7 @@ impl OpenApiDocument {
         match (value["openapi"].as_str(), value["swagger"].as_str()) {
             (Some(version), _) if version.starts_with("3.") => Ok(OpenApiDocument(value)),
             (Some(version), _) | (None, Some(version)) => {
-                Err(format!("it is of version {version}, and only OpenAPI 3 is understood"))
+                Err(format!("it is version {version}; only OpenAPI 3 is supported"))
             }
             (None, None) => Err("it is not an OpenAPI document: it has no `openapi: 3.…`".to_owned()),
         }
@@ -58,26 +58,26 @@ impl OpenApiDocument {
         &self.0
     }
 
-    /// What a value is, or refers to.
+    /// Returns the value itself, or the one that it refers to.
     pub(super) fn resolve_ref<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
         for _ in 0..DEEPEST {
             let Some(reference) = value["$ref"].as_str() else { return Ok(value) };
             value = self.at(reference)?;
         }
-        Err("its references go round in a circle".to_owned())
+        Err("its references are circular".to_owned())
     }
 
     fn at(&self, reference: &str) -> Result<&Value, String> {
         let Some(pointer) = reference.strip_prefix('#') else {
-            return Err(format!("'{reference}' refers to another file, which is not read"));
+            return Err(format!("'{reference}' refers to another file, which is not supported"));
         };
-        // Written in a URL, so some signs may be escaped.
+        // The reference is part of a URL, so characters may be escaped.
         let pointer = pointer.replace("%7B", "{").replace("%7D", "}").replace("%20", " ");
         self.0.pointer(&pointer).ok_or_else(|| format!("'{reference}' refers to nothing"))
     }
 
-    /// A schema with everything that it refers to in its place. Where it comes back to itself, and where it becomes too
-    /// large, anything goes.
+    /// Returns a schema with all references replaced by their targets. Where it is recursive or too large,
+    /// the schema accepts anything.
     pub(super) fn inline_refs(&self, schema: &Value) -> Value {
         let mut parts = MOST_PARTS;
         self.inline(schema, &mut Vec::new(), &mut parts)
@@ -97,7 +97,7 @@ impl OpenApiDocument {
             return inlined;
         }
         let Some(object) = schema.as_object() else { return schema.clone() };
-        // Counted as a step down, whether or not it has a name.
+        // Count this as one level, whether or not the schema has a name.
         above.push("");
         let kept = object.iter().filter(|(key, _)| SCHEMA_KEYWORDS.contains(&key.as_str()));
         let inlined = kept.map(|(key, value)| {
@@ -123,7 +123,7 @@ impl OpenApiDocument {
     }
 }
 
-/// What can be said simpler is: parts that must all hold are one, and what must be given is there.
+/// Simplifies a schema: merges the parts of an `allOf`, and drops required names that have no property.
 fn tidy(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(all)) = schema.get("allOf")
         && all
@@ -191,7 +191,7 @@ mod tests {
         for (text, says) in [
             ("{\"openapi\": ", "not valid JSON"),
             ("a: [", "not valid YAML"),
-            ("swagger: '2.0'", "version 2.0, and only OpenAPI 3"),
+            ("swagger: '2.0'", "version 2.0; only OpenAPI 3"),
             ("<html>", "not an OpenAPI document"),
             ("[]", "not an OpenAPI document"),
         ] {

@@ -1,4 +1,4 @@
-//! One operation of a document: what a model is told of it, and the request that a call becomes.
+//! One operation of a document: the tool that the model sees, and the request that a call becomes.
 
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
@@ -25,11 +25,11 @@ pub(super) struct OpenApiOperation {
     body: Option<RequestBodyKind>,
 }
 
-/// An argument, and where it goes.
+/// An argument, and where it goes in the request.
 #[derive(Debug)]
 struct OperationInput {
     argument: String,
-    /// What the server calls it.
+    /// The name of the parameter in the document.
     name: String,
     location: ParameterLocation,
     required: bool,
@@ -38,7 +38,8 @@ struct OperationInput {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParameterLocation {
     Path,
-    /// Whether each thing of a list is a pair of its own, and whether an object is `name[key]=value`.
+    /// Whether each item of a list becomes its own pair, and whether an object is written as
+    /// `name[key]=value`.
     Query {
         explode: bool,
         deep: bool,
@@ -58,16 +59,16 @@ enum RequestBodyKind {
     Text,
 }
 
-/// What a call becomes.
+/// The request that a call becomes.
 #[derive(Debug)]
 pub(super) struct OperationRequest {
     pub(super) url: Url,
     pub(super) headers: Vec<(String, String)>,
-    /// The content type, and the content.
+    /// The content type and the content of the body.
     pub(super) body: Option<(&'static str, String)>,
 }
 
-/// All operations of a document, in its order, and what was wrong with those that are left out.
+/// Returns all operations of a document in order, and the problems of those that are left out.
 pub(super) fn operations(
     document: &OpenApiDocument,
     from: Option<&Url>,
@@ -106,31 +107,32 @@ fn read(
     operation: &Value,
 ) -> Result<OpenApiOperation, String> {
     let method: Method = word.to_uppercase().parse().map_err(|_| "it has no method".to_owned())?;
-    let mut made = InputsBuilder::default();
-    // What an operation says of a parameter goes before what its path says.
+    let mut builder = InputsBuilder::default();
+    // A parameter of the operation overrides one of its path.
     let own = operation["parameters"].as_array().into_iter().flatten();
     let common = item["parameters"].as_array().into_iter().flatten();
     for parameter in own.chain(common) {
-        made.parameter(document, document.resolve_ref(parameter)?)?;
+        builder.parameter(document, document.resolve_ref(parameter)?)?;
     }
     for (n, name) in names_in(path).enumerate() {
-        // Documents forget them.
-        if !made.inputs.iter().any(|input| input.location == ParameterLocation::Path && input.name == name) {
-            made.add_input(name, ParameterLocation::Path, true, json!({"type": "string"}));
+        // Some documents do not declare their path parameters.
+        if !builder.inputs.iter().any(|input| input.location == ParameterLocation::Path && input.name == name)
+        {
+            builder.add_input(name, ParameterLocation::Path, true, json!({"type": "string"}));
         }
         if n > 30 {
             return Err("its path has too many arguments".to_owned());
         }
     }
     let body = match operation.get("requestBody") {
-        Some(body) => made.body(document, document.resolve_ref(body)?)?,
+        Some(body) => builder.body(document, document.resolve_ref(body)?)?,
         None => None,
     };
     let id = operation["operationId"].as_str().map(sanitize_tool_name).filter(|name| !name.is_empty());
     let name = id.unwrap_or_else(|| sanitize_tool_name(&format!("{word}_{path}")));
-    let mut parameters = json!({"type": "object", "properties": made.properties});
+    let mut parameters = json!({"type": "object", "properties": builder.properties});
     let required: Vec<&str> =
-        made.inputs.iter().filter(|input| input.required).map(|input| input.argument.as_str()).collect();
+        builder.inputs.iter().filter(|input| input.required).map(|input| input.argument.as_str()).collect();
     if !required.is_empty() {
         parameters["required"] = json!(required);
     }
@@ -143,12 +145,12 @@ fn read(
         description,
         parameters,
         server,
-        inputs: made.inputs,
+        inputs: builder.inputs,
         body,
     })
 }
 
-/// Arguments in the making.
+/// The arguments while they are being collected.
 #[derive(Default)]
 struct InputsBuilder {
     inputs: Vec<OperationInput>,
@@ -178,7 +180,7 @@ impl InputsBuilder {
             Some("cookie") => ParameterLocation::Cookie,
             _ => return Err(format!("the parameter '{name}' is neither in path, query, header nor cookie")),
         };
-        // These are not parameters' business, says the standard.
+        // The standard excludes these headers from parameters.
         let reserved = ["accept", "content-type", "authorization"];
         if place == ParameterLocation::Header && reserved.contains(&name.to_ascii_lowercase().as_str()) {
             return Ok(());
@@ -221,7 +223,7 @@ impl InputsBuilder {
             json.map(|found| (RequestBodyKind::Json, found)).or_else(form).or_else(text)
         else {
             let kinds: Vec<&str> = content.keys().map(String::as_str).take(3).collect();
-            return Err(format!("its body is {}, which cannot be made here", kinds.join(" or ")));
+            return Err(format!("its body is {}, which is not supported", kinds.join(" or ")));
         };
         let must = body["required"] == true;
         let schema = media.get("schema").map_or(json!({}), |schema| document.inline_refs(schema));
@@ -255,13 +257,13 @@ fn description(operation: &Value, method: &Method, path: &str) -> String {
     said.join("\n")
 }
 
-/// The names in `{…}` in a path.
+/// Returns the names in `{…}` in a path.
 fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
 }
 
-/// Where requests go: the first server that is named, with its variables at their defaults, seen from where the document
-/// came.
+/// Returns the base URL: the first server in the document, with its variables at their defaults, resolved
+/// against the document's own location.
 fn server(places: &[&Value; 3], from: Option<&Url>) -> Result<Url, String> {
     let servers = places.iter().filter_map(|place| place["servers"].as_array());
     let first = servers.filter_map(|servers| servers.first()).next();
@@ -288,12 +290,12 @@ fn server(places: &[&Value; 3], from: Option<&Url>) -> Result<Url, String> {
 }
 
 impl OpenApiOperation {
-    /// What is asked of whom, in words.
+    /// Describes the method and the target of a request.
     pub(super) fn describe_target(&self) -> String {
         format!("as {} {} at {}", self.method, self.path, display_url(&self.server))
     }
 
-    /// The request of a call. What is wrong with the arguments is said for the model.
+    /// Builds the request of a call. An error describes what is wrong with the arguments, for the model.
     pub(super) fn build_request(&self, arguments: &Map<String, Value>) -> Result<OperationRequest, String> {
         if let Some(unknown) =
             arguments.keys().find(|key| !self.inputs.iter().any(|input| input.argument == **key))

@@ -69,7 +69,7 @@ components:
         friend: {$ref: "#/components/schemas/Pet"}
 "##;
 
-/// A server that has the document, and tells what it was asked otherwise.
+/// A server that serves the document, and echoes every other request.
 async fn pets() -> LoopbackServer {
     LoopbackServer::start(|asked| match asked.line.as_str() {
         line if line.starts_with("GET /spec/openapi.yaml") => {
@@ -99,13 +99,13 @@ fn parsed(text: &str) -> Value {
 #[tokio::test]
 async fn each_operation_is_a_tool_and_its_arguments_go_where_they_belong() {
     let server = pets().await;
-    let mut alone = ToolFixture::new(&OpenApi::new(server.url("/spec/openapi.yaml"), headers())).await;
+    let mut fixture = ToolFixture::new(&OpenApi::new(server.url("/spec/openapi.yaml"), headers())).await;
     assert_eq!(server.requests()[0].header("x-api-key"), Some("key-0123456789"));
-    let mut names: Vec<String> = alone.tools.iter().map(|tool| tool.spec().name).collect();
+    let mut names: Vec<String> = fixture.tools.iter().map(|tool| tool.spec().name).collect();
     names.sort_unstable();
     assert_eq!(names, ["bulk", "createPet", "createPet_2", "get_pets_petId", "list_pets", "note", "rename"]);
 
-    let spec = alone.tool("list_pets").spec();
+    let spec = fixture.tool("list_pets").spec();
     assert_eq!(spec.description, "Lists pets.\n(GET /pets)");
     let mut listed: Vec<&String> = spec.parameters["properties"].as_object().unwrap().keys().collect();
     listed.sort_unstable();
@@ -113,46 +113,46 @@ async fn each_operation_is_a_tool_and_its_arguments_go_where_they_belong() {
     assert_eq!(spec.parameters["properties"]["tag"]["description"], "Only these.");
     let arguments = json!({"tag": ["a b", "c"], "ids": [1, 2], "filter_age": 3, "range": {"from": 1}, "session": "s;x",
         "trace": "t1"});
-    let asked = parsed(&alone.call_text("list_pets", arguments).await);
+    let asked = parsed(&fixture.call_text("list_pets", arguments).await);
     assert_eq!(asked["line"], "GET /api/v1/pets?tag=a+b&tag=c&ids=1%2C2&filter%5Bage%5D=3&range%5Bfrom%5D=1");
     assert_eq!(asked["trace"], "t1");
     assert_eq!(asked["cookie"], "session=s%3Bx");
 
-    let spec = alone.tool("createPet").spec();
+    let spec = fixture.tool("createPet").spec();
     assert_eq!(spec.parameters["required"], json!(["body_name"]));
     assert_eq!(spec.parameters["properties"]["body_friend"], json!({}), "it comes back to itself");
     let asked = parsed(
-        &alone.call_text("createPet", json!({"body_name": "Rex", "body_friend": {"name": "Ada"}})).await,
+        &fixture.call_text("createPet", json!({"body_name": "Rex", "body_friend": {"name": "Ada"}})).await,
     );
     assert_eq!(asked["line"], "POST /api/v1/pets");
     assert_eq!(parsed(asked["body"].as_str().unwrap()), json!({"name": "Rex", "friend": {"name": "Ada"}}));
     assert_eq!(asked["type"], "application/json");
 
     assert_eq!(
-        parsed(&alone.call_text("get_pets_petId", json!({"petId": 7})).await)["line"],
+        parsed(&fixture.call_text("get_pets_petId", json!({"petId": 7})).await)["line"],
         "GET /api/v1/pets/7"
     );
-    let asked = parsed(&alone.call_text("get_pets_petId", json!({"petId": "7/owner?x#y"})).await);
+    let asked = parsed(&fixture.call_text("get_pets_petId", json!({"petId": "7/owner?x#y"})).await);
     assert_eq!(asked["line"], "GET /api/v1/pets/7%2Fowner%3Fx%23y");
     assert_eq!(
-        alone.call_text("createPet_2", json!({"petId": "7"})).await,
+        fixture.call_text("createPet_2", json!({"petId": "7"})).await,
         "Done: status 204, and nothing else was said."
     );
     let asked = parsed(
-        &alone.call_text("rename", json!({"petId": 7, "body_name": "A&B", "body_tags": ["x", "y"]})).await,
+        &fixture.call_text("rename", json!({"petId": 7, "body_name": "A&B", "body_tags": ["x", "y"]})).await,
     );
     assert_eq!(asked["body"], "name=A%26B&tags=x&tags=y");
-    assert_eq!(parsed(&alone.call_text("note", json!({"body": "words"})).await)["body"], "words");
-    assert_eq!(parsed(&alone.call_text("bulk", json!({"body": [1, 2]})).await)["body"], "[1,2]");
+    assert_eq!(parsed(&fixture.call_text("note", json!({"body": "words"})).await)["body"], "words");
+    assert_eq!(parsed(&fixture.call_text("bulk", json!({"body": [1, 2]})).await)["body"], "[1,2]");
 
-    assert_eq!(alone.tool("list_pets").effects(), ToolEffects::READ_ONLY);
-    assert_eq!(alone.tool("createPet").effects(), ToolEffects::default());
+    assert_eq!(fixture.tool("list_pets").effects(), ToolEffects::READ_ONLY);
+    assert_eq!(fixture.tool("createPet").effects(), ToolEffects::default());
 }
 
 #[tokio::test]
 async fn errors_say_which_operation_and_show_no_secret() {
     let server = pets().await;
-    let mut alone =
+    let mut fixture =
         ToolFixture::new(&OpenApi::new(server.url("/spec/openapi.yaml?token=hidden"), headers())).await;
     for (tool, arguments, says) in [
         ("get_pets_petId", json!({}), "get_pets_petId (GET /pets/{petId}): the argument 'petId' is missing"),
@@ -171,7 +171,7 @@ async fn errors_say_which_operation_and_show_no_secret() {
         ("createPet", json!({"name": "x"}), "there is no argument 'name'; there are: trace, body_"),
         ("list_pets", json!({"trace": "a\nb"}), "list_pets (GET /pets): "),
     ] {
-        let error = alone.call_error(tool, arguments).await;
+        let error = fixture.call_error(tool, arguments).await;
         assert!(error.contains(says) && !error.contains("key-0123456789"), "{error}");
     }
     let shown = format!("{:?}", OpenApi::new("http://x/spec?token=hidden", headers()));
@@ -179,8 +179,8 @@ async fn errors_say_which_operation_and_show_no_secret() {
 }
 
 async fn refused(at: String) -> String {
-    let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-    OpenApi::new(at, SecretHeaders::default()).open(&patron).await.err().unwrap().to_string()
+    let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+    OpenApi::new(at, SecretHeaders::default()).open(&toolset_context).await.err().unwrap().to_string()
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn a_document_that_cannot_be_used_is_named() {
         ("/empty", "/empty: it describes no operation"),
         ("/old", "/old: it is of version 2.0"),
         ("/upload", "none of its 1 operation can be used; POST /u: its body is image/png"),
-        ("/down", "/down: the document cannot be had: status 500"),
+        ("/down", "/down: cannot download the document: status 500"),
     ] {
         let error = refused(server.url(path)).await;
         assert!(error.contains("toolset 'openapi'") && error.contains(says), "{error}");
@@ -214,8 +214,8 @@ async fn a_document_that_cannot_be_used_is_named() {
     let whole =
         json!({"openapi": "3.0.0", "servers": [{"url": server.url("/base")}], "paths": {"/u": {"get": {}}}});
     std::fs::write(&file, whole.to_string()).unwrap();
-    let mut alone =
+    let mut fixture =
         ToolFixture::new(&OpenApi::new(file.display().to_string(), SecretHeaders::default())).await;
-    assert!(alone.call_error("get_u", json!({})).await.contains("get_u (GET /u): status 500"));
+    assert!(fixture.call_error("get_u", json!({})).await.contains("get_u (GET /u): status 500"));
     assert_eq!(server.requests().last().unwrap().line, "GET /base/u");
 }

@@ -1,4 +1,4 @@
-//! The file with the tasks: read and written by one at a time, and never half.
+//! The JSON file of project tasks: locked while it is read and written, and replaced atomically.
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
@@ -14,10 +14,10 @@ use crate::tool::ToolError;
 
 /// The largest file that is read.
 const LARGEST: u64 = 8 << 20;
-/// How long to wait for whoever else has the file.
+/// How long to wait for another process that has locked the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The file: a name in an open directory, and how it is shown.
+/// The file: its name in an open directory, and its path for messages.
 pub(super) struct ProjectTaskFile {
     dir: Dir,
     name: OsString,
@@ -25,8 +25,8 @@ pub(super) struct ProjectTaskFile {
 }
 
 impl ProjectTaskFile {
-    /// The file of this path, below the working directory unless the path is absolute. Directories on the way are
-    /// made; a symbolic link that leads out of the working directory is refused.
+    /// Opens the file at this path; a relative path is relative to the working directory. Creates missing
+    /// directories, and refuses a symbolic link that leads out of the working directory.
     pub(super) fn open(path: &Path, working_dir: Option<&Path>) -> Result<ProjectTaskFile, ToolError> {
         let shown = path.display().to_string();
         let failed =
@@ -40,12 +40,12 @@ impl ProjectTaskFile {
             }
             (false, None) => return Err(ToolError::Failed("this task has no working directory".to_owned())),
             (false, Some(working_dir)) => {
-                let ground = Dir::open_ambient_dir(working_dir, ambient_authority()).map_err(failed)?;
+                let roots = Dir::open_ambient_dir(working_dir, ambient_authority()).map_err(failed)?;
                 match above.as_os_str().is_empty() {
-                    true => ground,
+                    true => roots,
                     false => {
-                        ground.create_dir_all(above).map_err(failed)?;
-                        ground.open_dir(above).map_err(failed)?
+                        roots.create_dir_all(above).map_err(failed)?;
+                        roots.open_dir(above).map_err(failed)?
                     }
                 }
             }
@@ -53,7 +53,7 @@ impl ProjectTaskFile {
         Ok(ProjectTaskFile { dir, name, shown })
     }
 
-    /// What is in the file.
+    /// Reads the task list.
     pub(super) fn read(&self) -> Result<ProjectTaskList, ToolError> {
         let wrong = |why: &dyn std::fmt::Display| {
             ToolError::Failed(format!("the task file '{}' {why}. Nothing was changed in it.", self.shown))
@@ -70,24 +70,24 @@ impl ProjectTaskFile {
         }
     }
 
-    /// Changes what is in the file, while nobody else does.
+    /// Changes the task list while holding the lock.
     pub(super) fn change<T>(
         &self,
         act: impl FnOnce(&mut ProjectTaskList) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
         let _turn = self.lock()?;
-        let mut board = self.read()?;
-        let before = board.clone();
-        let answer = act(&mut board)?;
-        if board != before {
-            self.write(&board).map_err(|error| {
+        let mut list = self.read()?;
+        let before = list.clone();
+        let answer = act(&mut list)?;
+        if list != before {
+            self.write(&list).map_err(|error| {
                 ToolError::Failed(format!("the task file '{}' cannot be written: {error}", self.shown))
             })?;
         }
         Ok(answer)
     }
 
-    /// Waits for its turn. The directory is what is locked: the file is replaced with every change.
+    /// Waits for the lock. It is on the directory, because every change replaces the file.
     fn lock(&self) -> Result<File, ToolError> {
         let failed = |error: io::Error| {
             ToolError::Failed(format!("the task file '{}' cannot be locked: {error}", self.shown))
@@ -114,7 +114,7 @@ impl ProjectTaskFile {
         Ok(self.dir.open(".")?.into_std())
     }
 
-    /// Where a directory cannot be locked, a file beside it is.
+    /// Locks a file beside the task file, for systems that cannot lock a directory.
     #[cfg(not(unix))]
     fn lock_file(&self) -> io::Result<File> {
         let mut name = self.name.clone();
@@ -122,8 +122,8 @@ impl ProjectTaskFile {
         Ok(self.dir.create(name)?.into_std())
     }
 
-    fn write(&self, board: &ProjectTaskList) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(board)?;
+    fn write(&self, list: &ProjectTaskList) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(list)?;
         let mut beside = self.name.clone();
         beside.push(format!(".{}.tmp", uuid::Uuid::now_v7().simple()));
         let written = (|| {
@@ -140,7 +140,7 @@ impl ProjectTaskFile {
     }
 }
 
-/// A text that the model names, below the working directory.
+/// Reads a text file below the working directory that the model has named.
 pub(super) fn read_description(typed: &str, working_dir: Option<&Path>) -> Result<String, ToolError> {
     let Some(working_dir) = working_dir else {
         return Err(ToolError::Failed("this task has no working directory".to_owned()));
@@ -158,7 +158,7 @@ pub(super) fn read_description(typed: &str, working_dir: Option<&Path>) -> Resul
 }
 
 fn read_text(dir: &Dir, path: &Path) -> io::Result<String> {
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a named pipe would block until someone writes to it.
     if !dir.metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a plain file"));
     }

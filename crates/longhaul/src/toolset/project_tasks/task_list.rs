@@ -1,18 +1,18 @@
-//! Tasks with priorities and dependencies, as data: what may be done with them, and in which order.
+//! Project tasks with priorities and dependencies, as plain data, and the operations on them.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::toolset::text::truncate;
 
-/// All tasks, in the order in which they came.
+/// All tasks, in order of creation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ProjectTaskList {
     #[serde(default)]
     tasks: IndexMap<String, ProjectTask>,
 }
 
-/// One task. The names of its fields are those that others who read such files know.
+/// One task. Its field names are those of other programs that read such files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ProjectTask {
@@ -76,7 +76,7 @@ fn word<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_value(plain.into()).ok()
 }
 
-/// A task as it is shown: with what its dependencies make of its status.
+/// A task as it is shown, with its effective status: blocked while a dependency is not done.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ProjectTaskView<'a> {
@@ -85,7 +85,7 @@ pub(super) struct ProjectTaskView<'a> {
     pub(super) effective_status: ProjectTaskStatus,
 }
 
-/// What is changed of a task.
+/// A change to a task: only the given fields change.
 #[derive(Debug, Default)]
 pub(super) struct ProjectTaskChange {
     pub(super) title: Option<String>,
@@ -101,9 +101,9 @@ impl ProjectTaskList {
     }
 
     fn unknown(&self, id: &str) -> String {
-        let near = self.tasks.keys().find(|key| key.eq_ignore_ascii_case(id.trim()));
+        let similar = self.tasks.keys().find(|key| key.eq_ignore_ascii_case(id.trim()));
         let hint =
-            near.map_or("list_tasks shows what there is".to_owned(), |key| format!("did you mean {key}?"));
+            similar.map_or("list_tasks shows what there is".to_owned(), |key| format!("did you mean {key}?"));
         format!("there is no task '{}': {hint}", truncate(id, 60))
     }
 
@@ -112,7 +112,7 @@ impl ProjectTaskList {
         serde_json::to_value(shown).unwrap_or_default()
     }
 
-    /// Blocked, while something that it depends on is not done.
+    /// Returns the status: blocked while a dependency is not done.
     fn effective(&self, task: &ProjectTask) -> ProjectTaskStatus {
         let open =
             |id: &String| self.tasks.get(id).is_some_and(|other| other.status != ProjectTaskStatus::Done);
@@ -123,8 +123,8 @@ impl ProjectTaskList {
         }
     }
 
-    /// Puts a task on the board. One that is there already, with the same title, is what an earlier try of the same
-    /// call made.
+    /// Adds a task. If there is one with this id and title, an earlier attempt of the same call created it,
+    /// and that one is returned.
     pub(super) fn create(
         &mut self,
         ids: impl Iterator<Item = String>,
@@ -173,7 +173,8 @@ impl ProjectTaskList {
         Ok(())
     }
 
-    /// Makes one task depend on another. That it does already is no error: the call may have been made before.
+    /// Makes one task depend on another. An existing dependency is not an error, because the call may be a
+    /// repetition.
     pub(super) fn add_dependency(&mut self, id: &str, on: &str, now: &str) -> Result<&ProjectTask, String> {
         let mut dependencies = self.get(id)?.dependencies.clone();
         if !dependencies.iter().any(|other| other == on) {
@@ -201,7 +202,7 @@ impl ProjectTaskList {
         )
     }
 
-    /// What can be worked on first, blocked tasks last; then by priority; then the oldest.
+    /// Sorts the tasks: unblocked before blocked, then by priority, then oldest first.
     pub(super) fn sorted(&self) -> Vec<(&ProjectTask, ProjectTaskStatus)> {
         let mut tasks: Vec<_> = self.tasks.values().map(|task| (task, self.effective(task))).collect();
         tasks.sort_by_key(|(task, status)| {
@@ -210,7 +211,7 @@ impl ProjectTaskList {
         tasks
     }
 
-    /// The first that can be worked on.
+    /// Returns the first task that can be worked on.
     pub(super) fn next(&self) -> Option<&ProjectTask> {
         let open = |status: &ProjectTaskStatus| {
             matches!(status, ProjectTaskStatus::Pending | ProjectTaskStatus::InProgress)
@@ -218,7 +219,7 @@ impl ProjectTaskList {
         self.sorted().into_iter().find(|(_, status)| open(status)).map(|(task, _)| task)
     }
 
-    /// The dependencies of `id`, if there are such tasks and none of them waits for it, however far away.
+    /// Checks the dependencies of `id`: each must exist, and none may depend on `id`, directly or indirectly.
     fn checked(&self, id: Option<&str>, dependencies: Vec<String>) -> Result<Vec<String>, String> {
         let mut list: Vec<String> = Vec::new();
         for other in dependencies {
@@ -249,7 +250,7 @@ impl ProjectTaskList {
 mod tests {
     use super::*;
 
-    fn board(tasks: &[(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str])]) -> ProjectTaskList {
+    fn list(tasks: &[(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str])]) -> ProjectTaskList {
         let task = |(n, (id, priority, status, on)): (
             usize,
             &(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str]),
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn the_next_task_is_the_most_urgent_that_waits_for_nothing() {
         use ProjectTaskPriority::{Critical, High, Low, Medium};
-        let mut board = board(&[
+        let mut list = list(&[
             ("a", Low, ProjectTaskStatus::Pending, &[]),
             ("b", Critical, ProjectTaskStatus::Pending, &["a"]),
             ("c", Medium, ProjectTaskStatus::InProgress, &[]),
@@ -280,62 +281,57 @@ mod tests {
             ("e", Critical, ProjectTaskStatus::Blocked, &[]),
             ("f", Medium, ProjectTaskStatus::Pending, &["d", "gone"]),
         ]);
-        let order: Vec<_> = board.sorted().iter().map(|(task, _)| task.id.as_str()).collect();
+        let order: Vec<_> = list.sorted().iter().map(|(task, _)| task.id.as_str()).collect();
         assert_eq!(order, ["d", "c", "f", "a", "b", "e"]);
-        assert_eq!(board.next().unwrap().id, "c");
+        assert_eq!(list.next().unwrap().id, "c");
         for id in ["c", "f", "a"] {
-            board
-                .change(
-                    id,
-                    ProjectTaskChange {
-                        status: Some(ProjectTaskStatus::Done),
-                        ..ProjectTaskChange::default()
-                    },
-                    "now",
-                )
-                .unwrap();
-        }
-        assert_eq!(board.next().unwrap().id, "b", "what it waited for is done");
-        board
-            .change(
-                "b",
+            list.change(
+                id,
                 ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() },
                 "now",
             )
             .unwrap();
-        assert_eq!(board.next(), None, "e was blocked by hand");
+        }
+        assert_eq!(list.next().unwrap().id, "b", "what it waited for is done");
+        list.change(
+            "b",
+            ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() },
+            "now",
+        )
+        .unwrap();
+        assert_eq!(list.next(), None, "e was blocked by hand");
     }
 
     #[test]
     fn no_task_ever_waits_for_itself() {
         let plain = |id| (id, ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &[][..]);
-        let mut board = board(&[plain("a"), plain("b"), plain("c")]);
-        board.add_dependency("a", "b", "").unwrap();
-        board.add_dependency("b", "c", "").unwrap();
+        let mut list = list(&[plain("a"), plain("b"), plain("c")]);
+        list.add_dependency("a", "b", "").unwrap();
+        list.add_dependency("b", "c", "").unwrap();
         for (id, on) in [("a", "a"), ("c", "a"), ("c", "b")] {
-            let before = board.clone();
-            assert!(board.add_dependency(id, on, "").unwrap_err().contains("cycle"), "{id} on {on}");
-            assert_eq!(board, before);
+            let before = list.clone();
+            assert!(list.add_dependency(id, on, "").unwrap_err().contains("cycle"), "{id} on {on}");
+            assert_eq!(list, before);
         }
-        board.add_dependency("a", "b", "").unwrap();
-        assert_eq!(board.get("a").unwrap().dependencies, ["b"], "twice is once");
-        board.remove_dependency("a", "b", "").unwrap();
-        board.add_dependency("c", "a", "").unwrap();
-        board.delete("a").unwrap();
-        assert_eq!(board.get("c").unwrap().dependencies, [""; 0], "nobody waits for what is gone");
-        assert!(board.add_dependency("c", "a", "").unwrap_err().contains("there is no task 'a'"));
-        assert!(board.get("C").unwrap_err().contains("did you mean c?"));
+        list.add_dependency("a", "b", "").unwrap();
+        assert_eq!(list.get("a").unwrap().dependencies, ["b"], "twice is once");
+        list.remove_dependency("a", "b", "").unwrap();
+        list.add_dependency("c", "a", "").unwrap();
+        list.delete("a").unwrap();
+        assert_eq!(list.get("c").unwrap().dependencies, [""; 0], "nobody waits for what is gone");
+        assert!(list.add_dependency("c", "a", "").unwrap_err().contains("there is no task 'a'"));
+        assert!(list.get("C").unwrap_err().contains("did you mean c?"));
     }
 
     #[test]
     fn a_ring_that_somebody_else_wrote_ends_no_walk() {
-        let mut board = board(&[
+        let mut list = list(&[
             ("a", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &["b"]),
             ("b", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &["a"]),
             ("c", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &[]),
         ]);
-        board.add_dependency("c", "a", "").unwrap();
-        assert_eq!(board.next(), None);
+        list.add_dependency("c", "a", "").unwrap();
+        assert_eq!(list.next(), None);
     }
 
     #[test]

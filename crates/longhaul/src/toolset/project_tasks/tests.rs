@@ -15,37 +15,43 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-async fn create(alone: &mut ToolFixture, arguments: Value) -> String {
-    parsed(&alone.call_text("create_task", arguments).await)["id"].as_str().unwrap().to_owned()
+async fn create(fixture: &mut ToolFixture, arguments: Value) -> String {
+    parsed(&fixture.call_text("create_task", arguments).await)["id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn tasks_are_made_linked_done_and_deleted() {
     let place = tempfile::tempdir().unwrap();
-    let mut alone = at(place.path()).await;
-    let plan = create(&mut alone, json!({"title": "Plan", "priority": "low"})).await;
+    let mut fixture = at(place.path()).await;
+    let plan = create(&mut fixture, json!({"title": "Plan", "priority": "low"})).await;
     let build =
-        create(&mut alone, json!({"title": "Build", "priority": "high", "dependencies": [plan.clone()]}))
+        create(&mut fixture, json!({"title": "Build", "priority": "high", "dependencies": [plan.clone()]}))
             .await;
-    let ship = create(&mut alone, json!({"title": "Ship"})).await;
+    let ship = create(&mut fixture, json!({"title": "Ship"})).await;
     let link = json!({"taskId": ship, "dependsOnId": build});
-    assert_eq!(parsed(&alone.call_text("add_dependency", link.clone()).await)["effectiveStatus"], "blocked");
-    assert_eq!(parsed(&alone.call_text("next_task", json!({})).await)["id"], *plan);
+    assert_eq!(
+        parsed(&fixture.call_text("add_dependency", link.clone()).await)["effectiveStatus"],
+        "blocked"
+    );
+    assert_eq!(parsed(&fixture.call_text("next_task", json!({})).await)["id"], *plan);
     let cycle = json!({"taskId": plan, "dependsOnId": ship});
-    assert!(alone.call_error("add_dependency", cycle).await.contains("cycle"));
-    let listed = parsed(&alone.call_text("list_tasks", json!({"status": "blocked"})).await);
+    assert!(fixture.call_error("add_dependency", cycle).await.contains("cycle"));
+    let listed = parsed(&fixture.call_text("list_tasks", json!({"status": "blocked"})).await);
     assert_eq!(listed[0]["title"], "Build", "the more urgent first");
     assert_eq!(listed.as_array().unwrap().len(), 2);
-    alone.call_text("update_task", json!({"id": plan, "status": "done"})).await;
-    assert_eq!(parsed(&alone.call_text("next_task", json!({})).await)["id"], *build);
-    alone.call_text("remove_dependency", link).await;
-    assert_eq!(parsed(&alone.call_text("get_task", json!({"id": ship})).await)["effectiveStatus"], "pending");
-    alone.call_text("delete_task", json!({"id": build})).await;
-    assert!(alone.call_error("get_task", json!({"id": build})).await.contains("there is no task"));
+    fixture.call_text("update_task", json!({"id": plan, "status": "done"})).await;
+    assert_eq!(parsed(&fixture.call_text("next_task", json!({})).await)["id"], *build);
+    fixture.call_text("remove_dependency", link).await;
+    assert_eq!(
+        parsed(&fixture.call_text("get_task", json!({"id": ship})).await)["effectiveStatus"],
+        "pending"
+    );
+    fixture.call_text("delete_task", json!({"id": build})).await;
+    assert!(fixture.call_error("get_task", json!({"id": build})).await.contains("there is no task"));
     for id in [&ship] {
-        alone.call_text("update_task", json!({"id": id, "status": "completed"})).await;
+        fixture.call_text("update_task", json!({"id": id, "status": "completed"})).await;
     }
-    assert!(alone.call_text("next_task", json!({})).await.contains("nothing to work on"));
+    assert!(fixture.call_text("next_task", json!({})).await.contains("nothing to work on"));
     let file = parsed(&fs::read_to_string(place.path().join("tasks.json")).unwrap());
     assert_eq!(file["tasks"][&ship]["status"], "done");
     let names: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -55,29 +61,29 @@ async fn tasks_are_made_linked_done_and_deleted() {
 #[tokio::test]
 async fn the_same_call_again_makes_no_second_task() {
     let place = tempfile::tempdir().unwrap();
-    let mut alone = at(place.path()).await;
-    let first = create(&mut alone, json!({"title": "Once"})).await;
-    let again = alone.repeat_call("create_task", json!({"title": "Once"})).await.unwrap().text;
+    let mut fixture = at(place.path()).await;
+    let first = create(&mut fixture, json!({"title": "Once"})).await;
+    let again = fixture.repeat_call("create_task", json!({"title": "Once"})).await.unwrap().text;
     assert_eq!(parsed(&again)["id"], *first);
-    // The same call of the same task of another store is not the same call.
-    let other = alone.repeat_call("create_task", json!({"title": "Another"})).await.unwrap().text;
+    // The same call of the same task in another store is a different call.
+    let other = fixture.repeat_call("create_task", json!({"title": "Another"})).await.unwrap().text;
     assert_ne!(parsed(&other)["id"], *first);
-    assert_eq!(parsed(&alone.call_text("list_tasks", json!({})).await).as_array().unwrap().len(), 2);
+    assert_eq!(parsed(&fixture.call_text("list_tasks", json!({})).await).as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn a_file_that_is_none_of_ours_is_not_overwritten() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("tasks.json");
-    let mut alone = at(place.path()).await;
+    let mut fixture = at(place.path()).await;
     for text in ["not json", "[1, 2]", r#"{"tasks": {"a": {"id": 1}}}"#] {
         fs::write(&path, text).unwrap();
-        let error = alone.call_error("create_task", json!({"title": "x"})).await;
+        let error = fixture.call_error("create_task", json!({"title": "x"})).await;
         assert!(error.contains("'tasks.json' is not a list of tasks"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
     fs::write(&path, r#"{"tasks": {"a1": {"id": "a1", "title": "From elsewhere"}}}"#).unwrap();
-    assert_eq!(parsed(&alone.call_text("next_task", json!({})).await)["title"], "From elsewhere");
+    assert_eq!(parsed(&fixture.call_text("next_task", json!({})).await)["title"], "From elsewhere");
 }
 
 #[tokio::test]
@@ -91,20 +97,20 @@ async fn no_path_leads_out_of_the_working_directory() {
     fs::write(inside.join("plan.md"), "the plan").unwrap();
     #[cfg(unix)]
     std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
-    let mut alone = at(&inside).await;
+    let mut fixture = at(&inside).await;
     let within = inside.join("plan.md").display().to_string();
     for path in ["plan.md", "./plan.md", &within] {
-        let made = parsed(&alone.call_text("create_task", json!({"title": path, "path": path})).await);
+        let made = parsed(&fixture.call_text("create_task", json!({"title": path, "path": path})).await);
         assert_eq!(made["description"], "the plan");
     }
     let absolute = outside.join("secret.md").display().to_string();
     for path in ["../out/secret.md", "link/secret.md", &absolute, "nowhere.md", ".", "plan.md\0"] {
-        let error = alone.call_error("create_task", json!({"title": "x", "path": path})).await;
+        let error = fixture.call_error("create_task", json!({"title": "x", "path": path})).await;
         assert!(error.contains("below the working directory") && !error.contains("secret\""), "{error}");
     }
     for path in ["../out/tasks.json", "link/tasks.json"] {
-        let mut alone = ToolFixture::in_dir(&ProjectTasks::new(path), &inside).await;
-        let error = alone.call_error("create_task", json!({"title": "x"})).await;
+        let mut fixture = ToolFixture::in_dir(&ProjectTasks::new(path), &inside).await;
+        let error = fixture.call_error("create_task", json!({"title": "x"})).await;
         assert!(error.contains("cannot be used"), "{error}");
     }
     assert!(!outside.join("tasks.json").exists());
@@ -119,7 +125,7 @@ async fn no_path_leads_out_of_the_working_directory() {
 #[tokio::test]
 async fn wrong_words_are_refused() {
     let place = tempfile::tempdir().unwrap();
-    let mut alone = at(place.path()).await;
+    let mut fixture = at(place.path()).await;
     for (tool, arguments, says) in [
         ("create_task", json!({"title": " "}), "the title is empty"),
         ("create_task", json!({"title": "x", "priority": "asap"}), "'asap' is no priority"),
@@ -127,7 +133,7 @@ async fn wrong_words_are_refused() {
         ("update_task", json!({"id": "nope", "status": "done"}), "there is no task 'nope'"),
         ("list_tasks", json!({"status": "open?"}), "'open?' is no status"),
     ] {
-        let error = alone.call_error(tool, arguments).await;
+        let error = fixture.call_error(tool, arguments).await;
         assert!(error.contains(says), "{error}");
     }
     assert!(!place.path().join("tasks.json").exists());
@@ -139,12 +145,13 @@ async fn two_agents_at_once_lose_nothing() {
     let working = (0..4).map(|n| {
         let dir = place.path().to_owned();
         tokio::spawn(async move {
-            // A toolset of its own each: what they share is the file.
-            let mut alone = at(&dir).await;
-            alone.context.caller.task = TaskKey::named(&format!("agent {n}")).candidate_ids().next().unwrap();
+            // Each has its own toolset: they share only the file.
+            let mut fixture = at(&dir).await;
+            fixture.context.caller.task =
+                TaskKey::named(&format!("agent {n}")).candidate_ids().next().unwrap();
             for turn in 1..=8 {
-                alone.context.call = CallId { turn, index: 0 };
-                create(&mut alone, json!({"title": format!("{n}.{turn}")})).await;
+                fixture.context.call = CallId { turn, index: 0 };
+                create(&mut fixture, json!({"title": format!("{n}.{turn}")})).await;
             }
         })
     });

@@ -1,28 +1,28 @@
-//! What a sandboxed command may change of git's own files: enough to commit, and nothing that git executes.
+//! Which of git's own files a sandboxed command may change: enough to commit, but nothing that git executes.
 
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// How many worktrees or submodules are guarded one by one; of more, none can be written to.
+/// How many worktrees or submodules are protected one by one. If there are more, all of them are read-only.
 const EACH: usize = 32;
 
-/// Paths of one working tree.
+/// The git paths of one working tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct GitDirs {
-    /// What is written to, and can be neither moved away nor replaced.
+    /// Writable, but can be neither moved nor replaced.
     pub(super) writable: Vec<PathBuf>,
-    /// What stays as it is.
+    /// Read-only.
     pub(super) read_only: Vec<PathBuf>,
-    /// What is not there, and is not to come.
+    /// Does not exist, and must not be created.
     pub(super) masked: Vec<PathBuf>,
-    /// What cannot be kept from being made, and is removed when the command has ended: with a `commondir`, git would
-    /// take the configuration and the hooks of another directory.
+    /// Cannot be prevented, so it is removed when the command has ended. With a `commondir`, git would use
+    /// the configuration and the hooks of another directory.
     pub(super) remove_afterwards: Vec<PathBuf>,
 }
 
 impl GitDirs {
-    /// Those of the working tree whose top is `top`.
+    /// Returns the paths of the working tree at `top`; `None` if there is no `.git`.
     pub(super) fn for_worktree(top: &Path) -> Result<Option<Self>, String> {
         let dot = top.join(".git");
         let Ok(meta) = fs::symlink_metadata(&dot) else { return Ok(None) };
@@ -35,7 +35,7 @@ impl GitDirs {
         Ok(Some(dirs))
     }
 
-    /// A git directory that is in its working tree, or in another one.
+    /// Adds a git directory: that of the working tree, or that of a submodule.
     fn own(&mut self, dot: &Path) -> Result<(), String> {
         let elsewhere = dot.join("commondir");
         if elsewhere.symlink_metadata().is_ok() {
@@ -46,7 +46,7 @@ impl GitDirs {
         }
         self.writable.push(dot.to_owned());
         self.keep(dot.join("config"));
-        // Only then is it read.
+        // Git reads `config.worktree` only with this setting.
         if mentions(&dot.join("config"), "worktreeconfig") {
             self.keep(dot.join("config.worktree"));
         }
@@ -64,7 +64,7 @@ impl GitDirs {
         })?;
         self.each(&dot.join("modules"), |dirs, module| match module.join("HEAD").exists() {
             true => dirs.own(&module),
-            // Its name has a slash in it.
+            // Not a git directory: the module's name contains a slash.
             false => {
                 dirs.read_only.push(module);
                 Ok(())
@@ -72,7 +72,7 @@ impl GitDirs {
         })
     }
 
-    /// Every directory in one, and that itself.
+    /// Adds a directory, and calls `act` for each directory in it.
     fn each(
         &mut self,
         dir: &Path,
@@ -90,7 +90,7 @@ impl GitDirs {
         paths.into_iter().try_for_each(|path| act(self, path))
     }
 
-    /// A configuration stays as it is. One that is not there is an empty one from now on, which means the same.
+    /// Makes a configuration file read-only. Creates it if it is missing: an empty one means the same.
     fn keep(&mut self, path: PathBuf) {
         let _ = fs::OpenOptions::new().write(true).create_new(true).open(&path);
         if path.exists() {
@@ -98,8 +98,8 @@ impl GitDirs {
         }
     }
 
-    /// A worktree: its `.git` is a file that names a directory in the repository. Without one that can be believed, only
-    /// the file itself stays as it is.
+    /// Adds a linked worktree: its `.git` is a file that names a directory in the repository. If the
+    /// repository does not confirm it, only the file itself is added, read-only.
     fn linked(&mut self, dot: PathBuf) {
         if let Some((own, common)) = linked_git_dirs(&dot) {
             let shared = ["objects", "refs", "logs"].iter().map(|name| common.join(name));
@@ -114,12 +114,12 @@ impl GitDirs {
     }
 }
 
-/// Whether a file has a word in it, in whatever case.
+/// Checks whether a file contains a word, ignoring case.
 fn mentions(file: &Path, word: &str) -> bool {
     small(file).is_ok_and(|text| text.to_ascii_lowercase().contains(word))
 }
 
-/// A file that should be short; a pipe is waited for by nobody.
+/// Reads a small file. Fails on a named pipe instead of blocking.
 fn small(path: &Path) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a plain file"));
@@ -129,8 +129,8 @@ fn small(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The git directory of a worktree whose `.git` is this file, and the one that all worktrees of its repository share.
-/// Commands can write that file, so it is believed only where the repository says the same.
+/// Returns the git directory of the worktree with this `.git` file, and the directory that all worktrees of
+/// the repository share. Commands can write that file, so it counts only if the repository confirms it.
 pub(crate) fn linked_git_dirs(dot: &Path) -> Option<(PathBuf, PathBuf)> {
     let said = small(dot).ok()?;
     let named = dot.parent()?.join(said.strip_prefix("gitdir:")?.trim());

@@ -1,4 +1,4 @@
-//! The helper's side of Landlock: confines the process it runs in, and becomes the command.
+//! The Landlock helper: confines its own process and becomes the command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
@@ -10,13 +10,13 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-/// The newest Landlock whose rights are asked for; what an older kernel does not know of them is left out.
+/// The newest Landlock ABI that is requested. Rights that an older kernel does not know are left out.
 const NEWEST: ABI = ABI::V6;
-/// What every program wants to open for writing.
+/// Devices that every program may open for writing.
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
 
-/// Whether this kernel can do what is asked of it. Only asks: nothing is confined.
+/// Checks whether this kernel supports what is needed, without confining anything.
 pub(super) fn is_available(network: bool) -> Result<(), String> {
     let asked = || -> Result<(), RulesetError> {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -26,11 +26,11 @@ pub(super) fn is_available(network: bool) -> Result<(), String> {
     };
     asked().map_err(|error| match network {
         true => format!("this kernel has no Landlock: {error}"),
-        false => format!("this kernel has no Landlock that can turn the network off: {error}"),
+        false => format!("this kernel's Landlock cannot block the network: {error}"),
     })
 }
 
-/// What the helper is told.
+/// The helper's arguments.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct LandlockArgs {
     writable: Vec<PathBuf>,
@@ -38,16 +38,16 @@ struct LandlockArgs {
     command: Vec<OsString>,
 }
 
-/// Confines this process for good, and becomes a command: `--rw DIR… [--net] -- PROGRAM ARG…`. Everything can be read;
-/// written only what is below the directories, and some devices; TCP is refused unless `--net` says otherwise. UDP, and
-/// sockets in the file system, are not covered by Landlock.
+/// Confines this process permanently and becomes a command: `--rw DIR… [--net] -- PROGRAM ARG…`. The command
+/// can read everything, and write only below the given directories and to some devices. TCP is blocked unless
+/// `--net` is given. Landlock does not cover UDP or sockets in the file system.
 ///
-/// For the `main` of a program that is named as a [`Sandbox`](super::Sandbox)'s helper, called before any thread is
-/// started. It returns only if that did not work, with the reason.
+/// Call it from the `main` of the program that is a [`Sandbox`](super::Sandbox)'s helper, before any thread
+/// is started. It returns only on failure, with the reason.
 pub fn sandbox_exec(args: impl IntoIterator<Item = OsString>) -> String {
-    match parse(args).and_then(|told| confine(&told).map(|()| told)) {
+    match parse(args).and_then(|parsed| confine(&parsed).map(|()| parsed)) {
         Err(why) => why,
-        Ok(told) => match told.command.split_first() {
+        Ok(parsed) => match parsed.command.split_first() {
             None => "no command was named".to_owned(),
             Some((program, args)) => {
                 let error = Command::new(program).args(args).exec();
@@ -58,21 +58,21 @@ pub fn sandbox_exec(args: impl IntoIterator<Item = OsString>) -> String {
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LandlockArgs, String> {
-    let mut told = LandlockArgs::default();
+    let mut parsed = LandlockArgs::default();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         match arg.to_str() {
             Some("--rw") => {
                 let dir = args.next().ok_or("--rw needs a directory")?;
-                told.writable.push(dir.into());
+                parsed.writable.push(dir.into());
             }
-            Some("--net") => told.network = true,
+            Some("--net") => parsed.network = true,
             Some("--") => {
-                told.command = args.collect();
-                return if told.command.is_empty() {
+                parsed.command = args.collect();
+                return if parsed.command.is_empty() {
                     Err("no command was named".to_owned())
                 } else {
-                    Ok(told)
+                    Ok(parsed)
                 };
             }
             _ => return Err(format!("'{}' is not understood", arg.display())),
@@ -81,20 +81,20 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LandlockArgs, Strin
     Err("there is no '--' with a command after it".to_owned())
 }
 
-/// Everything but making devices: the superuser could write to a disk through one.
+/// Every right except creating devices: root could write to a disk through one.
 fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
-fn confine(told: &LandlockArgs) -> Result<(), String> {
+fn confine(parsed: &LandlockArgs) -> Result<(), String> {
     let not = |error: RulesetError| format!("the sandbox could not be entered: {error}");
-    for dir in &told.writable {
+    for dir in &parsed.writable {
         if !dir.exists() {
             return Err(format!("{} is not there", AsRef::<OsStr>::as_ref(dir).display()));
         }
     }
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).map_err(not)?;
-    let ruleset = match told.network {
+    let ruleset = match parsed.network {
         true => ruleset,
         false => {
             let strict = ruleset.set_compatibility(CompatLevel::HardRequirement);
@@ -105,7 +105,7 @@ fn confine(told: &LandlockArgs) -> Result<(), String> {
     let confined = ruleset
         .create()
         .and_then(|rules| rules.add_rules(path_beneath_rules(["/"], AccessFs::from_read(NEWEST))))
-        .and_then(|rules| rules.add_rules(path_beneath_rules(&told.writable, writing())))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(&parsed.writable, writing())))
         .and_then(|rules| rules.add_rules(path_beneath_rules(DEVICES, AccessFs::from_file(NEWEST))))
         .and_then(|rules| rules.restrict_self())
         .map_err(not)?;
@@ -119,18 +119,18 @@ fn confine(told: &LandlockArgs) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn told(words: &[&str]) -> Result<LandlockArgs, String> {
+    fn parsed(words: &[&str]) -> Result<LandlockArgs, String> {
         parse(words.iter().map(OsString::from))
     }
 
     #[test]
     fn the_helper_is_told_in_few_words() {
-        let full = told(&["--rw", "/work", "--rw", "/more", "--net", "--", "sh", "-c", "--net"]).unwrap();
+        let full = parsed(&["--rw", "/work", "--rw", "/more", "--net", "--", "sh", "-c", "--net"]).unwrap();
         assert_eq!(full.writable, [PathBuf::from("/work"), PathBuf::from("/more")]);
         assert!(full.network);
         assert_eq!(full.command, ["sh", "-c", "--net"]);
         for wrong in [&["--rw"][..], &["--rw", "/work"], &["sh"], &["--write", "--", "sh"], &["--"]] {
-            assert!(told(wrong).is_err(), "{wrong:?}");
+            assert!(parsed(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -7,16 +7,16 @@ use super::*;
 use crate::toolset::no_dispatcher::call_context_in;
 use crate::toolset::{Shell, Toolset as _, ToolsetContext};
 
-fn words(launch: &CommandSpec) -> String {
-    let args: Vec<_> = launch.args.iter().map(|arg| arg.to_string_lossy()).collect();
-    format!("{} {}", launch.program.display(), args.join(" "))
+fn words(spec: &CommandSpec) -> String {
+    let args: Vec<_> = spec.args.iter().map(|arg| arg.to_string_lossy()).collect();
+    format!("{} {}", spec.program.display(), args.join(" "))
 }
 
 fn plain() -> CommandSpec {
     CommandSpec::shell("echo $x", "/work/sub".into(), Default::default())
 }
 
-fn ground() -> SandboxPaths {
+fn paths() -> SandboxPaths {
     SandboxPaths {
         work: "/work".into(),
         writable: vec!["/work".into(), "/more".into()],
@@ -26,17 +26,17 @@ fn ground() -> SandboxPaths {
 
 #[test]
 fn what_bubblewrap_is_told() {
-    let mut ground = ground();
-    ground.tmpfs = vec!["/tmp".into()];
-    ground.git = vec![GitDirs {
+    let mut paths = paths();
+    paths.tmpfs = vec!["/tmp".into()];
+    paths.git = vec![GitDirs {
         writable: vec!["/work/.git".into()],
         read_only: vec!["/work/.git/config".into()],
         masked: vec!["/work/.git/hooks".into()],
         remove_afterwards: vec!["/work/.git/commondir".into()],
     }];
-    let launch = bubblewrap(Path::new("/usr/bin/bwrap"), &ground, false, plain());
+    let spec = bubblewrap(Path::new("/usr/bin/bwrap"), &paths, false, plain());
     assert_eq!(
-        words(&launch),
+        words(&spec),
         "/bin/sh -c \"$@\"; exit $? sh /usr/bin/bwrap --unshare-pid --unshare-ipc --unshare-uts --die-with-parent \
          --new-session --cap-drop ALL --unshare-net --ro-bind / / --dev /dev --proc /proc \
          --ro-bind-try /proc/sys /proc/sys --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger \
@@ -45,17 +45,14 @@ fn what_bubblewrap_is_told() {
          --bind /work/.git /work/.git --ro-bind /work/.git/config /work/.git/config --tmpfs /work/.git/hooks \
          --chdir /work/sub -- /bin/sh -c echo $x"
     );
-    let launch = bubblewrap(Path::new("/usr/bin/bwrap"), &ground, true, plain());
-    assert!(!words(&launch).contains("--unshare-net"));
+    let spec = bubblewrap(Path::new("/usr/bin/bwrap"), &paths, true, plain());
+    assert!(!words(&spec).contains("--unshare-net"));
 }
 
 #[test]
 fn what_the_helper_is_told() {
-    let launch = landlocked(Path::new("/opt/longhaul"), &ground(), true, plain());
-    assert_eq!(
-        words(&launch),
-        "/opt/longhaul sandbox-exec --rw /work --rw /more --net -- /bin/sh -c echo $x"
-    );
+    let spec = landlocked(Path::new("/opt/longhaul"), &paths(), true, plain());
+    assert_eq!(words(&spec), "/opt/longhaul sandbox-exec --rw /work --rw /more --net -- /bin/sh -c echo $x");
 }
 
 #[tokio::test]
@@ -83,16 +80,16 @@ fn a_forged_worktree_opens_nothing() {
     assert_eq!(GitDirs::for_worktree(&at("work")), Ok(Some(nothing)));
 }
 
-/// Runs a command in a sandbox of bubblewrap, in `work` below a directory of its own.
+/// Runs commands in a bubblewrap sandbox, in `work` inside a temporary directory.
 struct SandboxFixture {
     outer: TempDir,
     shell: Shell,
 }
 
 impl SandboxFixture {
-    /// `None` where bubblewrap does not work: the test is skipped then, and counted.
+    /// Returns `None` where bubblewrap does not work. The test is then skipped, and counted.
     async fn new(sandbox: Sandbox) -> Option<Self> {
-        // Where the checkout is, wherever that is.
+        // Use the directory of the checkout, wherever it is.
         let here = std::env::current_exe().unwrap();
         SandboxFixture::new_in(here.parent().unwrap(), sandbox).await
     }
@@ -113,8 +110,9 @@ impl SandboxFixture {
     }
 
     async fn run(&self, cmd: &str) -> Result<String, String> {
-        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        let tools = self.shell.open(&patron).await.unwrap();
+        let toolset_context =
+            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let tools = self.shell.open(&toolset_context).await.unwrap();
         let (context, _) = call_context_in(&self.work());
         let called = tools[0].call(&json!({ "cmd": cmd }).to_string(), &context).await;
         called.map(|output| output.text).map_err(|error| error.to_string())
@@ -123,40 +121,40 @@ impl SandboxFixture {
 
 #[tokio::test]
 async fn in_bubblewrap_commands_write_only_below_the_working_directory() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
-    writes_only_below(&yard).await;
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
+    writes_only_below(&fixture).await;
 }
 
-/// Where commands have a directory of their own otherwise.
+/// In `/tmp`, which is otherwise private to the command.
 #[tokio::test]
 async fn in_bubblewrap_commands_write_only_below_the_working_directory_in_tmp() {
-    let Some(yard) = SandboxFixture::new_in(Path::new("/tmp"), Sandbox::new()).await else { return };
+    let Some(fixture) = SandboxFixture::new_in(Path::new("/tmp"), Sandbox::new()).await else { return };
     let beside = TempDir::new_in("/tmp").unwrap();
-    writes_only_below(&yard).await;
+    writes_only_below(&fixture).await;
     assert_eq!(
-        yard.run("cat ../secret.txt").await.unwrap(),
+        fixture.run("cat ../secret.txt").await.unwrap(),
         "secret\n[exit code 0]",
         "it is read as elsewhere"
     );
     assert!(
-        yard.run(&format!("ls {}", beside.path().display())).await.is_err(),
+        fixture.run(&format!("ls {}", beside.path().display())).await.is_err(),
         "what else is in /tmp is not there"
     );
 }
 
-async fn writes_only_below(yard: &SandboxFixture) {
-    let work = yard.work();
+async fn writes_only_below(fixture: &SandboxFixture) {
+    let work = fixture.work();
     let git = |args: &str| format!("git -c user.name=a -c user.email=a@b {args}");
     let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(&work).status();
     assert!(made.unwrap().success());
 
-    let text = yard
+    let text = fixture
         .run("echo hi > a.txt; cat a.txt; mkdir d; echo x > /tmp/own; cat /tmp/own; ls /dev/null")
         .await
         .unwrap();
     assert_eq!(text, "hi\nx\n/dev/null\n[exit code 0]");
     assert_eq!(fs::read_to_string(work.join("a.txt")).unwrap(), "hi\n");
-    let outer = yard.outer.path().display().to_string();
+    let outer = fixture.outer.path().display().to_string();
     for (way, cmd) in [
         ("redirection", "echo pwned > ../secret.txt".to_owned()),
         ("an absolute path", format!("echo pwned > {outer}/new.txt")),
@@ -170,11 +168,11 @@ async fn writes_only_below(yard: &SandboxFixture) {
         ("the kernel's settings", "test -w /proc/sys/kernel/core_pattern".to_owned()),
         ("a device", "mknod disk b 7 0".to_owned()),
     ] {
-        assert!(yard.run(&cmd).await.is_err(), "{way}");
-        assert_eq!(fs::read_to_string(yard.outer.path().join("secret.txt")).unwrap(), "secret", "{way}");
+        assert!(fixture.run(&cmd).await.is_err(), "{way}");
+        assert_eq!(fs::read_to_string(fixture.outer.path().join("secret.txt")).unwrap(), "secret", "{way}");
         assert!(!Path::new("/etc/longhaul-pwned").exists(), "{way}");
     }
-    assert_eq!(fs::read_dir(yard.outer.path()).unwrap().count(), 2, "nothing came beside them");
+    assert_eq!(fs::read_dir(fixture.outer.path()).unwrap().count(), 2, "nothing came beside them");
     assert!(!Path::new("/tmp/own").exists(), "their /tmp is their own");
 
     fs::remove_dir_all(work.join(".git/hooks")).unwrap();
@@ -186,26 +184,26 @@ async fn writes_only_below(yard: &SandboxFixture) {
         "ln -sf /dev/null .git/config",
         "mv .git/config .git/config-old",
     ] {
-        assert!(yard.run(cmd).await.is_err(), "{cmd}");
+        assert!(fixture.run(cmd).await.is_err(), "{cmd}");
     }
-    // They may write there, and only they see it.
-    let _ = yard.run("echo pwned > .git/hooks/post-commit").await;
+    // Commands may write there, and only they see it.
+    let _ = fixture.run("echo pwned > .git/hooks/post-commit").await;
     assert_eq!(fs::read_dir(work.join(".git/hooks")).unwrap().count(), 0, "nothing has become a hook");
-    // It cannot be kept from being made, and is gone when the command has ended.
-    yard.run("mkdir evil; git init -q --bare evil; echo ../evil > .git/commondir").await.unwrap();
+    // It cannot be prevented, so it is removed when the command has ended.
+    fixture.run("mkdir evil; git init -q --bare evil; echo ../evil > .git/commondir").await.unwrap();
     assert!(!work.join(".git/commondir").exists());
     let commit = format!("{} && {}", git("add a.txt"), git("commit -qm one && git log --oneline | wc -l"));
-    assert!(yard.run(&commit).await.unwrap().contains("1\n[exit code 0]"), "commits are fine");
-    // One that was there before is not worked with.
+    assert!(fixture.run(&commit).await.unwrap().contains("1\n[exit code 0]"), "commits are fine");
+    // If there was one before, commands are refused.
     fs::write(work.join(".git/commondir"), "../evil").unwrap();
-    assert!(yard.run("true").await.unwrap_err().contains("commondir"));
+    assert!(fixture.run("true").await.unwrap_err().contains("commondir"));
     fs::remove_file(work.join(".git/commondir")).unwrap();
 }
 
 #[tokio::test]
 async fn in_bubblewrap_other_working_trees_keep_their_configuration() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
-    let work = yard.work();
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let work = fixture.work();
     let git = |dir: &Path, args: &[&str]| {
         let mut command = std::process::Command::new("git");
         command
@@ -213,7 +211,7 @@ async fn in_bubblewrap_other_working_trees_keep_their_configuration() {
             .args(args);
         assert!(command.current_dir(dir).status().unwrap().success(), "{args:?}");
     };
-    let inner = yard.outer.path().join("inner");
+    let inner = fixture.outer.path().join("inner");
     for dir in [&inner, &work] {
         fs::create_dir_all(dir).unwrap();
         git(dir, &["init", "-q"]);
@@ -237,7 +235,7 @@ async fn in_bubblewrap_other_working_trees_keep_their_configuration() {
         "mv .git/modules .git/old",
         "mv .git/modules/module .git/old",
     ] {
-        assert!(yard.run(cmd).await.is_err(), "{cmd}");
+        assert!(fixture.run(cmd).await.is_err(), "{cmd}");
         assert_eq!(kept(), before, "{cmd}");
     }
     assert_eq!(fs::read_to_string(work.join(".git/config.worktree")).unwrap(), "");
@@ -251,19 +249,19 @@ async fn in_bubblewrap_there_is_no_network_unless_it_is_allowed() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let connect = format!("/bin/bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected'");
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
-    assert!(yard.run(&connect).await.is_err());
-    assert!(yard.run("grep -v lo: /proc/net/dev | grep :").await.is_err(), "only the loopback of its own");
-    let Some(yard) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
-    assert!(yard.run(&connect).await.unwrap().contains("connected"));
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
+    assert!(fixture.run(&connect).await.is_err());
+    assert!(fixture.run("grep -v lo: /proc/net/dev | grep :").await.is_err(), "only the loopback of its own");
+    let Some(fixture) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
+    assert!(fixture.run(&connect).await.unwrap().contains("connected"));
 }
 
 #[tokio::test]
 async fn in_bubblewrap_nobody_survives_by_leaving_the_group() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
-    // It is told from all others by how long it sleeps.
+    let Some(fixture) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
+    // The duration of its sleep identifies the process.
     let mark = format!("{}.{}", 100_000 + std::process::id(), 25);
-    let text = yard.run(&format!("setsid sleep {mark} & echo begun")).await.unwrap();
+    let text = fixture.run(&format!("setsid sleep {mark} & echo begun")).await.unwrap();
     assert!(text.starts_with("begun"), "{text}");
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     let alive = || {
@@ -278,10 +276,11 @@ async fn in_bubblewrap_nobody_survives_by_leaving_the_group() {
 
 #[tokio::test]
 async fn a_stop_reaches_into_bubblewrap() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
-    let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-    let tools = yard.shell.open(&patron).await.unwrap();
-    let (context, _) = call_context_in(&yard.work());
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let toolset_context =
+        ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let tools = fixture.shell.open(&toolset_context).await.unwrap();
+    let (context, _) = call_context_in(&fixture.work());
     let begun = std::time::Instant::now();
     let arguments = json!({ "cmd": "trap '' TERM; echo up; sleep 100", "timeout": 1.0 }).to_string();
     let why = tools[0].call(&arguments, &context).await.unwrap_err().to_string();
@@ -291,27 +290,30 @@ async fn a_stop_reaches_into_bubblewrap() {
 
 #[tokio::test]
 async fn in_bubblewrap_temporary_directories_and_run_are_empty_and_of_the_commands_own() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
     let kept = std::env::current_exe().unwrap().starts_with("/tmp");
     for dir in ["/tmp", "/var/tmp", "/run"] {
         if kept && dir == "/tmp" {
-            continue; // What leads to the working directory is there.
+            continue; // It contains the path to the working directory.
         }
         assert_eq!(
-            yard.run(&format!("ls -A {dir} | grep -v -e ^current-system$ -e ^systemd$")).await.unwrap_err(),
+            fixture
+                .run(&format!("ls -A {dir} | grep -v -e ^current-system$ -e ^systemd$"))
+                .await
+                .unwrap_err(),
             "(no output)\n[exit code 1]",
             "{dir}"
         );
     }
     let mark = format!("longhaul-own-{}", std::process::id());
-    yard.run(&format!("touch /tmp/{mark} /var/tmp/{mark} /run/{mark}")).await.unwrap();
+    fixture.run(&format!("touch /tmp/{mark} /var/tmp/{mark} /run/{mark}")).await.unwrap();
     for dir in ["/tmp", "/var/tmp", "/run"] {
         assert!(!Path::new(dir).join(&mark).exists(), "{dir}");
     }
-    assert!(yard.run(&format!("ls /var/tmp/{mark}")).await.is_err(), "the next command has another");
+    assert!(fixture.run(&format!("ls /var/tmp/{mark}")).await.is_err(), "the next command has another");
 }
 
-/// Perl is part of what git needs.
+/// Uses Perl, because git requires it and so it is installed.
 fn perl(script: &str) -> Option<String> {
     if !Path::new("/usr/bin/perl").exists() {
         crate::testing::report_skipped("there is no /usr/bin/perl");
@@ -322,7 +324,7 @@ fn perl(script: &str) -> Option<String> {
 
 #[tokio::test]
 async fn in_bubblewrap_only_sockets_in_tmp_and_run_are_out_of_reach() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
     let connect = |path: &str| {
         perl(&format!(
             "socket(S, AF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack_sockaddr_un({path})) or die $!; print qq(connected)"
@@ -332,43 +334,43 @@ async fn in_bubblewrap_only_sockets_in_tmp_and_run_are_out_of_reach() {
     let in_tmp = TempDir::new_in("/tmp").unwrap();
     let (hidden, open) = (in_tmp.path().join("s"), PathBuf::from("sub/s"));
     let _hidden = listening(&hidden);
-    // A socket's name is short: bound by a path from here.
-    let here = std::os::unix::net::UnixListener::bind(short(&yard.work().join(&open)));
+    // The path of a socket must be short, so bind it relative to this directory.
+    let here = std::os::unix::net::UnixListener::bind(short(&fixture.work().join(&open)));
     let Some(cmd) = connect(&format!("q({})", hidden.display())) else { return };
-    assert!(yard.run(&cmd).await.is_err());
+    assert!(fixture.run(&cmd).await.is_err());
     if let Ok(_here) = here {
         let cmd = connect("q(sub/s)").unwrap();
-        assert!(yard.run(&cmd).await.unwrap().contains("connected"), "elsewhere they are reached");
+        assert!(fixture.run(&cmd).await.unwrap().contains("connected"), "elsewhere they are reached");
     }
-    // Sockets without a name in the file system belong to the network.
+    // Abstract sockets, which have no file, belong to the network.
     use std::os::linux::net::SocketAddrExt as _;
     let name = format!("longhaul-{}", std::process::id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
     let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
     let cmd = connect(&format!("qq(\\0{name})")).unwrap();
-    assert!(yard.run(&cmd).await.is_err());
-    let Some(yard) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
-    assert!(yard.run(&cmd).await.unwrap().contains("connected"), "the test can tell");
+    assert!(fixture.run(&cmd).await.is_err());
+    let Some(fixture) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
+    assert!(fixture.run(&cmd).await.unwrap().contains("connected"), "the test can tell");
 }
 
-/// A path to a socket is at most 107 bytes long; one by the open directory always is.
+/// Returns a short path through an open directory: the path of a socket has at most 107 bytes.
 fn short(path: &Path) -> PathBuf {
     let dir = fs::File::open(path.parent().unwrap()).unwrap();
     use std::os::fd::IntoRawFd as _;
-    // Left open until the test ends: the address is looked up when it is bound.
+    // Keep it open until the test ends: the path is resolved when the socket is bound.
     Path::new("/proc/self/fd").join(dir.into_raw_fd().to_string()).join(path.file_name().unwrap())
 }
 
 #[tokio::test]
 async fn in_bubblewrap_the_superuser_has_no_capabilities_and_nobody_else_is_signalled() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
-    let text = yard
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let text = fixture
         .run("grep -E '^(Cap(Eff|Prm|Inh|Amb)|NoNewPrivs)' /proc/self/status | tr -d '0: \\t'")
         .await
         .unwrap();
     assert_eq!(text, "CapInh\nCapPrm\nCapEff\nCapAmb\nNoNewPrivs1\n[exit code 0]");
     let mut other = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-    assert!(yard.run(&format!("kill -9 {}", other.id())).await.is_err());
+    assert!(fixture.run(&format!("kill -9 {}", other.id())).await.is_err());
     assert!(other.try_wait().unwrap().is_none(), "it lives");
     other.kill().unwrap();
     other.wait().unwrap();
@@ -376,13 +378,14 @@ async fn in_bubblewrap_the_superuser_has_no_capabilities_and_nobody_else_is_sign
 
 #[tokio::test]
 async fn in_bubblewrap_sigterm_is_not_passed_on() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
-    let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-    let tools = yard.shell.open(&patron).await.unwrap();
-    let (context, _) = call_context_in(&yard.work());
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let toolset_context =
+        ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let tools = fixture.shell.open(&toolset_context).await.unwrap();
+    let (context, _) = call_context_in(&fixture.work());
     let cmd = "trap 'echo cleaned > cleaned; exit 0' TERM; touch up; while :; do sleep 0.02; done";
     let arguments = json!({ "cmd": cmd, "timeout": 100.0 }).to_string();
-    let up = yard.work().join("up");
+    let up = fixture.work().join("up");
     let (called, ()) = tokio::join!(tools[0].call(&arguments, &context), async {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while !up.exists() && std::time::Instant::now() < deadline {
@@ -391,13 +394,13 @@ async fn in_bubblewrap_sigterm_is_not_passed_on() {
         context.cancel.cancel();
     });
     assert!(called.is_err() && up.exists());
-    assert!(!yard.work().join("cleaned").exists());
+    assert!(!fixture.work().join("cleaned").exists());
 }
 
-/// What the page says that nobody is protected from.
+/// A documented limit: repositories that a command creates are not protected.
 #[tokio::test]
 async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protected() {
-    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
     let hook = |at: &str| {
         format!("printf '#!/bin/sh\\ntouch ran\\n' > {at}/post-checkout; chmod +x {at}/post-checkout")
     };
@@ -414,14 +417,14 @@ async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protect
             "bare/hooks/post-checkout",
         ),
     ] {
-        let _ = fs::remove_dir_all(yard.work().join(".git"));
-        yard.run(&cmd).await.unwrap();
-        assert!(yard.work().join(made).exists(), "{what}");
+        let _ = fs::remove_dir_all(fixture.work().join(".git"));
+        fixture.run(&cmd).await.unwrap();
+        assert!(fixture.work().join(made).exists(), "{what}");
     }
-    // Links are not followed to protect what they name.
-    let _ = fs::remove_dir_all(yard.work().join(".git"));
-    fs::rename(yard.work().join("nested/.git"), yard.work().join("moved")).unwrap();
-    std::os::unix::fs::symlink("moved", yard.work().join(".git")).unwrap();
-    yard.run("echo x > .git/hooks/post-merge").await.unwrap();
-    assert!(yard.work().join("moved/hooks/post-merge").exists());
+    // Links are not followed to protect their targets.
+    let _ = fs::remove_dir_all(fixture.work().join(".git"));
+    fs::rename(fixture.work().join("nested/.git"), fixture.work().join("moved")).unwrap();
+    std::os::unix::fs::symlink("moved", fixture.work().join(".git")).unwrap();
+    fixture.run("echo x > .git/hooks/post-merge").await.unwrap();
+    assert!(fixture.work().join("moved/hooks/post-merge").exists());
 }

@@ -13,8 +13,9 @@ async fn call(script: &ScriptTools, name: &str, arguments: Value) -> Result<Stri
     let dir = TempDir::new().unwrap();
     std::fs::create_dir(dir.path().join("sub")).unwrap();
     let (context, _) = call_context_in(dir.path());
-    let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-    let tools = script.open(&patron).await.unwrap();
+    let toolset_context =
+        ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let tools = script.open(&toolset_context).await.unwrap();
     let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap();
     tool.call(&arguments.to_string(), &context).await.map(|output| output.text)
 }

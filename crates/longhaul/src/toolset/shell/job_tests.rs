@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::toolset::no_dispatcher::call_context_in;
 
-/// A task with jobs, in a directory of its own.
+/// A task with jobs, in its own directory.
 struct JobFixture {
     dir: TempDir,
     shell: Shell,
@@ -21,7 +21,7 @@ impl JobFixture {
         JobFixture { dir, shell: Shell::new(), context }
     }
 
-    /// The same shell, for another task.
+    /// Uses the same shell for another task.
     fn another(&self) -> CallContext {
         let mut context = self.context.clone();
         context.caller.task = "t-7f3k3".parse().unwrap();
@@ -38,22 +38,24 @@ impl JobFixture {
         tool: &str,
         arguments: Value,
     ) -> Result<String, ToolError> {
-        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        let tools = self.shell.open(&patron).await.unwrap();
+        let toolset_context =
+            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let tools = self.shell.open(&toolset_context).await.unwrap();
         let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
         tool.call(&arguments.to_string(), context).await.map(|output| output.text)
     }
 
     async fn start(&self, cmd: &str) -> String {
-        let told = self.call("run_background_job", json!({ "cmd": cmd })).await.unwrap();
-        told.split(' ').next().unwrap().to_owned()
+        let reply = self.call("run_background_job", json!({ "cmd": cmd })).await.unwrap();
+        reply.split(' ').next().unwrap().to_owned()
     }
 
     async fn view(&self, job: &str) -> String {
         self.call("view_background_job", json!({ "job_id": job })).await.unwrap()
     }
 
-    /// The view of a job once its output, which is read beside it, has this in it.
+    /// Waits until the output of a job contains a text, and returns the view. The output is read in the
+    /// background.
     async fn view_with(&self, job: &str, text: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -67,7 +69,7 @@ impl JobFixture {
         }
     }
 
-    /// Comes back when a job has written the ids of its processes to a file.
+    /// Waits until a job has written the ids of its processes to a file.
     async fn pids(&self, file: &str) -> Vec<i32> {
         let path = self.dir.path().join(file);
         let read = || std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'));
@@ -94,87 +96,89 @@ fn alive(pids: &[i32]) -> bool {
 
 #[tokio::test]
 async fn a_job_runs_beside_the_task_and_can_be_looked_at() {
-    let bench = JobFixture::new();
-    let gate = bench.dir.path().join("gate");
+    let fixture = JobFixture::new();
+    let gate = fixture.dir.path().join("gate");
     assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
-    // Nobody gets through the gate before somebody opens it from the other side.
-    let job = bench.start("echo hello; echo $$ > pids; read line < gate; echo $line; exit 3").await;
+    // A process blocks on the named pipe until the other side opens it.
+    let job = fixture.start("echo hello; echo $$ > pids; read line < gate; echo $line; exit 3").await;
     assert_eq!(job, "job-1");
-    bench.pids("pids").await;
-    let view = bench.view_with(&job, "hello").await;
+    fixture.pids("pids").await;
+    let view = fixture.view_with(&job, "hello").await;
     assert!(view.starts_with("job-1  running  ") && view.ends_with("--- output ---\nhello\n"), "{view}");
     std::fs::write(&gate, "bye\n").unwrap();
-    let view = bench.call("view_background_job", json!({ "job_id": "job-1", "wait": 20 })).await.unwrap();
+    let view = fixture.call("view_background_job", json!({ "job_id": "job-1", "wait": 20 })).await.unwrap();
     assert!(view.ends_with("--- output ---\nhello\nbye\n"), "{view}");
-    let list = bench.call("list_background_jobs", json!({})).await.unwrap();
+    let list = fixture.call("list_background_jobs", json!({})).await.unwrap();
     assert!(list.starts_with("job-1  exit code 3  ") && list.contains("echo hello"), "{list}");
 }
 
 #[tokio::test]
 async fn output_is_paged_by_places_that_stay() {
-    let bench = JobFixture::new();
-    let job = bench.start("printf 0123456789").await;
-    bench.call("view_background_job", json!({ "job_id": job, "wait": 20 })).await.unwrap();
-    let page =
-        bench.call("view_background_job", json!({ "job_id": job, "offset": "2", "limit": 3 })).await.unwrap();
+    let fixture = JobFixture::new();
+    let job = fixture.start("printf 0123456789").await;
+    fixture.call("view_background_job", json!({ "job_id": job, "wait": 20 })).await.unwrap();
+    let page = fixture
+        .call("view_background_job", json!({ "job_id": job, "offset": "2", "limit": 3 }))
+        .await
+        .unwrap();
     assert!(page.ends_with("--- output ---\n234\n[… 5 more bytes: go on with offset 5 …]"), "{page}");
 }
 
 #[tokio::test]
 async fn a_stopped_job_is_gone_with_everything_it_started() {
-    let bench = JobFixture::new();
-    let job = bench.start("sleep 100 & echo $$ $! > pids; wait").await;
-    let pids = bench.pids("pids").await;
+    let fixture = JobFixture::new();
+    let job = fixture.start("sleep 100 & echo $$ $! > pids; wait").await;
+    let pids = fixture.pids("pids").await;
     assert!(alive(&pids));
-    assert!(bench.view(&job).await.contains("running"));
-    let stop = || bench.call("stop_background_job", json!({ "job_id": "job-1" }));
-    let told = stop().await.unwrap();
-    // Nobody vouches for more than the group here.
+    assert!(fixture.view(&job).await.contains("running"));
+    let stop = || fixture.call("stop_background_job", json!({ "job_id": "job-1" }));
+    let reply = stop().await.unwrap();
+    // Without a supervisor, only the process group is known to be gone.
     assert!(
-        told.starts_with("job-1 was ended with its process group; ") && told.contains("not known"),
-        "{told}"
+        reply.starts_with("job-1 was ended with its process group; ") && reply.contains("not known"),
+        "{reply}"
     );
     assert!(!alive(&pids));
     assert_eq!(stop().await.unwrap(), "job-1 had ended already");
-    assert!(bench.view(&job).await.contains("stopped"));
+    assert!(fixture.view(&job).await.contains("stopped"));
 }
 
 #[tokio::test]
 async fn jobs_end_with_their_task_and_are_nobody_elses() {
-    let bench = JobFixture::new();
-    let other = bench.another();
-    bench.start("trap '' TERM; sleep 100 & echo $$ $! > mine; wait").await;
+    let fixture = JobFixture::new();
+    let other = fixture.another();
+    fixture.start("trap '' TERM; sleep 100 & echo $$ $! > mine; wait").await;
     let theirs = json!({ "cmd": "echo $$ > theirs; sleep 100" });
-    bench.call_as(&other, "run_background_job", theirs).await.unwrap();
-    let (mine, theirs) = (bench.pids("mine").await, bench.pids("theirs").await);
-    assert_eq!(bench.call("list_background_jobs", json!({})).await.unwrap().lines().count(), 1);
+    fixture.call_as(&other, "run_background_job", theirs).await.unwrap();
+    let (mine, theirs) = (fixture.pids("mine").await, fixture.pids("theirs").await);
+    assert_eq!(fixture.call("list_background_jobs", json!({})).await.unwrap().lines().count(), 1);
 
-    bench.shell.task_ended(bench.context.caller.task).await;
+    fixture.shell.task_ended(fixture.context.caller.task).await;
     assert!(!alive(&mine) && alive(&theirs));
-    let why = bench.call("view_background_job", json!({ "job_id": "job-1" })).await.unwrap_err();
+    let why = fixture.call("view_background_job", json!({ "job_id": "job-1" })).await.unwrap_err();
     assert!(why.to_string().contains("there is no job 'job-1'"), "{why}");
 
-    bench.shell.close().await;
+    fixture.shell.close().await;
     assert!(!alive(&theirs));
 }
 
 #[tokio::test]
 async fn a_shell_that_is_dropped_takes_its_jobs_along() {
-    let bench = JobFixture::new();
-    bench.start("echo $$ > pids; sleep 100").await;
-    let pids = bench.pids("pids").await;
-    let JobFixture { shell, dir: _dir, context: _context } = bench;
+    let fixture = JobFixture::new();
+    fixture.start("echo $$ > pids; sleep 100").await;
+    let pids = fixture.pids("pids").await;
+    let JobFixture { shell, dir: _dir, context: _context } = fixture;
     drop(shell);
     until("the job is gone", || !alive(&pids)).await;
 }
 
 #[tokio::test]
 async fn there_are_not_too_many_jobs() {
-    let bench = JobFixture::new();
+    let fixture = JobFixture::new();
     for _ in 0..20 {
-        bench.start("sleep 100").await;
+        fixture.start("sleep 100").await;
     }
-    let why = bench.call("run_background_job", json!({ "cmd": "sleep 100" })).await.unwrap_err();
+    let why = fixture.call("run_background_job", json!({ "cmd": "sleep 100" })).await.unwrap_err();
     assert!(why.to_string().contains("20 jobs are running already"), "{why}");
-    bench.shell.close().await;
+    fixture.shell.close().await;
 }

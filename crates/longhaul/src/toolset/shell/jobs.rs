@@ -1,4 +1,4 @@
-//! Commands that run beside a task, and end with it.
+//! Background jobs: commands that run beside a task and end with it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,25 +28,25 @@ const MAX_KEPT: usize = 100;
 #[derive(Default)]
 pub(super) struct BackgroundJobs {
     tasks: Mutex<HashMap<TaskId, TaskJobs>>,
-    /// Those that follow a job.
+    /// The tasks that follow running jobs.
     followers: TaskTracker,
 }
 
 #[derive(Default)]
 struct TaskJobs {
-    /// How many there have ever been.
+    /// How many jobs were ever started.
     count: u64,
     jobs: Vec<Arc<BackgroundJob>>,
 }
 
-/// One command.
+/// One background job.
 pub(super) struct BackgroundJob {
     pub(super) id: String,
     cmd: String,
     begun: Instant,
-    /// Fires when it is to end.
+    /// Cancelled to stop the job.
     stop: CancellationToken,
-    /// Fires when it has ended.
+    /// Cancelled when the job has ended.
     ended: CancellationToken,
     state: Mutex<JobState>,
 }
@@ -71,8 +71,8 @@ impl BackgroundJobs {
         &self,
         task: TaskId,
         cmd: &str,
-        launch: &CommandSpec,
-        watchman: &ProcessGuardian,
+        spec: &CommandSpec,
+        guardian: &ProcessGuardian,
     ) -> Result<Arc<BackgroundJob>, ToolError> {
         let mut tasks = self.tasks();
         let roll = tasks.entry(task).or_default();
@@ -81,7 +81,7 @@ impl BackgroundJobs {
                 "{MAX_RUNNING} jobs are running already: stop one with stop_background_job first"
             )));
         }
-        let (group, pipe) = RunningCommand::spawn(launch, watchman).map_err(|error| spawn_error(&error))?;
+        let (group, pipe) = RunningCommand::spawn(spec, guardian).map_err(|error| spawn_error(&error))?;
         roll.count += 1;
         let job = Arc::new(BackgroundJob {
             id: format!("job-{}", roll.count),
@@ -97,16 +97,16 @@ impl BackgroundJobs {
         {
             roll.jobs.remove(oldest);
         }
-        self.followers.spawn(follow(job.clone(), group, pipe, launch.remove_afterwards.clone()));
+        self.followers.spawn(follow(job.clone(), group, pipe, spec.remove_afterwards.clone()));
         Ok(job)
     }
 
-    /// The jobs of a task, oldest first.
+    /// Returns the jobs of a task, oldest first.
     pub(super) fn of_task(&self, task: TaskId) -> Vec<Arc<BackgroundJob>> {
         self.tasks().get(&task).map(|roll| roll.jobs.clone()).unwrap_or_default()
     }
 
-    /// The job of a task that is called so.
+    /// Returns the job of a task with this name.
     pub(super) fn find(&self, task: TaskId, id: &str) -> Result<Arc<BackgroundJob>, ToolError> {
         let jobs = self.of_task(task);
         if let Some(job) = jobs.iter().find(|job| job.id == id.trim()) {
@@ -121,13 +121,13 @@ impl BackgroundJobs {
         }))
     }
 
-    /// Ends all jobs of a task, and forgets them.
+    /// Stops all jobs of a task and forgets them.
     pub(super) async fn stop_task_jobs(&self, task: TaskId) {
         let roll = self.tasks().remove(&task);
         end_all(roll.into_iter().flat_map(|roll| roll.jobs).collect()).await;
     }
 
-    /// Ends all jobs.
+    /// Stops all jobs.
     pub(super) async fn stop_all(&self) {
         let rolls: Vec<_> = self.tasks().drain().collect();
         end_all(rolls.into_iter().flat_map(|(_, roll)| roll.jobs).collect()).await;
@@ -154,14 +154,14 @@ async fn end_all(jobs: Vec<Arc<BackgroundJob>>) {
     }
 }
 
-/// Reads what a job writes until it has ended, or ends it.
+/// Reads the output of a job until it has ended or is stopped.
 async fn follow(
     job: Arc<BackgroundJob>,
     mut group: RunningCommand,
     mut pipe: ChildStdout,
     removed: Vec<PathBuf>,
 ) {
-    // Also if this is dropped in the middle: then the group is killed, and nobody should wait.
+    // Runs also when this future is dropped: then the group is killed, and no one may keep waiting.
     let _over = job.ended.clone().drop_guard();
     let mut sink = &*job;
     let exited = tokio::select! {
@@ -201,20 +201,20 @@ impl BackgroundJob {
         self.state().ended.is_none()
     }
 
-    /// Ends it. Answers whether it ran.
+    /// Stops the job. Returns whether it was running.
     pub(super) async fn stop(&self) -> bool {
-        let ran = self.is_running();
+        let was_running = self.is_running();
         self.stop.cancel();
         self.ended.cancelled().await;
-        ran
+        was_running
     }
 
-    /// With what it was ended, as far as that is known.
+    /// Describes what was killed together with the job, as far as that is known.
     pub(super) fn leftover_text(&self) -> &'static str {
         self.state().leftover.map_or("", leftover_text)
     }
 
-    /// Waits until it has ended, but not for ever.
+    /// Waits until it has ended, or until the timeout.
     pub(super) async fn wait(&self, longest: Duration, cancel: &CancellationToken) {
         tokio::select! {
             () = self.ended.cancelled() => {}
@@ -223,7 +223,7 @@ impl BackgroundJob {
         }
     }
 
-    /// One line about it.
+    /// Describes the job in one line.
     pub(super) fn summary_line(&self) -> String {
         let state = self.state();
         let (status, until) = match &state.ended {
@@ -237,7 +237,7 @@ impl BackgroundJob {
         format!("{}  {status}  {took} s  {output} of output  {}", self.id, truncate(self.cmd.trim(), 120))
     }
 
-    /// What it has written.
+    /// Returns a part of its output.
     pub(super) fn output_page(&self, offset: Option<u64>, limit: usize) -> String {
         self.state().output.page(offset, limit)
     }

@@ -1,17 +1,17 @@
-//! The last part of an output that may have no end, with places in it that stay the same.
+//! Keeps the last part of an output of any length, with stable byte offsets.
 
 use std::collections::VecDeque;
 
 use crate::toolset::command::output_capture::{incomplete_char_len, is_utf8_continuation};
 use crate::toolset::text::group_digits;
 
-/// How much is kept.
+/// How many bytes are kept.
 const KEPT: usize = 1024 * 1024;
 
 #[derive(Default)]
 pub(super) struct OutputBuffer {
     kept: VecDeque<u8>,
-    /// How much came before what is kept.
+    /// How many bytes before the kept part were dropped.
     dropped: u64,
 }
 
@@ -23,13 +23,13 @@ impl OutputBuffer {
         self.dropped += surplus as u64;
     }
 
-    /// How much there was in all.
+    /// The length of the whole output.
     pub(super) fn total(&self) -> u64 {
         self.dropped + self.kept.len() as u64
     }
 
-    /// At most `limit` bytes from `offset` on; the last ones, if there is no offset. Markers say what is before and
-    /// after.
+    /// Returns at most `limit` bytes from `offset` on, or the last ones if there is no offset. Markers say
+    /// what comes before and after.
     pub(super) fn page(&self, offset: Option<u64>, limit: usize) -> String {
         let total = self.total();
         let from = offset.unwrap_or(total.saturating_sub(limit as u64)).clamp(self.dropped, total);
@@ -37,7 +37,7 @@ impl OutputBuffer {
         let bytes: Vec<u8> = self.kept.iter().skip(skip).take(limit).copied().collect();
         let lead = match from {
             0 => 0,
-            // A character that the cut goes through is shown by the page before.
+            // The page before shows a character that the cut splits.
             _ => bytes.iter().take(3).take_while(|byte| is_utf8_continuation(**byte)).count(),
         };
         let cut = if from + (bytes.len() as u64) < total { incomplete_char_len(&bytes) } else { 0 };
@@ -75,28 +75,28 @@ mod tests {
 
     #[test]
     fn pages_say_what_is_before_and_after() {
-        let mut tape = OutputBuffer::default();
-        tape.push("0123456789é--".as_bytes());
-        assert_eq!(tape.total(), 14);
-        assert_eq!(tape.page(None, 100), "0123456789é--");
-        assert_eq!(tape.page(None, 3), "[… 11 bytes before this: offset 0 …]\n--");
-        assert_eq!(tape.page(Some(0), 4), "0123\n[… 10 more bytes: go on with offset 4 …]");
-        assert_eq!(tape.page(Some(4), 7), "456789\n[… 4 more bytes: go on with offset 10 …]");
-        assert_eq!(tape.page(Some(10), 7), "é--");
-        assert_eq!(tape.page(Some(99), 7), "");
+        let mut buffer = OutputBuffer::default();
+        buffer.push("0123456789é--".as_bytes());
+        assert_eq!(buffer.total(), 14);
+        assert_eq!(buffer.page(None, 100), "0123456789é--");
+        assert_eq!(buffer.page(None, 3), "[… 11 bytes before this: offset 0 …]\n--");
+        assert_eq!(buffer.page(Some(0), 4), "0123\n[… 10 more bytes: go on with offset 4 …]");
+        assert_eq!(buffer.page(Some(4), 7), "456789\n[… 4 more bytes: go on with offset 10 …]");
+        assert_eq!(buffer.page(Some(10), 7), "é--");
+        assert_eq!(buffer.page(Some(99), 7), "");
     }
 
     #[test]
     fn what_is_too_long_loses_its_beginning_and_keeps_its_places() {
-        let mut tape = OutputBuffer::default();
+        let mut buffer = OutputBuffer::default();
         for _ in 0..3 * KEPT / 10 {
-            tape.push(b"123456789\n");
+            buffer.push(b"123456789\n");
         }
         let total = (3 * KEPT / 10 * 10) as u64;
-        assert_eq!(tape.total(), total);
-        let page = tape.page(Some(total - 10), 100);
+        assert_eq!(buffer.total(), total);
+        let page = buffer.page(Some(total - 10), 100);
         assert_eq!(page, "123456789\n");
-        let page = tape.page(Some(0), 5);
+        let page = buffer.page(Some(0), 5);
         assert!(page.starts_with("[… the first 2,09") && page.contains("are not kept any more"), "{page}");
     }
 }

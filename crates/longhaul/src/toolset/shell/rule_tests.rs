@@ -1,5 +1,5 @@
-//! What becomes of a denied command, in all the ways to write one: `data/denied.txt` says it of each. What is in
-//! `data/harmless.txt` must not be asked about under the same rules.
+//! Tests permission rules on many spellings of a denied command: `data/denied.txt` states the expected
+//! verdict for each. Under the same rules, commands in `data/harmless.txt` must run without approval.
 
 use std::process::{Command, Stdio};
 
@@ -22,7 +22,7 @@ fn rights(argument: &str, approved: bool) -> Rights {
     Rights { levels: vec![Arc::new(rules)], approved }
 }
 
-/// What becomes of a call, in one word.
+/// The verdict on a call, in one word.
 fn becomes(rights: &Rights, tool: &dyn DynTool, given: &str) -> &'static str {
     let Ok(seen) = tool.canonical_arguments(given) else { return "malformed" };
     let request =
@@ -107,7 +107,7 @@ fn a_call_that_names_its_command_twice_is_refused() {
     }
 }
 
-/// Parts of lines, some of which run `sudo` when they are put together.
+/// Parts of command lines; some combinations run `sudo`.
 const PARTS: [&str; 58] = [
     "sudo x",
     "sudo",
@@ -169,14 +169,14 @@ const PARTS: [&str; 58] = [
     "echo ",
 ];
 
-/// Reads lines and has shells run them: whenever a shell ran `sudo`, the reading has to have known, or to have said that it
-/// does not know.
+/// Parses generated lines and runs them in real shells. If a shell ran `sudo`, the parser must have found it,
+/// or have said that it cannot tell.
 fn compare_with_shells(lines: u32, seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let bin = dir.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
-    let ran = dir.path().join("ran");
-    let stub = format!("#!/bin/sh\n: > '{}'\n", ran.display());
+    let marker = dir.path().join("ran");
+    let stub = format!("#!/bin/sh\n: > '{}'\n", marker.display());
     std::fs::write(bin.join("sudo"), stub).unwrap();
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(bin.join("sudo"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -208,7 +208,7 @@ fn compare_with_shells(lines: u32, seed: u64) {
             let mut child = command.spawn().unwrap();
             child.wait().unwrap();
             ran_it += 1;
-            assert!(!ran.exists(), "{shell} ran it, and nobody knew: {line:?}");
+            assert!(!marker.exists(), "{shell} ran it, and nobody knew: {line:?}");
         }
     }
     assert!(ran_it > lines / 20, "too few lines were let through to tell anything: {ran_it}");

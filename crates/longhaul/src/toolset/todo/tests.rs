@@ -17,12 +17,12 @@ fn ids(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|entry| entry["id"].as_str().unwrap()).collect()
 }
 
-/// Somebody of a tree, at work on a store.
+/// A task of a tree, with a store.
 async fn at(store: &Arc<dyn Store>, task: TaskId, root: TaskId, toolset: Todo) -> ToolFixture {
-    let mut alone = ToolFixture::new(&toolset).await;
-    alone.context.caller = Caller { task, root, agent: "a".into(), depth: 0 };
-    alone.context.storage = ToolStorage::new(store.clone(), &alone.context.caller);
-    alone
+    let mut fixture = ToolFixture::new(&toolset).await;
+    fixture.context.caller = Caller { task, root, agent: "a".into(), depth: 0 };
+    fixture.context.storage = ToolStorage::new(store.clone(), &fixture.context.caller);
+    fixture
 }
 
 fn task(word: &str) -> TaskId {
@@ -31,44 +31,47 @@ fn task(word: &str) -> TaskId {
 
 #[tokio::test]
 async fn entries_are_made_changed_and_listed() {
-    let mut alone = ToolFixture::new(&Todo::new()).await;
-    let one = parsed(&alone.call_text("create_todo", json!({"description": "Read the issue"})).await);
+    let mut fixture = ToolFixture::new(&Todo::new()).await;
+    let one = parsed(&fixture.call_text("create_todo", json!({"description": "Read the issue"})).await);
     assert_eq!(one["created"], json!({"id": "todo_1", "description": "Read the issue", "status": "pending"}));
     let many =
-        parsed(&alone.call_text("create_todos", json!({"descriptions": ["Write it", "Test it"]})).await);
+        parsed(&fixture.call_text("create_todos", json!({"descriptions": ["Write it", "Test it"]})).await);
     assert_eq!(ids(&many["created"]), ["todo_2", "todo_3"]);
     assert_eq!(ids(&many["all_todos"]), ["todo_1", "todo_2", "todo_3"]);
     let updates = json!({"updates": [{"id": "todo_1", "status": "completed"}, {"id": "todo_2", "status": "in_progress"},
         {"id": "todo_9", "status": "completed"}]});
-    let updated = parsed(&alone.call_text("update_todos", updates).await);
+    let updated = parsed(&fixture.call_text("update_todos", updates).await);
     assert_eq!(updated["not_found"], json!(["todo_9"]));
     assert_eq!(updated["reminder"], "Not completed yet: in-progress: todo_2; pending: todo_3.");
-    let listed = parsed(&alone.call_text("list_todos", json!({})).await);
+    let listed = parsed(&fixture.call_text("list_todos", json!({})).await);
     assert_eq!(listed["todos"][1]["status"], "in-progress");
-    // As text, the way some models write lists.
+    // As a string, the way some models write lists.
     let done =
         json!({"updates": r#"[{"id":"todo_2","status":"done"},{"id":"todo_3","status":"completed"}]"#});
-    assert_eq!(parsed(&alone.call_text("update_todos", done).await).get("reminder"), None);
+    assert_eq!(parsed(&fixture.call_text("update_todos", done).await).get("reminder"), None);
 }
 
 #[tokio::test]
 async fn what_is_wrong_is_said_and_changes_nothing() {
-    let mut alone = ToolFixture::new(&Todo::new()).await;
+    let mut fixture = ToolFixture::new(&Todo::new()).await;
     assert!(
-        alone.call_error("create_todos", json!({"descriptions": ["", " "]})).await.contains("nothing to put")
+        fixture
+            .call_error("create_todos", json!({"descriptions": ["", " "]}))
+            .await
+            .contains("nothing to put")
     );
-    alone.call_text("create_todo", json!({"description": "x"})).await;
+    fixture.call_text("create_todo", json!({"description": "x"})).await;
     let wrong =
         json!({"updates": [{"id": "todo_1", "status": "completed"}, {"id": "todo_1", "status": "maybe"}]});
-    assert!(alone.call_error("update_todos", wrong).await.contains("'maybe' is no status"));
+    assert!(fixture.call_error("update_todos", wrong).await.contains("'maybe' is no status"));
     let none =
-        alone.call("update_todos", json!({"updates": [{"id": "todo_7", "status": "done"}]})).await.unwrap();
+        fixture.call("update_todos", json!({"updates": [{"id": "todo_7", "status": "done"}]})).await.unwrap();
     assert!(none.is_error && none.text.contains("todo_7"));
-    let listed = parsed(&alone.call_text("list_todos", json!({})).await);
+    let listed = parsed(&fixture.call_text("list_todos", json!({})).await);
     assert_eq!(listed["todos"][0]["status"], "pending");
     let many: Vec<String> = (0..600).map(|n| n.to_string()).collect();
     assert!(
-        alone
+        fixture
             .call_error("create_todos", json!({"descriptions": many}))
             .await
             .contains("more than 500 entries")
@@ -77,11 +80,11 @@ async fn what_is_wrong_is_said_and_changes_nothing() {
 
 #[tokio::test]
 async fn the_same_call_again_makes_no_second_entry() {
-    let mut alone = ToolFixture::new(&Todo::new()).await;
+    let mut fixture = ToolFixture::new(&Todo::new()).await;
     let args = json!({"descriptions": ["a", "b"]});
-    let first = alone.call_text("create_todos", args.clone()).await;
-    assert_eq!(alone.repeat_call("create_todos", args.clone()).await.unwrap().text, first);
-    let second = parsed(&alone.call_text("create_todos", args).await);
+    let first = fixture.call_text("create_todos", args.clone()).await;
+    assert_eq!(fixture.repeat_call("create_todos", args.clone()).await.unwrap().text, first);
+    let second = parsed(&fixture.call_text("create_todos", args).await);
     assert_eq!(ids(&second["all_todos"]).len(), 4, "another call that says the same is meant");
 }
 
@@ -123,10 +126,10 @@ async fn many_agents_write_one_list_at_once_and_lose_nothing() {
     let writers = (0..12).map(|n| {
         let store = store.clone();
         tokio::spawn(async move {
-            let mut alone = at(&store, task(&format!("child {n}")), root, Todo::new().shared(true)).await;
+            let mut fixture = at(&store, task(&format!("child {n}")), root, Todo::new().shared(true)).await;
             for turn in 1..=3 {
-                alone.context.call = CallId { turn, index: 0 };
-                alone.call_text("create_todo", json!({"description": format!("{n}.{turn}")})).await;
+                fixture.context.call = CallId { turn, index: 0 };
+                fixture.call_text("create_todo", json!({"description": format!("{n}.{turn}")})).await;
             }
         })
     });

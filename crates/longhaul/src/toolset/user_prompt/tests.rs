@@ -6,25 +6,25 @@ use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
 use crate::tool::{CallSignal, ToolError, ToolOutput};
 use crate::toolset::no_dispatcher::ToolFixture;
 
-/// Asks; whoever listens gives these answers, and tells what was asked.
+/// Makes the call and gives these answers; returns the result and the questions.
 async fn ask(
     arguments: Value,
     answers: Vec<QuestionAnswer>,
 ) -> (Result<ToolOutput, ToolError>, Vec<Question>) {
-    let mut alone = ToolFixture::new(&UserPrompt::new()).await;
+    let mut fixture = ToolFixture::new(&UserPrompt::new()).await;
     let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
-    let heard = std::mem::replace(&mut alone.signals, nobody);
+    let signals = std::mem::replace(&mut fixture.signals, nobody);
     let call = async {
-        let output = alone.call("user_prompt", arguments).await;
-        drop(alone);
+        let output = fixture.call("user_prompt", arguments).await;
+        drop(fixture);
         output
     };
-    tokio::join!(call, answer(heard, answers))
+    tokio::join!(call, answer(signals, answers))
 }
 
-async fn answer(mut heard: UnboundedReceiver<CallSignal>, answers: Vec<QuestionAnswer>) -> Vec<Question> {
+async fn answer(mut signals: UnboundedReceiver<CallSignal>, answers: Vec<QuestionAnswer>) -> Vec<Question> {
     let (mut answers, mut asked) = (answers.into_iter(), Vec::new());
-    while let Some(signal) = heard.recv().await {
+    while let Some(signal) = signals.recv().await {
         if let CallSignal::AsksPerson { question, reply, .. } = signal {
             asked.push(question);
             reply.send(answers.next().expect("not asked that often")).unwrap();
@@ -42,9 +42,9 @@ async fn content(schema: Value, words: &str) -> Value {
     assert_eq!(asked.len(), 1);
     let output = output.unwrap();
     assert!(!output.is_error);
-    let told: Value = serde_json::from_str(&output.text).unwrap();
-    assert_eq!(told["action"], "accept");
-    told["content"].clone()
+    let value: Value = serde_json::from_str(&output.text).unwrap();
+    assert_eq!(value["action"], "accept");
+    value["content"].clone()
 }
 
 #[tokio::test]
