@@ -1,4 +1,4 @@
-//! How the program ends: exit codes, and errors that say what to do.
+//! Exit codes, and errors with hints.
 
 use std::fmt;
 use std::io;
@@ -28,7 +28,7 @@ Exit codes:
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum CliExitCode {
-    /// All is well.
+    /// Success.
     Success = 0,
     /// A task failed, or a request was refused.
     Failed = 1,
@@ -36,7 +36,7 @@ pub(crate) enum CliExitCode {
     Usage = 2,
     /// A task was cancelled.
     Cancelled = 3,
-    /// No such task, or several.
+    /// No task matches the id, or several do.
     NotFound = 4,
     /// The database cannot be used.
     Store = 5,
@@ -44,18 +44,18 @@ pub(crate) enum CliExitCode {
     Team = 6,
     /// A limit cut the run short.
     Limit = 7,
-    /// A person is needed.
+    /// A person has to approve or answer something.
     NeedsInput = 8,
-    /// Another process has the tasks now.
+    /// Another process runs the tasks now.
     TakenOver = 9,
-    /// The time is up.
+    /// A time limit was reached.
     TimedOut = 124,
-    /// Drained.
+    /// The run was interrupted and drained.
     Interrupted = 130,
 }
 
 impl CliExitCode {
-    /// The code of this number; of one that there is not, that something failed.
+    /// Returns the exit code with this number, or `Failed` if there is none.
     pub(crate) fn from_number(number: u8) -> CliExitCode {
         use CliExitCode::*;
         [
@@ -84,48 +84,49 @@ impl From<CliExitCode> for std::process::ExitCode {
     }
 }
 
-/// What went wrong, in a paragraph, and what to do about it.
+/// An error for the user: a message, an optional hint, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CliError {
-    /// How the program ends.
+    /// The exit code.
     pub(crate) code: CliExitCode,
     message: Option<String>,
     hint: Option<String>,
 }
 
 impl CliError {
-    /// Something went wrong.
+    /// Creates an error without a hint.
     pub(crate) fn new(code: CliExitCode, what: impl Into<String>) -> Self {
         CliError { code, message: Some(what.into()), hint: None }
     }
 
-    /// What to do about it.
+    /// Sets the hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What went wrong.
+    /// Returns the message, or an empty string if the error is silent.
     pub(crate) fn message(&self) -> &str {
         self.message.as_deref().unwrap_or_default()
     }
 
-    /// What to do about it.
+    /// Returns the hint.
     pub(crate) fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The same, but if there was only nobody left to tell, all is well.
+    /// Turns the error of a closed output pipe into success.
     pub(crate) fn ignore_closed_output(told: Result<(), CliError>) -> Result<(), CliError> {
         told.or_else(|trouble| if trouble.message.is_none() { Ok(()) } else { Err(trouble) })
     }
 
-    /// Whoever read our output has gone: there is nobody to tell.
+    /// The silent error for a closed output pipe: no one reads what we would print.
     fn closed_output() -> Self {
         CliError { code: CliExitCode::Success, message: None, hint: None }
     }
 
-    /// The same, for tasks that were given back because of it: still silent, but not as if they had ended.
+    /// Changes the exit code of a closed-pipe error to `Interrupted`, because the tasks were given back
+    /// before they ended. Other errors stay as they are.
     pub(crate) fn into_interruption(mut self) -> Self {
         if self.message.is_none() {
             self.code = CliExitCode::Interrupted;

@@ -1,11 +1,11 @@
-//! The bell: somebody who has looked away is told that a run ended, or that it needs them.
+//! Notifies the user when a run has ended or needs input.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use crate::view::one_line;
 
-/// How somebody is told.
+/// How to notify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum NotifyMethod {
     /// The terminal's bell
@@ -16,32 +16,32 @@ pub(crate) enum NotifyMethod {
     All,
 }
 
-/// The bell.
+/// Sends notifications.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Notifier {
     method: Option<NotifyMethod>,
     began: Instant,
-    /// Who has waited for less than this is still there.
+    /// Before this much time has passed, the user is assumed to be watching.
     after: Duration,
 }
 
 impl Notifier {
-    /// A bell that rings for whatever comes after this time from now.
+    /// Creates a notifier that stays silent until this much time has passed.
     pub(crate) fn new(how: Option<NotifyMethod>, after: Duration) -> Notifier {
         Notifier { method: how, began: Instant::now(), after }
     }
 
-    /// One that never rings.
+    /// Creates a notifier that never sends anything.
     pub(crate) fn disabled() -> Notifier {
         Notifier::new(None, Duration::MAX)
     }
 
-    /// Says this to whoever has looked away.
+    /// Sends a notification.
     pub(crate) fn notify(&self, text: &str) {
         let Some(how) = self.method.filter(|_| self.began.elapsed() >= self.after) else { return };
         let mut out = std::io::stderr();
         if out.is_terminal() {
-            // Who cannot be told cannot be told that either.
+            // A failed notification cannot be reported anywhere.
             let _ = out.write_all(escape_sequence(how, text).as_bytes()).and_then(|()| out.flush());
         }
     }

@@ -1,4 +1,4 @@
-//! What comes from outside this program: variables of the environment, prices, the network or a recording of it.
+//! What model providers need: environment variables, prices, and the network or a recording of it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,12 +10,13 @@ use longhaul::model::prices::PriceTable;
 use crate::args::ProviderArgs;
 use crate::exit::{CliError, CliExitCode};
 
-/// Variables: those of files first, then those of the process.
+/// Environment variables: from files first, then from the process.
 #[derive(Clone, Default)]
 pub(crate) struct EnvFileVariables(Arc<HashMap<String, String>>);
 
 impl EnvFileVariables {
-    /// The variables of these files.
+    /// Reads the files of `--env-from-file`. Fails if one cannot be read or has a line that is not
+    /// NAME=VALUE.
     pub(crate) fn read(outside: &ProviderArgs) -> Result<EnvFileVariables, CliError> {
         let mut all = HashMap::new();
         for path in &outside.env_from_file {
@@ -26,7 +27,7 @@ impl EnvFileVariables {
                     continue;
                 }
                 let Some((name, value)) = line.strip_prefix("export ").unwrap_or(line).split_once('=') else {
-                    // Not the line itself: it may be a key.
+                    // Do not print the line itself: it may contain a key.
                     let what = format!("{}:{}: this line is not NAME=VALUE", path.display(), number + 1);
                     return Err(CliError::new(CliExitCode::Usage, what)
                         .with_hint("lines that begin with # are left out"));
@@ -37,7 +38,7 @@ impl EnvFileVariables {
         Ok(EnvFileVariables(Arc::new(all)))
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned().or_else(|| std::env::var(name).ok())
     }
@@ -48,7 +49,7 @@ fn unquoted(value: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(value)
 }
 
-/// The way to models.
+/// Creates the HTTP client for model requests.
 pub(crate) fn build_http(
     outside: &ProviderArgs,
     variables: &EnvFileVariables,
@@ -91,7 +92,7 @@ pub(crate) fn build_http(
     made.map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))
 }
 
-/// The variables in which the SDKs of providers look for their place.
+/// The variables in which the SDKs of providers look for their base URL.
 const BASE_URL_VARIABLES: [(&str, &str); 4] = [
     ("OPENAI_BASE_URL", "openai"),
     ("ANTHROPIC_BASE_URL", "anthropic"),
@@ -99,8 +100,8 @@ const BASE_URL_VARIABLES: [(&str, &str); 4] = [
     ("AZURE_OPENAI_ENDPOINT", "azure"),
 ];
 
-/// Where providers are, in the variables that their SDKs read, and servers of this machine, in those that they themselves
-/// are told it with.
+/// Returns the base URLs of providers, from the variables that their SDKs read, and of local servers, from
+/// the variables that configure those servers.
 fn provider_base_urls(get: impl Fn(&str) -> Option<String>) -> HashMap<String, String> {
     let set = |name: &str| get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let mut places = HashMap::new();
@@ -118,7 +119,7 @@ fn provider_base_urls(get: impl Fn(&str) -> Option<String>) -> HashMap<String, S
     places
 }
 
-/// The base URL of a server that is told to listen at `host`, `host:port`, `:port` or a URL.
+/// Returns the base URL of a server that listens at `host`, `host:port`, `:port` or a URL.
 fn server_base_url(listens: &str, port: &str) -> String {
     let (scheme, rest) = listens.split_once("://").unwrap_or(("http", listens));
     let (at, path) = rest.split_once('/').map_or((rest, ""), |(at, path)| (at, path.trim_matches('/')));
@@ -126,7 +127,7 @@ fn server_base_url(listens: &str, port: &str) -> String {
         Some((host, own)) if !own.contains(']') => (host, Some(own)),
         _ => (at, None),
     };
-    // Who listens everywhere is found here.
+    // A server that listens on all interfaces is reachable on localhost.
     let host = if matches!(host, "" | "0.0.0.0" | "[::]" | "*") { "127.0.0.1" } else { host };
     let port = own.or((!listens.contains("://")).then_some(port));
     let path = if path.is_empty() { "/v1".to_owned() } else { format!("/{path}") };

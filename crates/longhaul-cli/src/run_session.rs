@@ -1,5 +1,5 @@
-//! Running tasks in this process while somebody watches, or watching those of another: until they end, or until we are
-//! told to go.
+//! Runs tasks in this process and shows their events, or watches tasks of another process, until they end or
+//! we are asked to stop.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,74 +34,77 @@ use crate::view::{
 
 /// How often the live block is drawn.
 const FRAME: Duration = Duration::from_millis(80);
-/// How often one who only watches looks whether there is still somebody who runs the tasks.
+/// How often a watcher checks that some process still runs the tasks.
 const OWNER_POLL: Duration = Duration::from_secs(2);
-/// How often it is asked whether the database is still where it was.
+/// How often to check that the database file still exists.
 const DATABASE_POLL: Duration = Duration::from_millis(500);
 
-/// How long steps that are nearly done may take when the others are handed to a process in the background.
+/// How long steps may take to finish before tasks are handed to a background process.
 const HANDOVER: Duration = Duration::from_millis(500);
 
-/// What ends by itself within this time is not stopped: a run knows its own limit, and says of itself that it timed out.
+/// Tasks that end by themselves within this time are not stopped: a run with its own time limit reports the
+/// timeout itself.
 const SOON: Duration = Duration::from_millis(200);
 
-/// How long tasks may take for their step when the run is to pause.
+/// How long tasks may take to finish their step when the run is paused.
 const DRAINING: Duration = Duration::from_secs(10);
 
-/// How long tasks may take that were told to stop; then they are dropped, and end as stopped all the same.
+/// How long stopped tasks may take to end. After that they are dropped, and still count as stopped.
 const STOPPING: Duration = Duration::from_secs(4);
 
-/// Tasks to be carried on here.
+/// Tasks to run or watch here.
 pub(crate) struct RunSession<'a> {
     pub(crate) context: &'a CliContext,
     pub(crate) data_dir: &'a DataDir,
     pub(crate) longhaul: Longhaul,
     pub(crate) roots: Vec<TaskId>,
-    /// Whose ends and answers are told, and decide: the roots, unless somebody asks for others in their trees.
+    /// The tasks whose ends and answers are printed and decide the exit code: the roots, unless the user
+    /// named other tasks.
     pub(crate) reported_tasks: Vec<TaskId>,
-    /// What was before this is known, and not told again.
+    /// Events before this time are not printed again.
     pub(crate) since: Timestamp,
     pub(crate) mode: OutputMode,
-    /// Whether this process runs them; otherwise it only watches, and they go on without it.
+    /// Whether this process runs the tasks. Otherwise it only watches, and they go on without it.
     pub(crate) runs_here: bool,
-    /// What is said first.
+    /// Lines to print first.
     pub(crate) intro: Vec<String>,
-    /// In a session of ours: what the root is asked next, when it has answered. It is closed after the last.
+    /// In a session that this process started: the prompts to send next, each after the previous answer. The
+    /// session is closed after the last.
     pub(crate) next_prompts: Option<VecDeque<String>>,
-    /// Whether tasks that the root leaves behind are left to a process in the background, and with what.
+    /// Whether to hand tasks that outlive the root to a background process, and with which provider options.
     pub(crate) leave_to_background: Option<&'a ProviderArgs>,
-    /// Whether a question ends it: nobody is there, and nobody is waited for.
+    /// Whether to end the run at the first question, because no one is there to answer.
     pub(crate) stop_on_question: bool,
-    /// After how long it is stopped, by the clock.
+    /// Stop the run after this much wall-clock time.
     pub(crate) timeout: Option<Duration>,
-    /// Whether it is no success that a call was denied because nobody was there.
+    /// Whether a call that was denied because no one was there makes the exit code `NeedsInput`.
     pub(crate) fail_on_denied: bool,
-    /// Who is told that it ended.
+    /// Notifies the user when the run ends.
     pub(crate) notifier: Notifier,
 }
 
-/// Why watching was over.
+/// Why watching ended.
 enum SessionEnd {
     /// The tasks have ended.
     Ended,
-    /// The roots have ended, and left others that go on in the background.
+    /// The roots have ended, and the tasks that they left go on in the background.
     LeftTasksRunning,
-    /// Somebody wants us to go.
+    /// A signal asked us to stop.
     Interrupted,
-    /// A person is needed, and nobody is there.
+    /// A person has to answer, and no one is there.
     NeedsInput,
-    /// It took longer than it may.
+    /// The time limit was reached.
     TimedOut(Duration),
-    /// Nobody runs the tasks any more.
+    /// No process runs the tasks any more.
     Abandoned,
-    /// Another process has taken this task.
+    /// Another process has taken over this task.
     TakenOver(TaskId),
-    /// Nothing can be written down any more.
+    /// The store can no longer be written.
     StoreFailed(StoreError),
 }
 
 impl<'a> RunSession<'a> {
-    /// Tasks that this process runs, told to people or as JSON.
+    /// Creates a session that runs these tasks in this process and shows them to a person.
     pub(crate) fn new(
         desk: &'a CliContext,
         place: &'a DataDir,
@@ -127,18 +130,18 @@ impl<'a> RunSession<'a> {
         }
     }
 
-    /// Carries the tasks on until they have ended, or we are told to go; tells what happens, and in the end the
-    /// answers and what they took.
+    /// Runs the tasks until they have ended or a signal arrives. Prints events on the way, and the answers
+    /// and a summary at the end. Returns the exit code.
     pub(crate) async fn run(self) -> Result<CliExitCode, CliError> {
         self.run_with_signals(ExitSignals::listen()?).await
     }
 
-    /// The same, where signals have been listened to since before.
+    /// Does the same as `run`, with signals that are already being listened to.
     pub(crate) async fn run_with_signals(
         mut self,
         mut signals: ExitSignals,
     ) -> Result<CliExitCode, CliError> {
-        // A carrier in the background has signed already.
+        // For a background process this returns `None`: it holds the lock already.
         let sign = |root: &TaskId| background::lock_tree(self.data_dir, *root);
         let signs: Vec<_> = self.roots.iter().filter(|_| self.runs_here).map(sign).collect();
         let mut audience = Presenter::new(self.context, self.data_dir, self.mode, self.since, self.notifier);
@@ -158,7 +161,7 @@ impl<'a> RunSession<'a> {
         let over = match watched.and_then(|over| told.map(|()| over)) {
             Ok(over) => over,
             Err(trouble) => {
-                // Nobody watches any more: what runs is given back, and can be resumed.
+                // The output has failed: give the tasks back, so that they can be resumed.
                 self.longhaul.shutdown().await;
                 return Err(trouble.into_interruption());
             }
@@ -169,7 +172,7 @@ impl<'a> RunSession<'a> {
                 self.print_summary(&mut audience).await
             }
             SessionEnd::LeftTasksRunning => {
-                // The answer first: nobody waits for what is left.
+                // Print the answer first, so that no one waits for the handover.
                 let told = self.print_summary(&mut audience).await;
                 self.longhaul.shutdown_within(HANDOVER).await;
                 drop(signs);
@@ -193,7 +196,7 @@ impl<'a> RunSession<'a> {
             SessionEnd::Interrupted => self.drain_or_stop(&mut audience, &mut signals).await,
             SessionEnd::StoreFailed(error) => {
                 audience.clear()?;
-                // Nothing could be given back either: whoever resumes finds that we are gone.
+                // Nothing could be given back either: a later `resume` finds that this process is gone.
                 let resume = self
                     .roots
                     .iter()
@@ -205,14 +208,14 @@ impl<'a> RunSession<'a> {
             }
         };
         drop(signs);
-        // The answer was told; that nobody will find it is no success.
+        // The answer was printed, but a lost database is not a success.
         match self.longhaul.store().file_lost() {
             Some(error) => done.and(Err(CliError::from(error))),
             None => done,
         }
     }
 
-    /// Tells what happens until it is over; but for the `last` event, which is still to be told.
+    /// Shows events until the session is over. Leaves the `last` event to the caller.
     async fn watch(
         &mut self,
         audience: &mut Presenter<'_>,
@@ -244,7 +247,7 @@ impl<'a> RunSession<'a> {
         loop {
             tokio::select! {
                 event = events.next() => match event.transpose()? {
-                    // A root may leave others running: they are followed in their turn.
+                    // A root may leave other tasks running: follow those next.
                     None => match self.tasks_to_follow(&heard).await? {
                         rest if rest.is_empty() => break,
                         rest => events = follow_events(&longhaul, &rest, &heard),
@@ -255,7 +258,7 @@ impl<'a> RunSession<'a> {
                             *last = Some(event);
                             continue;
                         }
-                        // A reader who does not read holds up what is told, and nothing else.
+                        // A slow reader delays the output and nothing else.
                         tokio::select! {
                             told = audience.handle_event(&event) => told?,
                             () = signals.next() => return Ok(SessionEnd::Interrupted),
@@ -277,7 +280,7 @@ impl<'a> RunSession<'a> {
                 () = signals.next() => return Ok(SessionEnd::Interrupted),
                 _ = still_there.tick(), if !lost => {
                     if let Some(error) = longhaul.store().file_lost() {
-                        // In the background nobody hears its answer, and nobody could answer what it asks.
+                        // In the background no one sees the answer, and no one could answer a question.
                         if self.mode == OutputMode::Silent {
                             return Ok(SessionEnd::StoreFailed(error));
                         }
@@ -305,14 +308,15 @@ impl<'a> RunSession<'a> {
         }
     }
 
-    /// Whether programs find this in the last line, though others may go on after it.
+    /// Returns whether this event must be the last line of the JSON output, even if other tasks go on after
+    /// it.
     fn is_last(&self, event: &Event) -> bool {
         self.mode == OutputMode::Json
             && self.reported_tasks == [event.task]
             && matches!(event.kind, EventKind::Finished { .. })
     }
 
-    /// Of whom there is more to tell: all whose end was not heard of. Those that are left to others go on without us.
+    /// Returns the tasks whose end has not been shown, without those that are left to a background process.
     async fn tasks_to_follow(&self, heard: &SeenEvents) -> Result<Vec<TaskId>, CliError> {
         let heads = self.task_states().await?;
         let missing = heard.without_end(&heads).into_iter();
@@ -322,7 +326,8 @@ impl<'a> RunSession<'a> {
             .collect())
     }
 
-    /// In a session: the next word when it is silent, and the end after the last.
+    /// In a session: sends the next prompt when the root waits for one, and closes the session after the
+    /// last.
     async fn send_next_prompt(
         &mut self,
         audience: &mut Presenter<'_>,
@@ -351,7 +356,7 @@ impl<'a> RunSession<'a> {
         Ok(())
     }
 
-    /// What a session said last.
+    /// Returns the last reply of a session.
     async fn last_reply(&self, session: TaskId) -> Result<String, CliError> {
         let journal = self.longhaul.store().read(session, longhaul::id::Seq(0), usize::MAX).await?;
         let last = journal.iter().rev().find_map(|record| match &record.entry {
@@ -373,7 +378,7 @@ impl<'a> RunSession<'a> {
             None => self.longhaul.decline(task, Some(question)).await,
         };
         match taken {
-            // Somebody else was faster: that is told as an event.
+            // Someone else answered first: an event reports that.
             Ok(_) | Err(LonghaulError::AlreadyAnswered { .. } | LonghaulError::NotAsking { .. }) => Ok(()),
             Err(error @ LonghaulError::BadAnswer(_)) => {
                 audience.questions.reject_answer(&error.to_string());
@@ -384,7 +389,7 @@ impl<'a> RunSession<'a> {
     }
 
     async fn send_to_background(&self, audience: &mut Presenter<'_>) -> Result<(), CliError> {
-        // The root first: who is below it goes on anyway.
+        // The root first: the tasks below it go on anyway.
         let blocked: Vec<TaskId> = audience.board.blocked().collect();
         let Some(task) = blocked.iter().find(|task| self.roots.contains(task)).or(blocked.first()) else {
             return Ok(());
@@ -395,7 +400,8 @@ impl<'a> RunSession<'a> {
         Ok(())
     }
 
-    /// The first signal drains: tasks finish their step, if that does not take long, and are given back. The second stops them.
+    /// Drains at the first signal: tasks finish their step, if that does not take long, and are given back.
+    /// Stops them at the second.
     async fn drain_or_stop(
         &self,
         audience: &mut Presenter<'_>,
@@ -412,7 +418,7 @@ impl<'a> RunSession<'a> {
             self.context.note(&pausing);
         }
         let began = tokio::time::Instant::now();
-        // What cannot be read is not told, and keeps nobody from giving the tasks back.
+        // If the steps cannot be read, still give the tasks back.
         let mut steps = self.current_steps().await.unwrap_or_default();
         if let Some(steps) =
             describe_steps(&steps).filter(|_| !audience.is_live() && self.mode != OutputMode::Silent)
@@ -434,7 +440,7 @@ impl<'a> RunSession<'a> {
                     _ = beat.tick(), if audience.is_live() && !gone => {
                         let waited = format_duration(began.elapsed());
                         let waits = describe_steps(&steps).unwrap_or_else(|| "the tasks to be given back".to_owned());
-                        // A terminal that is gone does not keep the tasks from being given back.
+                        // If the terminal is gone, still give the tasks back.
                         gone = audience.draw(&format!("{pausing}\nWaiting {waited} for {waits}")).is_err();
                     }
                 }
@@ -476,7 +482,7 @@ impl<'a> RunSession<'a> {
         Ok(code)
     }
 
-    /// What the tasks that run here do now: each with the tool that it calls, or that its model is asked.
+    /// Returns what each running task does now: the tool that it calls, or that it waits for its model.
     async fn current_steps(&self) -> Result<Vec<String>, CliError> {
         let heads = self.task_states().await?;
         let running = heads.iter().filter(|head| head.status == Status::Running && head.waiting.is_none());
@@ -493,7 +499,7 @@ impl<'a> RunSession<'a> {
             .collect())
     }
 
-    /// Whether all that is open here is about to end by itself: a run that was ordered with a limit of its own has reached it.
+    /// Returns whether all open runs are about to end by themselves because their own time limit is reached.
     async fn end_by_themselves(&self) -> Result<bool, CliError> {
         for root in self.open_roots().await? {
             let task = self.longhaul.snapshot(root).await?;
@@ -506,7 +512,7 @@ impl<'a> RunSession<'a> {
         Ok(true)
     }
 
-    /// Stops what took too long.
+    /// Stops the tasks because `--timeout` is reached.
     async fn stop_on_timeout(
         &self,
         audience: &mut Presenter<'_>,
@@ -524,7 +530,7 @@ impl<'a> RunSession<'a> {
         Err(CliError::new(CliExitCode::TimedOut, what).with_hint(hint.unwrap_or_default()))
     }
 
-    /// What is asked, how it is answered, and how it goes on then.
+    /// Prints the open questions, with the commands that answer them and resume the run.
     async fn report_questions(&self, audience: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
         audience.clear()?;
         for head in self.task_states().await?.iter().filter(|head| !head.asked.is_empty()) {
@@ -548,7 +554,7 @@ impl<'a> RunSession<'a> {
         Ok(CliExitCode::NeedsInput)
     }
 
-    /// Another process has a task that ran here: this one does nothing more, and says so.
+    /// Reports that another process has taken over a task that ran here.
     async fn report_taken_over(
         &self,
         audience: &mut Presenter<'_>,
@@ -572,7 +578,7 @@ impl<'a> RunSession<'a> {
             .with_hint(format!("carry it on: {}", self.data_dir.resume_command(root))))
     }
 
-    /// One who only watched goes away.
+    /// Prints how to go on after this process stops watching.
     fn report_detached(
         &self,
         audience: &mut Presenter<'_>,
@@ -586,11 +592,11 @@ impl<'a> RunSession<'a> {
         Ok(CliExitCode::Interrupted)
     }
 
-    /// The root's end is the end; what it left goes on without us.
+    /// Hands the tasks that the root left to a background process.
     async fn hand_to_background(&self) -> Result<(), CliError> {
         for root in &self.roots {
             let left = self.longhaul.list(TaskFilter::tree(*root).live()).await?.len();
-            // They may just have ended.
+            // They may have ended just now.
             if left == 0 {
                 continue;
             }
@@ -627,16 +633,16 @@ impl<'a> RunSession<'a> {
         Ok(roots)
     }
 
-    /// The answers, and what they took.
+    /// Prints the answers and a summary, and returns the exit code.
     async fn print_summary(&self, audience: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
         audience.clear()?;
         let (term, heads) = (self.context.term, self.task_states().await?);
         let told = self.mode == OutputMode::Human;
-        // The tasks have ended as they have, whether anybody is left to hear of it or not.
+        // A closed output does not change how the tasks ended.
         let line = |term: TerminalOutput, text: &str| CliError::ignore_closed_output(term.print_line(text));
         if self.mode != OutputMode::Silent {
             for subject in &self.reported_tasks {
-                // Told here, it has been heard of: `longhaul prune` may take it some day.
+                // Mark it as read, so that `longhaul prune` may delete it later.
                 let _ = self.longhaul.mark_read(*subject).await;
             }
         }
@@ -645,7 +651,7 @@ impl<'a> RunSession<'a> {
                 heads.iter().filter(|head| self.reported_tasks.contains(&head.id)).enumerate()
             {
                 let output = self.longhaul.output(head.id).await?;
-                // Where the live block was, there is an empty line already; and an answer may go elsewhere.
+                // The live block leaves an empty line behind, and the answer may go to another stream.
                 let here =
                     head.error.is_some() || head.cut_short.is_some() || term.stream == OutputStream::Stdout;
                 if told && (index > 0 || (!term.live && here)) {
@@ -663,7 +669,7 @@ impl<'a> RunSession<'a> {
                     let word = term.paint(Ink::Attention, "cut short");
                     line(term, &term.wrap(&format!("{} {word} by {}", head.id, sanitize(limit))))?;
                 }
-                // An answer goes where answers go; what is none, to where all else is told.
+                // Answers go to stdout; everything else goes to the progress stream.
                 if head.error.is_none() && !output.trim().is_empty() {
                     let out = TerminalOutput::for_stream(OutputStream::Stdout);
                     audience
@@ -704,7 +710,7 @@ impl<'a> RunSession<'a> {
     }
 }
 
-/// What is waited for; the first few.
+/// Lists the first few steps.
 fn describe_steps(steps: &[String]) -> Option<String> {
     const NAMED: usize = 3;
     let more = steps.len().saturating_sub(NAMED);
@@ -716,7 +722,8 @@ fn describe_steps(steps: &[String]) -> Option<String> {
     }
 }
 
-/// Waits until this time has passed on the clock, also while the machine slept; for ever, where there is none.
+/// Waits until this much wall-clock time has passed, including time the machine slept. Waits forever if there
+/// is no limit.
 async fn wait_for_timeout(limit: Option<Duration>) {
     const STEP: Duration = Duration::from_secs(1);
     let Some(limit) = limit else { return std::future::pending().await };
@@ -727,12 +734,12 @@ async fn wait_for_timeout(limit: Option<Duration>) {
         if left.is_zero() {
             return;
         }
-        // In steps: the runtime's clock may stand still while the machine sleeps.
+        // Sleep in steps: the runtime's clock may stop while the machine sleeps.
         tokio::time::sleep(left.min(STEP)).await;
     }
 }
 
-/// What happens to these tasks and below them, without what was heard before.
+/// Follows the events of these tasks and everything below them, without those that were shown before.
 fn follow_events(
     longhaul: &Longhaul,
     tasks: &[TaskId],
@@ -757,7 +764,7 @@ async fn list_trees(longhaul: &Longhaul, roots: &[TaskId]) -> Result<Vec<TaskSta
     Ok(heads)
 }
 
-/// What is typed next, where there is a keyboard.
+/// Waits for the next keyboard event; forever if there is no keyboard.
 async fn next_keyboard_event(keys: Option<&mut Keyboard>) -> KeyboardEvent {
     match keys {
         Some(keys) => keys.next().await,
@@ -765,7 +772,7 @@ async fn next_keyboard_event(keys: Option<&mut Keyboard>) -> KeyboardEvent {
     }
 }
 
-/// One who looks now and then whether there is still somebody who runs the tasks.
+/// Checks regularly that some process still runs the tasks.
 struct OwnerMonitor<'a> {
     longhaul: Longhaul,
     data_dir: &'a DataDir,
@@ -774,13 +781,13 @@ struct OwnerMonitor<'a> {
 }
 
 impl OwnerMonitor<'_> {
-    /// Waits until nobody runs the tasks any more, though they have not ended.
+    /// Waits until no process runs the tasks although they have not ended.
     async fn until_abandoned(&self) -> Result<(), CliError> {
         if self.runs_here {
             std::future::pending::<()>().await;
         }
         let mut alone = 0;
-        // Somebody may just be taking it up.
+        // Another process may be about to take them over.
         while alone < 3 {
             tokio::time::sleep(OWNER_POLL).await;
             let heads = list_trees(&self.longhaul, &self.roots).await?;

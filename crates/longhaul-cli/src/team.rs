@@ -1,4 +1,5 @@
-//! Teams from files: read, checked, put together, and kept in the store so that any process can carry their tasks on.
+//! Teams from files: loads, checks and assembles them, and keeps them in the store so that any process can
+//! run their tasks.
 
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
@@ -24,25 +25,26 @@ use crate::exit::{CliError, CliExitCode};
 use crate::provider_setup::{self, EnvFileVariables};
 use crate::view::sanitize;
 
-/// A team that was made of a file.
+/// A team that was assembled from a file.
 pub(crate) struct TeamFromFile {
     pub(crate) team: Team,
     /// The commands of its root: name and instruction.
     pub(crate) commands: Vec<(String, String)>,
     pub(crate) limits: TaskLimits,
-    /// What a whole run may use, as the file says.
+    /// The budget of a whole run, as the file sets it.
     pub(crate) budget: Budget,
     pub(crate) bundle: TeamBundle,
 }
 
-/// The host of a page, which has been checked to be one of the web.
+/// Returns the host of a URL. The URL has been checked to be http or https.
 #[cfg(unix)]
 fn host_of(page: &str) -> &str {
     let rest = page.split_once("://").map_or(page, |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or(rest)
 }
 
-/// What teams of this process are put together with.
+/// Creates the environment that teams of this process are assembled with. Fails if an environment file, price
+/// file or recording cannot be read.
 pub(crate) fn build_environment(
     desk: &CliContext,
     outside: &ProviderArgs,
@@ -63,7 +65,7 @@ pub(crate) fn build_environment(
             let text = format!(
                 "the MCP server '{server}' asks for a login on {host}; open this page in a browser:\n{page}"
             );
-            // Whether somebody is there shows when they come back.
+            // Ignore a failed write: the login completes only if someone opens the page.
             let _ = writeln!(screen.clone(), "{}", sanitize(&text));
         };
         let watchman = watchman.clone();
@@ -83,17 +85,17 @@ pub(crate) fn build_environment(
     })
 }
 
-/// Commands, hooks and MCP servers are supervised by this program, where that is possible.
+/// Lets this program supervise commands, hooks and MCP servers, where the platform supports it.
 #[cfg(unix)]
 fn supervised(watchman: ProcessGuardian) -> ProcessGuardian {
     match cfg!(target_os = "linux") {
-        // It is the same program, also when another version has been put in its place.
+        // This stays the same program even if the file has been replaced by another version.
         true => watchman.helper("/proc/self/exe"),
         false => watchman,
     }
 }
 
-/// Ends what teams of this process have started, and waits for that.
+/// Stops what the teams of this process have started, and waits for it.
 pub(crate) async fn close_environment(outfit: &Environment) {
     #[cfg(unix)]
     outfit.mcp.close().await;
@@ -101,7 +103,8 @@ pub(crate) async fn close_environment(outfit: &Environment) {
     let _ = outfit;
 }
 
-/// Makes a team of a file that works in a directory. What it runs without is told on standard error.
+/// Assembles a team from a file, to work in a directory. Prints warnings to stderr. Fails if the file is
+/// invalid or needs something that is missing.
 pub(crate) fn assemble_team(
     desk: &CliContext,
     outfit: &Environment,
@@ -137,7 +140,7 @@ pub(crate) fn assemble_team(
     })
 }
 
-/// The commands of a team's root: name and instruction.
+/// Returns the commands of a team's root: name and instruction.
 fn commands(bundle: &TeamBundle) -> Vec<(String, String)> {
     let read = teamfile::parse(&bundle.text).file;
     let commands = read.and_then(|file| {
@@ -149,7 +152,7 @@ fn commands(bundle: &TeamBundle) -> Vec<(String, String)> {
     commands.unwrap_or_default()
 }
 
-/// What people call a team: the name of its file, where that is known.
+/// Returns the display name of a team: the name of its file, if known.
 pub(crate) async fn name(store: &dyn Store, team: &TeamRef) -> String {
     let TeamRef::File(digest) = team else { return team.to_string() };
     let kept = store.blob(digest.clone()).await.ok().flatten();
@@ -159,7 +162,7 @@ pub(crate) async fn name(store: &dyn Store, team: &TeamRef) -> String {
     }
 }
 
-/// The commands of a team whose file is in the store.
+/// Returns the commands of a team whose file is in the store.
 pub(crate) async fn stored_team_commands(
     store: &dyn Store,
     team: &TeamRef,
@@ -171,7 +174,7 @@ pub(crate) async fn stored_team_commands(
     Ok(bundle.map(|bundle| commands(&bundle)).unwrap_or_default())
 }
 
-/// That there is somebody to ask where a model is `auto`: better said before there is a task than by its failure.
+/// Checks that a model can be found for `auto`, so that the error comes before a task is submitted.
 pub(crate) async fn check_auto_model(team: &Team, outfit: &Environment) -> Result<(), CliError> {
     if team.agents().all(|agent| agent.model.name() != "auto") {
         return Ok(());
@@ -184,7 +187,7 @@ pub(crate) async fn check_auto_model(team: &Team, outfit: &Environment) -> Resul
     }
 }
 
-/// That a team has an agent that was named on the command line.
+/// Checks that the team has an agent with this name.
 pub(crate) fn check_agent_exists(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), CliError> {
     if team.agent(&name.into()).is_some() {
         return Ok(());
@@ -195,14 +198,14 @@ pub(crate) fn check_agent_exists(team: &Team, name: &str, flag: &str, file: &Pat
 }
 
 impl TeamFromFile {
-    /// The team, known by its file, which is kept in the store.
+    /// Saves the file in the store, and returns the team with a reference to it.
     pub(crate) async fn save_to(&self, store: &dyn Store) -> Result<Team, CliError> {
         let digest = store.put_blob(self.bundle.encode()).await?;
         Ok(self.team.clone().with_reference(TeamRef::File(digest)))
     }
 }
 
-/// `provider/model` is for all agents, `agent=provider/model` for one.
+/// Parses `provider/model` (for all agents) or `agent=provider/model` (for one).
 fn parse_model_override(typed: &str) -> ModelOverride {
     match typed.split_once('=') {
         Some((agent, model)) => ModelOverride { agent: Some(agent.to_owned()), model: model.to_owned() },
@@ -210,7 +213,8 @@ fn parse_model_override(typed: &str) -> ModelOverride {
     }
 }
 
-/// That what was chosen on the command line is a model, or is called so in the file: it is not the file's fault.
+/// Checks that `--model` names a model, or one that the file defines. Reported separately because it is not
+/// an error in the file.
 fn check_model_name(chosen: &str, bundle: &TeamBundle) -> Result<(), CliError> {
     let named = teamfile::parse(&bundle.text).file.map(|file| file.models).unwrap_or_default();
     if chosen == "auto" || chosen.contains('/') || named.contains_key(chosen) {
@@ -255,7 +259,7 @@ fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
     }
 }
 
-/// The bounds that the file of a team sets, if it has one.
+/// Returns the limits that the file of a team sets, if it has one.
 pub(crate) async fn stored_team_limits(
     store: &dyn Store,
     team: &TeamRef,
@@ -265,11 +269,11 @@ pub(crate) async fn stored_team_limits(
     let file = store.blob(digest.clone()).await?;
     let bundle =
         file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
-    // What is wrong with it is told by whoever runs its tasks.
+    // If the team does not assemble, the process that runs its tasks reports that.
     Ok(bundle.and_then(|bundle| teamfile::assemble(&bundle, outfit).ok()).map(|made| made.limits))
 }
 
-/// Makes teams of what is kept in the store: team files, and scripts that the demo was given.
+/// Loads teams from the store: team files, and scripts given to the demo.
 pub(crate) struct StoredTeamLoader {
     pub(crate) scripts: demo::DemoScriptLoader,
     pub(crate) files: BundleLoader,
@@ -280,7 +284,7 @@ impl StoredTeamLoader {
         StoredTeamLoader { scripts: demo::DemoScriptLoader(pace), files: BundleLoader::new(outfit) }
     }
 
-    /// Whether these bytes are one of the two.
+    /// Returns whether these bytes are a team file or a script.
     pub(crate) fn recognizes(bytes: &[u8]) -> bool {
         demo::is_stored_script(bytes) || TeamBundle::is_encoded(bytes)
     }
@@ -292,7 +296,7 @@ impl TeamLoader for StoredTeamLoader {
     }
 }
 
-/// The directory that a team works in.
+/// Returns the working directory of a team. Fails if it does not exist.
 pub(crate) fn resolve_working_dir(chosen: Option<&Path>) -> Result<PathBuf, CliError> {
     let dir = chosen.unwrap_or(Path::new("."));
     let cannot = |why: String| {

@@ -1,7 +1,7 @@
-//! Whether somebody has agreed to what a team file starts, reads and sends by itself.
+//! Whether the user has accepted what a team file starts, reads and contacts by itself.
 //!
-//! The list comes from [`teamfile::trust_items`]. Who agrees is remembered in the data directory: the list, and which file
-//! it was. Another list is asked about again, and so is another file.
+//! The list comes from [`teamfile::trust_items`]. The data directory records what was accepted: the list, and
+//! for which file. A changed list is asked about again, and so is another file.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,30 +15,30 @@ use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::{Ink, OutputStream, TerminalOutput, one_line, sanitize};
 
-/// The directory of what was agreed to, in that of the data.
+/// The subdirectory of the data directory that holds the records.
 const TRUSTED: &str = "trusted";
 
-/// What is remembered of a team file that somebody has agreed to.
+/// The record of a team file that the user has accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct TrustRecord {
-    /// Where the file was, without links.
+    /// The path of the file, with symbolic links resolved.
     file: PathBuf,
-    /// By what the operating system knows it, so that it may be moved.
+    /// Device and inode identify the file after it was moved.
     device: u64,
     inode: u64,
-    /// Of the list.
+    /// The digest of the list.
     digest: String,
     items: Vec<TrustItem>,
 }
 
-/// How a team file stands.
+/// Whether a team file is trusted.
 #[derive(Debug, PartialEq, Eq)]
 enum TrustStatus {
-    /// There is nothing to agree to, or somebody has.
+    /// The list is empty or was accepted.
     Trusted,
-    /// Nobody has been asked about it.
+    /// The user has not been asked about it.
     New,
-    /// It does other things than those that somebody has agreed to.
+    /// The list differs from the accepted one, which is given here.
     Changed(Vec<TrustItem>),
 }
 
@@ -51,15 +51,15 @@ pub(crate) struct TeamFileTrust<'a> {
 }
 
 impl<'a> TeamFileTrust<'a> {
-    /// That of a team file and the files that it refers to, as they have been read.
+    /// Collects what a team file and the files it refers to do by themselves.
     pub(crate) fn new(place: &'a DataDir, file: &Path, bundle: &TeamBundle) -> TeamFileTrust<'a> {
         let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let name = one_line(&file.display().to_string());
         TeamFileTrust { data_dir: place, name, file: real, items: teamfile::trust_items(bundle) }
     }
 
-    /// For what a person starts. At a terminal somebody is asked who has not agreed yet; elsewhere it is said in a line, and
-    /// goes on. With `accepted` nobody is asked.
+    /// For commands that a person starts: asks at a terminal if the file is not trusted yet, and elsewhere
+    /// prints a note and goes on. With `accepted` it does not ask. Fails if the user declines.
     pub(crate) fn ask_for_trust(&self, desk: &CliContext, accepted: bool) -> Result<(), CliError> {
         let standing = self.status();
         if standing == TrustStatus::Trusted {
@@ -95,8 +95,8 @@ impl<'a> TeamFileTrust<'a> {
         Ok(())
     }
 
-    /// For everything that starts what a file says without being watched: nobody is asked, and a file that nobody has agreed
-    /// to is refused.
+    /// For everything that starts a file unattended: never asks, and fails if the file is not trusted and not
+    /// `accepted`.
     pub(crate) fn require_trust(&self, desk: &CliContext, accepted: bool) -> Result<(), CliError> {
         if self.status() == TrustStatus::Trusted {
             return Ok(());
@@ -112,7 +112,7 @@ impl<'a> TeamFileTrust<'a> {
         )))
     }
 
-    /// Whether nobody needs to be asked.
+    /// Returns whether the file is trusted already.
     pub(crate) fn is_trusted(&self) -> bool {
         self.status() == TrustStatus::Trusted
     }
@@ -138,7 +138,7 @@ impl<'a> TeamFileTrust<'a> {
         self.data_dir.path().join(TRUSTED)
     }
 
-    /// What cannot be read was not agreed to.
+    /// Returns the records, without those that cannot be read.
     fn records(&self) -> Vec<TrustRecord> {
         let entries = std::fs::read_dir(self.directory()).into_iter().flatten().flatten();
         let texts = entries.filter_map(|entry| std::fs::read(entry.path()).ok());
@@ -169,7 +169,7 @@ impl<'a> TeamFileTrust<'a> {
         }
     }
 
-    /// What it does, in a clause.
+    /// Summarizes what the file does, in one clause.
     fn summary(&self) -> String {
         let mut parts: Vec<(&str, usize)> = Vec::new();
         for item in &self.items {
@@ -209,7 +209,7 @@ impl<'a> TeamFileTrust<'a> {
     }
 }
 
-/// Items below their headings, for people.
+/// Formats items below their headings.
 pub(crate) fn format_trust_items(items: &[TrustItem], term: TerminalOutput) -> Vec<String> {
     let mut lines = Vec::new();
     let mut heading = "";
@@ -224,7 +224,7 @@ pub(crate) fn format_trust_items(items: &[TrustItem], term: TerminalOutput) -> V
     lines
 }
 
-/// An item in one line, in which nothing is hidden: a line break is shown, too.
+/// Formats an item as one line that hides nothing: line breaks are visible.
 fn format_trust_item(item: &TrustItem) -> String {
     one_line(&item.to_string().trim_end().replace('\n', " ⏎ "))
 }
@@ -253,7 +253,7 @@ fn identity(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// Writes a record that only its owner can read, whole or not at all.
+/// Writes a record atomically, readable only by its owner.
 fn write(dir: &Path, name: &str, record: &TrustRecord) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
