@@ -1,4 +1,4 @@
-//! What can be typed to look at tasks, and to steer them.
+//! Arguments of the commands that list, show and steer tasks.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -14,7 +14,7 @@ use crate::exit::{CliError, CliExitCode};
 use crate::seen_events::descendants;
 use crate::view::{Ink, one_line, pluralize, truncate};
 
-/// How much of a question is repeated.
+/// How much of a question to repeat.
 const REPEATED: usize = 160;
 
 pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitCode, CliError> {
@@ -22,7 +22,7 @@ pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitC
     let (typed, place) = (longhaul.find(&args.id).await?, desk.data_dir()?);
     let said = join_or_read_stdin(&args.words)?;
     let root = longhaul.state(typed).await?.root;
-    // As it is now: what is answered is not asked any more.
+    // Read the current state: answered questions are no longer open.
     let tree = longhaul.list(TaskFilter::tree(root)).await?;
     let id = asking(&tree, typed, args.question, &place)?;
     let taken = match args.decline {
@@ -71,13 +71,13 @@ pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitC
     Ok(CliExitCode::Success)
 }
 
-/// What a question is, in a line.
+/// Returns a question as one line.
 fn question_of(tree: &[TaskState], task: TaskId, question: QuestionId) -> Option<&str> {
     let head = tree.iter().find(|head| head.id == task)?;
     head.asked.iter().find(|asked| asked.question == question).map(|asked| asked.text.as_str())
 }
 
-/// The task whose question is meant: the one that was typed, or the only one below it that asks.
+/// Returns the task whose question is meant: the one that was typed, or the only one below it that asks.
 fn asking(
     tree: &[TaskState],
     typed: TaskId,
@@ -94,7 +94,7 @@ fn asking(
         .filter(|(_, _, name)| is_meant(*name))
         .collect();
     match open[..] {
-        // That it asks nothing is said where it is answered.
+        // If it has no open question, answering it reports that.
         [] => Ok(typed),
         [(task, ..)] => Ok(task),
         [(first, _, name), ..] => {
@@ -115,7 +115,7 @@ fn asking(
     }
 }
 
-/// What to say of a task that asks nothing, where another of its tree does.
+/// Adds a hint about other tasks of the tree that ask something, if this one does not.
 fn suggest_asking_tasks(tree: &[TaskState], error: LonghaulError) -> CliError {
     let asking: Vec<String> =
         tree.iter().filter(|head| !head.asked.is_empty()).map(|head| head.id.to_string()).collect();

@@ -13,7 +13,7 @@ use crate::tree_owner;
 use crate::view::{Ink, pluralize};
 
 pub(super) async fn run(desk: &CliContext, args: &AttachArgs) -> Result<CliExitCode, CliError> {
-    // A program that joins wants to know all that was; a person sees it in the block.
+    // A program gets all past events; a person sees the current state in the live block.
     let since = if args.json { Timestamp::UNIX_EPOCH } else { Timestamp::now() };
     let place = desk.data_dir()?;
     let longhaul = desk.client().await?;

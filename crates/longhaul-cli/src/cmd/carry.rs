@@ -1,4 +1,4 @@
-//! `longhaul carry`, which nobody types: a process in the background that carries a tree on.
+//! `longhaul carry`: the hidden command of a background process that runs a tree.
 
 use std::collections::HashSet;
 
@@ -19,10 +19,10 @@ use crate::tree_owner;
 use crate::view::sanitize;
 
 pub(super) async fn run(desk: &CliContext, args: &CarryArgs) -> Result<CliExitCode, CliError> {
-    // A session of its own: neither Ctrl-C nor the end of the terminal reaches it.
+    // Start a new session, so that neither Ctrl-C nor closing the terminal reaches this process.
     #[cfg(unix)]
     let _ = nix::unistd::setsid();
-    // From the beginning: whoever knows of us may ask us to drain.
+    // Listen from the start: other processes may ask us to drain as soon as they see us.
     let signals = ExitSignals::listen()?;
     let place = desk.data_dir()?;
     let begun = prepare_tree(desk, args, &place).await;
@@ -42,7 +42,7 @@ pub(super) async fn run(desk: &CliContext, args: &CarryArgs) -> Result<CliExitCo
     team::close_environment(&hands.environment).await;
     drop(signed);
     let log = background::log_path(&place, args.root);
-    // Nothing went wrong: nothing is left.
+    // Remove the empty log of a successful run.
     if done.is_ok() && log.metadata().is_ok_and(|log| log.len() == 0) {
         let _ = std::fs::remove_file(log);
     }
@@ -61,7 +61,7 @@ async fn prepare_tree(
     let signed = background::lock_tree(place, root);
     let was_owned = tree_owner::owned_trees(&*store).await?.contains(&root);
     let owned = match was_owned {
-        // Nobody is there to be told what is waited for.
+        // Do not print what we wait for: no one reads it.
         true => {
             tree_owner::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root)
         }

@@ -20,7 +20,7 @@ pub(super) async fn run(desk: &CliContext, args: &CheckArgs) -> Result<CliExitCo
     let (mut errors, mut warnings) = (0, 0);
     for path in &files {
         let checked = match TeamFileReport::for_file(path, &outfit).await {
-            // One of many that cannot be read is a line like the others.
+            // If there are several files, report an unreadable one like any other.
             Err(trouble) if files.len() > 1 => TeamFileReport::unreadable(path, &trouble),
             checked => checked?,
         };
@@ -50,7 +50,7 @@ pub(super) async fn run(desk: &CliContext, args: &CheckArgs) -> Result<CliExitCo
 }
 
 pub(super) fn print_schema(desk: &CliContext, of: SchemaKind) -> Result<CliExitCode, CliError> {
-    /// The events as `--json` tells them; a test holds it against real ones, key by key.
+    /// The schema of `--json` events. A test compares it with real events, key by key.
     const EVENTS: &str = include_str!("events.schema.json");
     match of {
         SchemaKind::Team => desk.term.print_line(&serde_json::to_string_pretty(&teamfile::json_schema())?)?,
@@ -59,7 +59,7 @@ pub(super) fn print_schema(desk: &CliContext, of: SchemaKind) -> Result<CliExitC
     Ok(CliExitCode::Success)
 }
 
-/// A file, and what is wrong with it.
+/// The result of checking one file.
 #[derive(Serialize)]
 struct TeamFileReport {
     file: String,
@@ -67,10 +67,10 @@ struct TeamFileReport {
     errors: usize,
     warnings: usize,
     agents: Vec<String>,
-    /// How long it took to read and to check, in microseconds.
+    /// The time to read and check the file, in microseconds.
     micros: u128,
     problems: Vec<Problem>,
-    /// What the team does without anybody being asked.
+    /// What the team does without asking.
     trust: Vec<TrustItem>,
     #[serde(skip)]
     text: String,
@@ -84,7 +84,7 @@ impl TeamFileReport {
         let (mut agents, mut trust) = (Vec::new(), Vec::new());
         if let Some(file) = &reading.file {
             reading.problems.extend(teamfile::check_host(file, &LocalHostProbe(path)));
-            // One that cannot be read whole has told so by now.
+            // If the bundle cannot be read completely, the problems already say so.
             let bundle = TeamBundle::load(path);
             reading.problems.extend(bundle.iter().flat_map(teamfile::find_cycles));
             if let Ok(bundle) = &bundle
@@ -112,7 +112,7 @@ impl TeamFileReport {
         })
     }
 
-    /// A file that there is nothing to be told of but that it cannot be read.
+    /// Creates the report of a file that cannot be read.
     fn unreadable(path: &Path, trouble: &CliError) -> TeamFileReport {
         let problem = Problem {
             severity: Severity::Error,
@@ -176,7 +176,8 @@ impl TeamFileReport {
     }
 }
 
-/// Why `run` would refuse a team whose file reads well. What is only missing here, such as a key, is a warning.
+/// Returns why `run` would refuse a team whose file is valid. Something that is only missing here, such as a
+/// key, is a warning.
 async fn run_problems(bundle: &TeamBundle, outfit: &Environment) -> Vec<Problem> {
     let problem = |severity, message: String, help: &str| Problem {
         severity,
@@ -206,7 +207,7 @@ async fn run_problems(bundle: &TeamBundle, outfit: &Environment) -> Vec<Problem>
     }
 }
 
-/// The machine that the check runs on.
+/// The machine that runs the check.
 struct LocalHostProbe<'a>(&'a Path);
 
 impl HostProbe for LocalHostProbe<'_> {
@@ -219,7 +220,7 @@ impl HostProbe for LocalHostProbe<'_> {
     }
 }
 
-/// The text of a team file. One that is much too large is not read to its end.
+/// Reads a team file. Fails if it cannot be read or is too large.
 pub(crate) fn read_team_file(path: &Path) -> Result<String, CliError> {
     let name = path.display();
     let cannot = |error: std::io::Error| {
@@ -237,7 +238,7 @@ pub(crate) fn read_team_file(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// The files that are meant, in order, and how many of the directories' are no team files.
+/// Returns the team files in order, and how many YAML files in the directories are not team files.
 fn find_team_files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), CliError> {
     let (mut files, mut skipped) = (Vec::new(), 0);
     for path in paths {
@@ -260,7 +261,8 @@ fn find_team_files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), CliError>
     Ok((files, skipped))
 }
 
-/// Whether a YAML file that nobody has named looks like a team's. One that cannot be read is told of.
+/// Returns whether a YAML file in a directory looks like a team file. An unreadable file counts, so that it
+/// is reported.
 fn may_be_team(path: &Path) -> bool {
     let Ok(text) = read_team_file(path) else { return true };
     let is_key = |line: &str| line.trim_start_matches(['{', ' ', '"', '\'']).starts_with("agents");
@@ -281,7 +283,7 @@ fn collect_yaml_files(dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Res
         if hidden {
             continue;
         }
-        // A link could lead back here.
+        // Skip links: they could lead back here.
         if path.is_dir() && !path.is_symlink() && depth < 16 {
             collect_yaml_files(&path, depth + 1, files)?;
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml") && path.is_file() {

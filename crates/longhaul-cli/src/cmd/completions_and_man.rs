@@ -11,12 +11,13 @@ use super::CliContext;
 use crate::args::{self, CompletionsArgs, ManArgs};
 use crate::exit::{CliError, CliExitCode};
 
-/// The variable by which a shell asks for what may come next.
+/// The environment variable by which a shell requests completions.
 const ASKS: &str = "LONGHAUL_COMPLETE";
 
-/// Answers a shell that asks what may be typed next, if one does. It calls this program for that, so that it knows the ids of tasks.
+/// Prints completions if a shell requests them. The shell calls this program, so that task ids can be
+/// completed.
 pub(crate) fn complete() -> Option<ExitCode> {
-    // Most are not asked by a shell, and do not pay for this.
+    // Check this first, so that other invocations pay nothing for it.
     std::env::var_os(ASKS).filter(|shell| shell != OsStr::new(""))?;
     let here = std::env::current_dir().ok();
     let answered = CompleteEnv::with_factory(args::command)

@@ -73,7 +73,7 @@ pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCod
     Ok(code)
 }
 
-/// A script that somebody else wrote.
+/// Reads a script from a file.
 fn read(path: &Path) -> Result<(ModelScript, String), CliError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -87,7 +87,7 @@ fn read(path: &Path) -> Result<(ModelScript, String), CliError> {
     Ok((script, text))
 }
 
-/// The demo's own script is wrong: ours to mend, not the user's.
+/// Reports that the built-in script is wrong: a bug in Longhaul.
 pub(super) fn demo_failure(why: demo::DemoError) -> CliError {
     CliError::new(
         CliExitCode::Failed,

@@ -1,4 +1,4 @@
-//! `longhaul doctor`: looks whether all is there that is needed, and says what to do about what is not.
+//! `longhaul doctor`: checks the installation and suggests fixes.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -17,23 +17,23 @@ use crate::team;
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, TerminalOutput, format_bytes, format_count, one_line, pluralize, sanitize};
 
-/// How long a server of a team may take to start.
+/// How long an MCP server of a team may take to start.
 const START: Duration = Duration::from_secs(30);
-/// Below this many bytes of free space there is reason to worry, and below that one reason to stop.
+/// Less free space than the first is a warning, less than the second an error.
 const LOW_DISK_BYTES: u64 = 1 << 30;
 const CRITICAL_DISK_BYTES: u64 = 64 << 20;
 
-/// How something is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum CheckStatus {
     Fine,
-    /// It works, or something else does in its place.
+    /// It works, possibly with a fallback.
     Warning,
     Broken,
 }
 
-/// Something that was looked at.
+/// One check.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
     name: &'static str,
@@ -82,7 +82,7 @@ impl DoctorCheck {
 pub(super) async fn run(desk: &CliContext, args: &DoctorArgs) -> Result<CliExitCode, CliError> {
     let place = desk.data_dir()?;
     let outfit = team::build_environment(desk, &args.providers, &place)?;
-    // Before anything else: whoever looks at a team starts its servers.
+    // Check trust first: checking a team starts its servers.
     let bundle = args.team.as_deref().map(TeamBundle::load);
     if let (Some(file), Some(Ok(bundle))) = (&args.team, &bundle) {
         TeamFileTrust::new(&place, file, bundle).require_trust(desk, args.trust)?;
@@ -108,7 +108,7 @@ pub(super) async fn run(desk: &CliContext, args: &DoctorArgs) -> Result<CliExitC
     all.print_summary()
 }
 
-/// What has been told so far.
+/// Collects and prints the checks.
 struct DoctorReport<'a> {
     context: &'a CliContext,
     json: bool,
@@ -141,7 +141,7 @@ impl DoctorReport<'_> {
     }
 }
 
-/// The database: whether it can be read and written, and how much room there is.
+/// Checks that the database can be read and written, and that there is enough free space.
 fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
     let name = path.display();
     let mut checks = Vec::new();
@@ -195,7 +195,7 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
     checks
 }
 
-/// Whether there can be written where the database is to be, and how much.
+/// Checks that the directory of the database is writable and has enough free space.
 #[cfg(unix)]
 fn room(path: &Path) -> Option<DoctorCheck> {
     use nix::unistd::{AccessFlags, access};
@@ -226,7 +226,7 @@ fn room(_: &Path) -> Option<DoctorCheck> {
     None
 }
 
-/// Which keys of providers are set: their names, never what they are.
+/// Lists which provider keys are set: their names, never their values.
 fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> DoctorCheck {
     let is_set = |name: &&&str| get(name).is_some_and(|value| !value.trim().is_empty());
     let mut set: Vec<&str> = Vec::new();
@@ -253,7 +253,7 @@ fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> DoctorCheck 
     }
 }
 
-/// Servers on this machine. That there are none is no trouble.
+/// Lists model servers on this machine. Having none is not a problem.
 fn check_local_servers(servers: &[(&str, String, Option<String>)]) -> DoctorCheck {
     let has = |(name, place, model): &(&str, String, Option<String>)| {
         Some(format!("{name} at {place} has {}", one_line(model.as_ref()?)))
@@ -269,7 +269,7 @@ fn check_local_servers(servers: &[(&str, String, Option<String>)]) -> DoctorChec
     )
 }
 
-/// By what commands can be confined.
+/// Checks how commands can be sandboxed.
 async fn sandbox(outfit: &Environment) -> DoctorCheck {
     let mut sandbox = Sandbox::new();
     if let Some(helper) = &outfit.sandbox_helper {
@@ -301,7 +301,7 @@ async fn git() -> DoctorCheck {
     }
 }
 
-/// What the terminal can do.
+/// Reports what the terminal supports.
 fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> DoctorCheck {
     if !term.live {
         return DoctorCheck::fine("terminal", "standard output is none: no colours, nothing is drawn over");
@@ -310,7 +310,7 @@ fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> Docto
     let colours = if term.color { "colours" } else { "no colours" };
     let kind = get("TERM").unwrap_or_default();
     let what = format!("{columns} columns, {rows} rows, {colours}, TERM={}", one_line(&kind));
-    // The first that is set counts.
+    // The first variable that is set counts.
     let locale =
         ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| get(name)).find(|value| !value.is_empty());
     let is_utf8 = locale.as_deref().is_some_and(|value| {
@@ -328,7 +328,7 @@ fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> Docto
     }
 }
 
-/// A team: whether the file is right, and whether what it names can be started.
+/// Checks a team: whether the file is valid, and whether its MCP servers start.
 async fn check_team(
     file: &Path,
     bundle: Result<TeamBundle, TeamBundleError>,
@@ -345,7 +345,7 @@ async fn check_team(
     bundle.working_dir = std::env::current_dir().ok();
     #[cfg(unix)]
     let outfit = &Environment {
-        // Nobody is asked for a login by a look.
+        // A check must not ask for a login.
         mcp: longhaul::toolset::McpPool::new(longhaul::toolset::McpOptions {
             show_login: None,
             ..outfit.mcp.options().clone()
@@ -377,7 +377,7 @@ async fn check_team(
             let whose = format!("{} of {agent}", one_line(toolset.name()));
             let opened = tokio::time::timeout(START, toolset.open(&patron)).await;
             checks.push(match opened {
-                // What every agent has, and nothing is in.
+                // Skip toolsets without tools, which every agent has.
                 Ok(Ok(tools)) if tools.is_empty() => continue,
                 Ok(Ok(tools)) => {
                     DoctorCheck::fine("toolset", format!("{whose}: {}", pluralize(tools.len(), "tool")))

@@ -1,4 +1,4 @@
-//! `longhaul export`: a task and all below it, written down whole.
+//! `longhaul export`: writes a task and everything below it to a file.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -48,7 +48,7 @@ pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitC
     Ok(CliExitCode::Success)
 }
 
-/// What a file is, by the end of its name.
+/// Returns the format for a file extension.
 fn format_for_path(path: Option<&Path>) -> ExportFormat {
     match path.and_then(Path::extension).and_then(|end| end.to_str()).map(str::to_lowercase).as_deref() {
         Some("html" | "htm") => ExportFormat::Html,
@@ -57,7 +57,7 @@ fn format_for_path(path: Option<&Path>) -> ExportFormat {
     }
 }
 
-/// The task and all below it, parents before their children.
+/// Returns the transcripts of a task and everything below it, parents before children.
 async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<ExportedTask>, CliError> {
     let root = longhaul.state(id).await?.root;
     let tree = longhaul.list(TaskFilter::tree(root)).await?;

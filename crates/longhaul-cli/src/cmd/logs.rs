@@ -10,7 +10,7 @@ use crate::args::LogsArgs;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::{EventDetail, EventFormatter, TerminalOutput};
 
-/// How many events are written at once.
+/// How many events to write at once.
 const PAGE: usize = 1000;
 
 pub(super) async fn run(desk: &CliContext, args: &LogsArgs) -> Result<CliExitCode, CliError> {

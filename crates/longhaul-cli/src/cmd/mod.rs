@@ -34,36 +34,37 @@ use crate::exit::{CliError, CliExitCode};
 use crate::tree_owner;
 use crate::view::{LiveRegion, TerminalOutput};
 
-/// What every command has before it.
+/// What every command needs.
 pub(crate) struct CliContext {
-    /// Where the database is, if that was said.
+    /// The value of `--data`.
     pub(crate) data: Option<PathBuf>,
-    /// Standard output.
+    /// The stream for progress, usually stdout.
     pub(crate) term: TerminalOutput,
-    /// The live block on it.
+    /// The live block on that stream.
     pub(crate) screen: LiveRegion,
 }
 
 impl CliContext {
-    /// Where the database is.
+    /// Returns the data directory. Fails if there is none.
     pub(crate) fn data_dir(&self) -> Result<DataDir, CliError> {
         DataDir::resolve(self.data.as_deref())
     }
 
-    /// One who watches and steers, but runs nothing.
+    /// Opens the database to watch and steer tasks, without running any.
     async fn client(&self) -> Result<Longhaul, CliError> {
         Ok(Longhaul::client(self.data_dir()?.open_store()?).await?)
     }
 
-    /// Says something that is not the output.
+    /// Prints a line to stderr.
     pub(crate) fn note(&self, text: &str) {
         use std::io::Write as _;
-        // If standard error is closed, nobody wants to know.
+        // If stderr is closed, there is nothing left to do.
         let _ = writeln!(std::io::stderr(), "{}", crate::view::sanitize(text));
     }
 }
 
-/// A Longhaul of this program. How long a process that says nothing keeps its tasks can be said in the environment.
+/// Creates the builder for this program. An environment variable can set the lease: how long an unresponsive
+/// process keeps its tasks.
 fn longhaul_builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuilder {
     let builder = Longhaul::builder(team);
     let lease = std::env::var("LONGHAUL_LEASE").ok().and_then(|seconds| seconds.trim().parse::<f64>().ok());
@@ -73,13 +74,14 @@ fn longhaul_builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuild
     }
 }
 
-/// Notes that somebody has looked at a task that has ended, so that `longhaul prune` need not keep it. Where that cannot be
-/// noted, looking was still fine.
+/// Marks an ended task as read, so that `longhaul prune` may delete it. Ignores errors, because reading
+/// itself succeeded.
 async fn mark_read(longhaul: &Longhaul, id: longhaul::TaskId) {
     let _ = longhaul.mark_read(id).await;
 }
 
-/// Has a process in the background carry on the tree of a task, unless somebody runs it. Whether one was started.
+/// Starts a background process for the tree of a task, unless a process already runs it. Returns whether one
+/// was started.
 async fn start_background_process(
     longhaul: &Longhaul,
     place: &DataDir,
@@ -94,7 +96,8 @@ async fn start_background_process(
     Ok(true)
 }
 
-/// Says who carries on what was written down. That it is written down holds, though nobody could be started.
+/// Reports which process runs a task whose order or letter was just stored. A failed start is only a warning,
+/// because the store has it.
 fn report_who_runs(
     desk: &CliContext,
     place: &DataDir,
@@ -115,7 +118,7 @@ fn report_who_runs(
     Ok(())
 }
 
-/// Stays with these tasks until they have ended: carries their trees on, or watches whoever does.
+/// Stays until these tasks have ended: runs their trees here, or watches the process that does.
 async fn wait_until_ended(
     desk: &CliContext,
     longhaul: &Longhaul,
@@ -142,7 +145,7 @@ async fn wait_until_ended(
     Ok(code)
 }
 
-/// Does what was typed.
+/// Runs the command.
 pub(crate) async fn run(desk: &CliContext, command: CliCommand) -> Result<CliExitCode, CliError> {
     match command {
         CliCommand::Run(args) => run::run(desk, &args).await,

@@ -16,19 +16,19 @@ use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::{Ink, TerminalOutput, format_ago, format_bytes, one_line, pluralize, truncate};
 
-/// How long tasks that are stopped first may take for that.
+/// How long tasks may take to stop before they are deleted.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How many tasks are deleted together.
+/// How many tasks to delete in one transaction.
 const DELETE_BATCH: usize = 40;
 
-/// Why a grove is kept.
+/// Why a group of trees is kept.
 enum KeepReason {
-    /// These have not ended.
+    /// These tasks have not ended.
     Open(Vec<TaskId>),
-    /// Of the end of these nobody has heard.
+    /// The ends of these tasks are unread.
     Unread(Vec<TaskId>),
-    /// Something happened to it in this very moment.
+    /// Something happened to it just now.
     Busy,
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn run(desk: &CliContext, args: &PruneArgs) -> Result<CliExitCo
         }
         let grove = match longhaul.tree_group(tree).await {
             Ok(grove) => grove,
-            // Somebody else has just deleted it.
+            // Another process has just deleted it.
             Err(LonghaulError::Store(StoreError::NoTask(_))) => continue,
             Err(error) => return Err(error.into()),
         };
@@ -79,7 +79,7 @@ pub(super) async fn run(desk: &CliContext, args: &PruneArgs) -> Result<CliExitCo
         };
         some.push((grove, kept));
     }
-    // What a process in the background wrote of a tree that is gone, or long ago, helps nobody.
+    // Delete logs of background processes whose tree is gone, and old ones.
     for log in background::old_logs(&place, &gone, before) {
         let deleted = !args.dry_run && std::fs::remove_file(&log).is_ok();
         tally.logs += usize::from(deleted || args.dry_run);
@@ -96,7 +96,7 @@ pub(super) async fn run(desk: &CliContext, args: &PruneArgs) -> Result<CliExitCo
     Ok(if args.force && tally.kept > 0 { CliExitCode::Failed } else { CliExitCode::Success })
 }
 
-/// Makes the file as small as what is in it, and says what that has freed.
+/// Shrinks the database file, and reports how much space that freed.
 async fn vacuum(desk: &CliContext, args: &PruneArgs, place: &DataDir) -> Result<CliExitCode, CliError> {
     let (path, dry_run) = (place.database.clone(), args.dry_run);
     let done = tokio::task::spawn_blocking(move || match dry_run {
@@ -123,7 +123,7 @@ async fn vacuum(desk: &CliContext, args: &PruneArgs, place: &DataDir) -> Result<
     Ok(CliExitCode::Success)
 }
 
-/// Why it should be kept, if it should.
+/// Returns why a group should be kept, or `None` if it may be deleted.
 async fn find_keep_reason(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
     let open: Vec<TaskId> = grove.open_tasks().map(|head| head.id).collect();
     if !open.is_empty() {
@@ -133,7 +133,7 @@ async fn find_keep_reason(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Opti
     Ok((!unread.is_empty()).then_some(KeepReason::Unread(unread)))
 }
 
-/// Deletes those that are not to be kept, together: what a write to disk costs, they share.
+/// Deletes groups in batches, so that they share the cost of a disk write.
 async fn delete_all(
     longhaul: &Longhaul,
     some: &mut [(TreeGroup, Option<KeepReason>)],
@@ -145,7 +145,7 @@ async fn delete_all(
     futures::future::try_join_all(deletions).await.map(drop)
 }
 
-/// Deletes it; what runs is stopped first.
+/// Deletes a group. Stops running tasks first.
 async fn delete(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
     use StoreError::{JournalMoved, NoTask, NotEnded, StillNeeded};
     let ended;
@@ -166,7 +166,7 @@ async fn delete(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepRea
     }
 }
 
-/// What is told of a grove.
+/// What to print about a group of trees.
 struct PruneReport<'a> {
     group: &'a TreeGroup,
     keep_reason: Option<&'a KeepReason>,

@@ -49,7 +49,7 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
     let others = match args.ids.is_empty() && !args.all {
         true => match runs_of_other_projects(desk, args, &place, &*store).await? {
             Some(others) => others,
-            // Somebody was asked, and wants none of them.
+            // The user was asked, and declined.
             None => return Ok(CliExitCode::Success),
         },
         false => HashSet::new(),
@@ -70,7 +70,7 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
             continue;
         }
         if owned.contains(&root) {
-            // Whoever runs some of a tree sees to all of it.
+            // The process that runs part of a tree takes care of all of it.
             left.insert(
                 root,
                 format!("{root} is run by another process; watch it with:  {}", place.attach_command(root)),
@@ -95,7 +95,7 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
                 &nothing_to_resume_message(&place, &*store, asked.as_ref(), !left.is_empty(), more).await?,
             )?;
         }
-        // Not as if it had been done.
+        // Do not report success for tasks that were not resumed.
         return match asked {
             _ if unloadable => Ok(CliExitCode::Store),
             _ if !left.is_empty() => Ok(CliExitCode::Failed),
@@ -158,7 +158,7 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
     };
     let done = carry.run().await;
     team::close_environment(&hands.environment).await;
-    // Not as if all had been done that was asked for.
+    // Do not report success if only some of the requested tasks were resumed.
     match done {
         Ok(CliExitCode::Success) if unloadable => Ok(CliExitCode::Store),
         Ok(CliExitCode::Success) if undone => Ok(CliExitCode::Failed),
@@ -166,7 +166,7 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
     }
 }
 
-/// The trees that other processes run. What may be free in a moment is waited for.
+/// Returns the trees that other processes run. Waits for those that may become free.
 async fn trees_run_elsewhere(
     desk: &CliContext,
     place: &DataDir,
@@ -182,7 +182,7 @@ async fn trees_run_elsewhere(
     Ok(owned.into_iter().filter(|root| !wanted.contains(root) || still.contains(root)).collect())
 }
 
-/// What trees that have ended say of themselves: they need not be carried on.
+/// Returns the exit code for trees that have already ended.
 async fn exit_code_of_ended(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<CliExitCode, CliError> {
     let longhaul = Longhaul::client(store).await?;
     let roots: Vec<TaskId> = roots.into_iter().collect();
@@ -195,8 +195,9 @@ async fn exit_code_of_ended(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Re
     Ok(verdict?.0)
 }
 
-/// The runs of other projects, which are left alone. Where there are none of this one, whoever is at the terminal is asked
-/// about the others (`None` if that was all), and elsewhere it is an error that names them.
+/// Returns the runs of other projects, which are not resumed. If this project has none, asks at a terminal
+/// whether to resume the others (`None` if the user declines), and fails elsewhere with an error that names
+/// them.
 async fn runs_of_other_projects(
     desk: &CliContext,
     args: &ResumeArgs,
@@ -244,7 +245,7 @@ async fn runs_of_other_projects(
     Ok(None)
 }
 
-/// Hands each run to a process in the background.
+/// Hands each run to a background process.
 async fn start_in_background(
     desk: &CliContext,
     args: &ResumeArgs,
@@ -269,13 +270,13 @@ async fn start_in_background(
     Ok(CliExitCode::Success)
 }
 
-/// Who answers what tasks ask, and for how long that is waited for.
+/// Who answers the questions of tasks, and for how long to wait.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AttendanceOptions {
-    /// What becomes of it when nobody is there, where that is not left to the agents.
+    /// What to do if no one is there, unless the agents decide that.
     pub(super) unattended: Option<Unattended>,
     pub(super) ask_timeout: Option<Duration>,
-    /// Whether somebody is at the terminal.
+    /// Whether someone is at the terminal.
     pub(super) attended: bool,
 }
 
@@ -292,7 +293,7 @@ impl AttendanceOptions {
     }
 }
 
-/// What carries on trees that others left: any team whose file is in the store, and the demo's.
+/// Runs trees that other processes left: of any team whose file is in the store, and of the demo.
 pub(super) struct TreeRunner {
     pub(super) longhaul: Longhaul,
     pub(super) environment: Environment,
@@ -315,7 +316,7 @@ impl TreeRunner {
         for root in roots {
             builder = builder.only_tree(*root);
         }
-        // Bounds are a process's, not a tree's: several trees have the usual ones.
+        // Limits apply per process, not per tree: several trees get the defaults.
         if let [root] = roots
             && let Some(head) = store.task_state(*root).await?
             && let Some(limits) = team::stored_team_limits(&*store, &head.team, &outfit).await?
@@ -328,7 +329,7 @@ impl TreeRunner {
     }
 }
 
-/// That a limit of cost can be kept to by the team of a tree.
+/// Checks that a cost limit works for the team of a tree.
 pub(super) async fn priced_tree(
     store: &dyn Store,
     root: TaskId,
@@ -338,12 +339,12 @@ pub(super) async fn priced_tree(
         return Ok(());
     };
     let Some(file) = store.blob(digest).await? else { return Ok(()) };
-    // What does not load is told by whoever runs it.
+    // If the team does not load, the process that runs it reports that.
     loader.load(&file).map_or(Ok(()), |team| check_prices_known(&team))
 }
 
-/// Why this program cannot run tasks of a team, if that is so: it runs the demo's, and those whose file or script is kept
-/// in the store.
+/// Returns why this program cannot run the tasks of a team, or `None` if it can: it runs the demo, and teams
+/// whose file or script is in the store.
 pub(super) async fn why_not_runnable(
     store: &dyn Store,
     team: &TeamRef,
@@ -368,7 +369,7 @@ pub(super) async fn why_not_runnable(
     })
 }
 
-/// The tasks that were asked for, and their trees; all, if `None`.
+/// Returns the requested tasks and their trees, or all if `None`.
 async fn find_requested(
     store: &dyn Store,
     ids: &[String],
@@ -385,7 +386,7 @@ async fn find_requested(
     Ok((named, Some(roots)))
 }
 
-/// Why there is nothing to do.
+/// Explains why there is nothing to resume.
 async fn nothing_to_resume_message(
     place: &DataDir,
     store: &dyn Store,

@@ -34,7 +34,7 @@ pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode
     let RunPositionals { team: file, prompt } = RunPositionals::from_args(args);
     let Some(file) = file else { return continue_without_file(desk, args, &place, &outfit, prompt).await };
     let made = team::assemble_team(desk, &outfit, args, file, &dir)?;
-    // Before anything of the file is started or asked.
+    // Ask before anything from the file is started or contacted.
     TeamFileTrust::new(&place, file, &made.bundle).ask_for_trust(desk, args.trust)?;
     let mut prompts = prompts(args, prompt, &made.commands)?;
     let agent = match &args.agent {
@@ -85,7 +85,7 @@ pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode
     done
 }
 
-/// What the two words of the command line are: a session has a team of its own, so that the first may be its prompt.
+/// The positional arguments. With `--session` the team may be left out, and the first is the prompt.
 struct RunPositionals<'a> {
     team: Option<&'a Path>,
     prompt: Option<&'a str>,
@@ -102,7 +102,7 @@ impl RunPositionals<'_> {
     }
 }
 
-/// Goes on with an earlier run without its file: its team is in the store.
+/// Continues an earlier run without its team file, with the team from the store.
 async fn continue_without_file(
     desk: &CliContext,
     args: &RunArgs,
@@ -135,12 +135,12 @@ async fn continue_without_file(
     done
 }
 
-/// The time, as precise as journals are.
+/// Returns the time, with the precision of journals.
 fn now() -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// A run on its way.
+/// A run that is being started.
 struct RunInvocation<'a> {
     context: &'a CliContext,
     args: &'a RunArgs,
@@ -158,7 +158,8 @@ impl RunInvocation<'_> {
         people.apply_to(super::longhaul_builder(team).limits(limits).own_trees_only())
     }
 
-    /// Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
+    /// Returns whether someone is at the terminal to answer questions. In a pipe, answers can only come from
+    /// another terminal.
     fn is_attended(&self) -> bool {
         std::io::stdin().is_terminal() && self.context.term.live && !self.args.quiet && !self.args.json
     }
@@ -203,7 +204,7 @@ impl RunInvocation<'_> {
         RunSession { timeout, fail_on_denied, ..carry }.run().await
     }
 
-    /// Goes on with an earlier run: each prompt is a letter to it, or to what has continued it.
+    /// Continues an earlier run: sends each prompt as a letter to it, or to the run that continues it.
     async fn continue_session(
         &self,
         team: Team,
@@ -213,7 +214,8 @@ impl RunInvocation<'_> {
         mut prompts: VecDeque<String>,
     ) -> Result<CliExitCode, CliError> {
         let mut at = store.find(session).await?;
-        // Until the end: whoever comes meanwhile is refused, and not answered with what another has asked.
+        // Hold the lock to the end: another process that continues the session is refused, instead of getting
+        // the answer to our prompt.
         let _turn = match background::lock_session(self.data_dir, first_task_of_session(&*store, at).await?) {
             SessionLock::HeldElsewhere { process } => {
                 let who = process.map(|pid| format!("process {pid}")).unwrap_or("another process".to_owned());
@@ -249,7 +251,7 @@ impl RunInvocation<'_> {
             let sent = longhaul.send_with_budget(root, prompt, budget).await?;
             let head = longhaul.state(sent.to).await?;
             at = head.root;
-            // A session that stays takes all of them; others are continued one by one.
+            // An interactive session takes all prompts; other runs are continued one prompt at a time.
             let next = head.interactive.then(|| std::mem::take(&mut prompts));
             code = self.run_until_end(longhaul, at, since, next).await?;
             if code != CliExitCode::Success {
@@ -259,7 +261,7 @@ impl RunInvocation<'_> {
         Ok(code)
     }
 
-    /// Hands the order to a process in the background, and tells its id.
+    /// Hands the order to a background process, and prints the id.
     async fn start_detached(
         &self,
         client: Longhaul,
@@ -285,7 +287,7 @@ impl RunInvocation<'_> {
             desk.term.print_json(&serde_json::json!({ "task": root }))?;
             return Ok(CliExitCode::Success);
         }
-        // The id, and nothing else: a script takes it from there.
+        // Print only the id, so that scripts can use it.
         TerminalOutput::for_stream(OutputStream::Stdout).print_line(&root.to_string())?;
         let watch = format!("it goes on in the background; watch it with:  {}", place.attach_command(root));
         desk.note(&watch);
@@ -293,7 +295,7 @@ impl RunInvocation<'_> {
     }
 }
 
-/// The task with which the conversation of a task's root began.
+/// Returns the task that began the conversation of a task's root.
 async fn first_task_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId, CliError> {
     let mut at = store.task_state(task).await?.map_or(task, |head| head.root);
     while let Some(old) = store.task_state(at).await?.and_then(|head| head.continues) {
@@ -302,7 +304,7 @@ async fn first_task_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId
     Ok(at)
 }
 
-/// The root that has the conversation of a task's root now.
+/// Returns the root that has the conversation of a task's root now.
 async fn current_root_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId, CliError> {
     let mut at = store.task_state(task).await?.map_or(task, |head| head.root);
     while let Some(next) = store.task_state(at).await?.and_then(|head| head.continued_by) {
@@ -311,7 +313,7 @@ async fn current_root_of_session(store: &dyn Store, task: TaskId) -> Result<Task
     Ok(at)
 }
 
-/// All prompts, in turn.
+/// Returns all prompts, in order.
 fn prompts(
     args: &RunArgs,
     first: Option<&str>,
@@ -322,7 +324,7 @@ fn prompts(
     first.into_iter().chain(more).map(|prompt| expand_team_command(&prompt?, commands)).collect()
 }
 
-/// What is to be done, wherever it is written.
+/// Reads the prompt from the argument, a file or stdin.
 fn prompt(typed: Option<&str>) -> Result<String, CliError> {
     let nothing = || {
         CliError::new(CliExitCode::Usage, "there is nothing to do: no prompt was given")
@@ -353,7 +355,7 @@ fn prompt(typed: Option<&str>) -> Result<String, CliError> {
     if text.trim().is_empty() { Err(nothing()) } else { Ok(text) }
 }
 
-/// A prompt `/name more` is the instruction of the team's command of that name, and more.
+/// Expands a prompt `/name more` to the instruction of the team's command of that name, followed by `more`.
 fn expand_team_command(prompt: &str, commands: &[(String, String)]) -> Result<String, CliError> {
     let Some(typed) = prompt.strip_prefix('/') else { return Ok(prompt.to_owned()) };
     let (name, more) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
@@ -361,7 +363,7 @@ fn expand_team_command(prompt: &str, commands: &[(String, String)]) -> Result<St
     match command {
         Some((_, instruction)) if more.trim().is_empty() => Ok(instruction.clone()),
         Some((_, instruction)) => Ok(format!("{}\n\n{}", instruction.trim_end(), more.trim())),
-        // A path, or any other text that begins like that, in a team without commands.
+        // A path, or other text with a leading slash.
         None if commands.is_empty() || name.contains('/') => Ok(prompt.to_owned()),
         None => {
             let names: Vec<String> = commands.iter().map(|(name, _)| format!("/{name}")).collect();
@@ -372,7 +374,7 @@ fn expand_team_command(prompt: &str, commands: &[(String, String)]) -> Result<St
     }
 }
 
-/// The bounds of the command line, and where it has none, those of the file.
+/// Returns the limits of the command line, completed by those of the file.
 fn budget(args: &RunArgs, file: Budget) -> Result<Budget, CliError> {
     if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(nothing_within("--timeout"));
@@ -385,7 +387,7 @@ fn nothing_within(flag: &str) -> CliError {
         .with_hint(format!("leave {flag} out for no bound"))
 }
 
-/// The bounds of the command line.
+/// Returns the limits of the command line.
 pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<Budget, CliError> {
     if max_tokens == Some(0) {
         return Err(nothing_within("--max-tokens"));
@@ -403,7 +405,8 @@ pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<B
     Ok(Budget { tokens: max_tokens, cost, time: None })
 }
 
-/// A limit of cost holds only where the cost of every model is known, or its provider tells it.
+/// Checks that the cost of every model is known or reported by its provider; otherwise a cost limit cannot
+/// work.
 pub(super) fn check_prices_known(team: &Team) -> Result<(), CliError> {
     let Some(name) = team.agents().find_map(|agent| agent.model.unpriced_model()) else { return Ok(()) };
     let what =

@@ -44,7 +44,7 @@ pub(super) async fn run(desk: &CliContext, args: &SendArgs) -> Result<CliExitCod
     }
 }
 
-/// What was typed, or what is on standard input.
+/// Joins the arguments, or reads stdin for `-`.
 pub(super) fn join_or_read_stdin(typed: &[String]) -> Result<String, CliError> {
     match typed {
         [dash] if dash == "-" => from_stdin(),
@@ -52,7 +52,7 @@ pub(super) fn join_or_read_stdin(typed: &[String]) -> Result<String, CliError> {
     }
 }
 
-/// All of standard input, or enough of it to see that it is too much.
+/// Reads stdin, up to the size limit.
 fn from_stdin() -> Result<String, CliError> {
     let unread = |error| {
         CliError::new(CliExitCode::Usage, format!("the message on standard input cannot be read: {error}"))
@@ -60,7 +60,7 @@ fn from_stdin() -> Result<String, CliError> {
     let mut text = Vec::new();
     let mut input = std::io::stdin().lock();
     input.by_ref().take(MAX_TEXT_BYTES as u64 + 1).read_to_end(&mut text).map_err(unread)?;
-    // The rest is only counted, so that the error can say how long the message was.
+    // Only count the rest, so that the error can say how long the message was.
     let rest = std::io::copy(&mut input, &mut std::io::sink()).map_err(unread)?;
     if text.len() > MAX_TEXT_BYTES {
         let size = usize::try_from(rest).unwrap_or(usize::MAX).saturating_add(text.len());

@@ -43,7 +43,7 @@ pub(super) async fn run(desk: &CliContext, args: &StopArgs) -> Result<CliExitCod
     Ok(CliExitCode::Success)
 }
 
-/// All of them, before anything is done to any.
+/// Resolves all ids before any task is stopped.
 async fn resolve_ids(longhaul: &Longhaul, typed: &[String]) -> Result<Vec<TaskId>, CliError> {
     let mut ids = Vec::new();
     for typed in typed {
