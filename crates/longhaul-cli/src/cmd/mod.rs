@@ -63,8 +63,8 @@ impl CliContext {
     }
 }
 
-/// Creates the builder for this program. An environment variable can set the lease: how long an unresponsive
-/// process keeps its tasks.
+/// Creates the builder for this program. `LONGHAUL_LEASE` sets how many seconds an unresponsive process keeps
+/// its tasks.
 fn longhaul_builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuilder {
     let builder = Longhaul::builder(team);
     let lease = std::env::var("LONGHAUL_LEASE").ok().and_then(|seconds| seconds.trim().parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! Events, told in words.
+//! Formats events as text.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,31 +16,31 @@ use super::text_format::{
 use super::{Ink, TerminalOutput};
 use crate::data_dir::DataDir;
 
-/// How much is told.
+/// How much detail to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventDetail {
-    /// What is worth a line while a team works; each line says whose it is.
+    /// The main events of a team; each line names its task.
     Team,
-    /// The same of one task, which need not be named.
+    /// The main events of one task, without its name.
     OneTask,
-    /// Everything that is in the journal of one task.
+    /// Everything in the journal of one task.
     Full,
 }
 
-/// Tells events as lines of text.
+/// Formats events as lines of text.
 pub(crate) struct EventFormatter {
     term: TerminalOutput,
     detail: EventDetail,
     agents: HashMap<TaskId, AgentName>,
     pending_text: HashMap<TaskId, (String, String)>,
-    /// What was warned of: many tasks may say the same, and nobody wants to hear it from all of them.
+    /// Warnings printed so far: many tasks may repeat the same one.
     warned: HashSet<String>,
-    /// Where the tasks are: for the words that answer what is asked.
+    /// The data directory, for commands that answer questions.
     data_dir: Option<DataDir>,
 }
 
 impl EventFormatter {
-    /// A teller for a terminal.
+    /// Creates a formatter for a terminal.
     pub(crate) fn new(term: TerminalOutput, detail: EventDetail) -> Self {
         EventFormatter {
             term,
@@ -52,18 +52,18 @@ impl EventFormatter {
         }
     }
 
-    /// The same, for tasks of a place: what is asked is told with the command that answers it.
+    /// Sets the data directory, so that questions are printed with the command that answers them.
     pub(crate) fn with_data_dir(mut self, place: &DataDir) -> Self {
         self.data_dir = Some(place.clone());
         self
     }
 
-    /// Whether this has not been warned of before.
+    /// Returns whether this warning has not been printed before.
     pub(crate) fn is_new(&mut self, warning: &str) -> bool {
         self.warned.insert(warning.to_owned())
     }
 
-    /// Remembers an event that need not be told.
+    /// Remembers an event without printing it.
     pub(crate) fn note_event(&mut self, event: &Event) {
         if let EventKind::Submitted { agent, .. } = &event.kind {
             self.agents.insert(event.task, agent.clone());
@@ -73,11 +73,11 @@ impl EventFormatter {
         }
     }
 
-    /// The lines that an event is worth.
+    /// Returns the lines for an event.
     pub(crate) fn format_event(&mut self, event: &Event) -> Vec<String> {
         let words = match &event.kind {
             EventKind::Warned { text } if !self.is_new(text) => Vec::new(),
-            // Live words come in pieces: they are told when the reply is whole.
+            // Text is streamed in pieces: print it when the reply is complete.
             EventKind::Text { text } => {
                 self.pending_text.entry(event.task).or_default().1.push_str(text);
                 Vec::new()
@@ -255,13 +255,13 @@ fn ordinal(number: u32) -> String {
     format!("{number}{end}")
 }
 
-/// That an MCP server has asked the model, and what that has used.
+/// Describes a model request made by an MCP server, with its usage.
 pub(crate) fn describe_sampling(usage: &Usage, model: &str) -> String {
     let (read, written) = (format_count(usage.input), format_count(usage.output));
     format!("an MCP server asked the model: {read} tokens in, {written} out ({})", one_line(model))
 }
 
-/// What a task may use with all below it, in words.
+/// Describes the budget of a task and everything below it.
 pub(crate) fn budget_words(budget: &Budget) -> String {
     let tokens = budget.tokens.map(|tokens| format!("{} tokens", format_count(tokens)));
     let bounds =
@@ -269,7 +269,7 @@ pub(crate) fn budget_words(budget: &Budget) -> String {
     format!("{} in all, with what it has used", bounds.collect::<Vec<_>>().join(", "))
 }
 
-/// What is waited for, in words.
+/// Describes what a task waits for.
 pub(crate) fn describe_wait(on: &WaitReason) -> String {
     match on {
         WaitReason::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
@@ -283,7 +283,7 @@ pub(crate) fn describe_wait(on: &WaitReason) -> String {
     }
 }
 
-/// A tool call in a line: `search_files_content(TODO)`.
+/// Formats a tool call as one line: `search_files_content(TODO)`.
 pub(crate) fn format_call(tool: &str, arguments: &str, most: usize) -> String {
     let told = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
@@ -305,7 +305,7 @@ pub(crate) fn format_call(tool: &str, arguments: &str, most: usize) -> String {
     format!("{}({})", escape_invisible_line(tool), truncate(&told, most))
 }
 
-/// The argument that says most of a call, for where there is little room: `make all`, `src/main.rs`.
+/// Returns the most informative argument of a call, for narrow columns: `make all`, `src/main.rs`.
 pub(crate) fn main_argument(arguments: &str) -> String {
     const MAIN: [&str; 12] = [
         "cmd",
@@ -335,7 +335,7 @@ pub(crate) fn main_argument(arguments: &str) -> String {
     }
 }
 
-/// A tool call in few words: `shell(make all)`, whatever other arguments it has.
+/// Formats a tool call with its main argument only: `shell(make all)`.
 pub(crate) fn brief_call(tool: &str, arguments: &str, most: usize) -> String {
     match main_argument(arguments) {
         main if main.is_empty() => escape_invisible_line(tool),
