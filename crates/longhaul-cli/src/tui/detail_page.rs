@@ -1,4 +1,4 @@
-//! What is shown of the chosen task, in lines: only what has changed is laid out anew.
+//! Lays out the tabs of the selected task as lines. Only changed parts are laid out again.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,12 +21,12 @@ use crate::view::{Ink, one_line, sanitize, status_label};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DetailPage {
     key: Option<(DetailTab, usize)>,
-    /// What the page was made of, where that is told by a number.
+    /// The version of the data that the page shows, if it has one.
     made_of: Option<u64>,
     chunks: VecDeque<PageChunk>,
     total: usize,
     growing: LiveReplyLayout,
-    /// How many chunks were laid out in all.
+    /// How many chunks were laid out so far.
     pub(crate) laid_out: usize,
 }
 
@@ -41,35 +41,35 @@ struct PageChunk {
 }
 
 impl DetailPage {
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// So many lines from one on, each with the block that it belongs to.
+    /// Returns `many` lines starting at `from`, each with the block that it belongs to.
     pub(crate) fn lines(&self, from: usize, many: usize) -> impl Iterator<Item = &Line<'static>> {
         let first = self.chunk_index(from).unwrap_or(self.chunks.len());
         let skip = self.chunks.get(first).map_or(0, |chunk| from - chunk.start);
         self.chunks.range(first..).flat_map(|chunk| &chunk.lines).skip(skip).take(many)
     }
 
-    /// The block of a line, and which of its lines it is.
+    /// Returns the block of a line, and the index of the line in it.
     pub(crate) fn block_at(&self, line: usize) -> Option<(Seq, usize)> {
         let chunk = self.chunks.get(self.chunk_index(line)?)?;
         Some((chunk.seq, line - chunk.start))
     }
 
-    /// A part by its number: its block, its first line, and its lines.
+    /// Returns a part by its index: its block, its first line, and its lines.
     pub(crate) fn part_lines(&self, at: usize) -> Option<(Seq, usize, &[Line<'static>])> {
         self.chunks.get(at).map(|chunk| (chunk.seq, chunk.start, &chunk.lines[..]))
     }
 
-    /// The number of the part that a line is in.
+    /// Returns the index of the part that contains a line.
     pub(crate) fn part_at(&self, line: usize) -> Option<usize> {
         self.chunk_index(line)
     }
 
-    /// The first line of a block, or of the first after it.
+    /// Returns the first line of a block, or of the next block.
     fn start_of(&self, seq: Seq) -> Option<usize> {
         let at = self.chunks.partition_point(|chunk| chunk.seq < seq);
         self.chunks.get(at).map(|chunk| chunk.start)
@@ -78,7 +78,7 @@ impl DetailPage {
     fn chunk_index(&self, line: usize) -> Option<usize> {
         let after = self.chunks.partition_point(|chunk| chunk.start <= line);
         let at = after.checked_sub(1)?;
-        // Some have no lines.
+        // Some blocks have no lines.
         (line < self.total).then_some(at)
     }
 
@@ -124,7 +124,7 @@ impl DetailPage {
         self.chunks = VecDeque::from([PageChunk { seq: Seq(0), version: 0, opened: false, start: 0, lines }]);
     }
 
-    /// The same, where it need not be made again of the same.
+    /// Fills the page, unless it already shows the same data.
     fn fill_once(
         &mut self,
         key: (DetailTab, usize),
@@ -140,7 +140,7 @@ impl DetailPage {
 }
 
 impl TuiModel {
-    /// Lays out what is shown of the chosen task.
+    /// Lays out the selected task.
     pub(super) fn layout_detail(&mut self, area: Rect) {
         let (theme, tab, now) = (self.theme, self.tab, self.now);
         let below = self.usage_below();
@@ -208,7 +208,7 @@ impl TuiModel {
 }
 
 impl TuiDetail {
-    /// Which lines are in sight now.
+    /// Keeps the scroll position within the page.
     fn clamp_scroll(&mut self, height: usize, runs: bool) {
         let total = self.page.total();
         let most = total.saturating_sub(height);

@@ -1,4 +1,4 @@
-//! Where the screen meets the world: keys in, pictures out, wishes done, and hints of the store heard.
+//! The event loop: reads keys, signals and store hints, runs effects, and draws frames.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::exit::{CliError, CliExitCode};
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, pluralize, sanitize};
 
-/// No more often than this is anything drawn, or looked at.
+/// The minimum time between two frames or two reads of the store.
 const FRAME: Duration = Duration::from_millis(34);
-/// How often elapsed times are drawn anew, while something runs.
+/// How often elapsed times are redrawn while something runs.
 const TICK: Duration = Duration::from_secs(1);
-/// How often tasks that have not ended are looked at, though no hint came.
+/// How often open tasks are read without a hint.
 const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Shows the screen until somebody leaves it.
+/// Shows the TUI until the user leaves it.
 pub(crate) async fn run(desk: &CliContext, args: TuiArgs) -> Result<CliExitCode, CliError> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(CliError::new(
@@ -50,7 +50,7 @@ pub(crate) async fn run(desk: &CliContext, args: TuiArgs) -> Result<CliExitCode,
             .with_hint("`longhaul init FILE` writes one to begin with"));
     }
     let place = desk.data_dir()?;
-    // Before the screen: its runs are started where nobody can be asked.
+    // Ask for trust before the TUI starts: its runs are started unattended.
     if let Some(team) = &args.team
         && let Ok(bundle) = TeamBundle::load(team)
     {
@@ -91,9 +91,9 @@ struct TuiEventLoop<S> {
     effects: EffectRunner,
     screen: S,
     work: JoinSet<Result<TuiMessage, CliError>>,
-    /// What is read for the chosen task: nobody waits for what was chosen before.
+    /// The read for the selected task. It is aborted when another task is selected.
     reading: Option<AbortHandle>,
-    /// Tasks with something new, and whether any may have.
+    /// Tasks that have changed, and whether any task may have.
     changed: IndexSet<TaskId>,
     lagged: bool,
     refreshing: bool,
@@ -119,13 +119,13 @@ impl<S: TuiScreen> TuiEventLoop<S> {
         }
     }
 
-    /// Until somebody leaves: how many tasks go on, and how many processes were asked to drain.
+    /// Runs until the user leaves. Returns how many tasks go on, and how many processes were asked to drain.
     async fn run(
         mut self,
         mut events: impl Stream<Item = std::io::Result<Event>> + Unpin,
         mut calls: TuiSignals,
     ) -> Result<(usize, Option<usize>), CliError> {
-        // Before the first look, so that nothing falls between.
+        // Subscribe before the first read, so that no change is missed.
         let mut hints = self.effects.store().hints();
         let fault = self.screen.panic_notify();
         self.lagged = true;
@@ -157,8 +157,8 @@ impl<S: TuiScreen> TuiEventLoop<S> {
                     // The terminal is gone.
                     Some(Err(_)) | None => break,
                 },
-                // What has been done comes before what has been heard, and both before a picture of them; a picture
-                // that is due is not put off for ever.
+                // Results of effects come first, then hints, then the frame; but a due frame is not delayed
+                // forever.
                 () = sleep_until(frame), if self.dirty => {
                     self.render()?;
                     frame = Instant::now() + FRAME;
@@ -204,7 +204,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
         match event {
             Event::Key(key) => self.dispatch(TuiMessage::Key(key)),
             Event::Mouse(mouse) => {
-                // That the pointer moves is of no interest.
+                // Ignore pointer movement.
                 if !matches!(mouse.kind, crossterm::event::MouseEventKind::Moved) {
                     self.dispatch(TuiMessage::Mouse(mouse));
                 }
@@ -230,7 +230,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
                 TuiEffect::ReadJournal { order, .. } => {
                     let handle = self.work.spawn(self.effects.clone().run_effect(effect));
                     let before = self.reading.replace(handle);
-                    // Another task was chosen.
+                    // Another task was selected.
                     if let Some(before) = before.filter(|_| order) {
                         before.abort();
                     }
@@ -242,7 +242,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
         }
     }
 
-    /// Reads what has changed, in one go.
+    /// Reads all changes at once.
     fn refresh(&mut self) {
         self.refreshing = true;
         if std::mem::take(&mut self.lagged) {
@@ -254,7 +254,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
         }
     }
 
-    /// Says why it does not step aside.
+    /// Shows why the TUI cannot be suspended.
     fn refuse_suspend(&mut self) {
         self.dirty = true;
         for effect in self.model.show_notice(Ink::Plain, "there is no shell to go back to: q leaves") {
@@ -281,7 +281,8 @@ impl<S: TuiScreen> TuiEventLoop<S> {
     }
 }
 
-/// Panics where a test wants to see what becomes of the terminal then. What people use knows nothing of this.
+/// Panics at a point that a test selects, to check how the terminal is restored. Does nothing in release
+/// builds.
 pub(super) fn inject_fault(at: &str) {
     let wished = || std::env::var("LONGHAUL_TUI_FAULT").is_ok_and(|wished| wished == at);
     assert!(!cfg!(debug_assertions) || !wished(), "a fault, as a test wished for");

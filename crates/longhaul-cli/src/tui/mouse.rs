@@ -1,4 +1,4 @@
-//! What the mouse does.
+//! Handles the mouse.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
@@ -7,7 +7,7 @@ use super::draw::tab_at;
 use super::model::{Focus, Pane, TuiEffect, TuiModel};
 use super::tree::TuiRow;
 
-/// How far the wheel goes.
+/// How many lines the wheel scrolls.
 const WHEEL: isize = 3;
 
 impl TuiModel {

@@ -1,4 +1,4 @@
-//! What the screen wishes for, done.
+//! Runs the effects that the model requests.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use crate::exit::CliError;
 use crate::trust::TeamFileTrust;
 use crate::view::pluralize;
 
-/// How many tasks are shown, besides all that have not ended.
+/// How many tasks to show, besides all open ones.
 const NEWEST: usize = 2_000;
-/// How long something is told.
+/// How long a notice is shown.
 const NOTICE_DURATION: Duration = Duration::from_secs(8);
-/// How many entries are read for the reply that made a call: most are near, and after words of progress some are not.
+/// How many entries to read to find the reply that made a call. Most are near; progress messages can move
+/// them further back.
 const CALL_IS_WITHIN: [usize; 2] = [32, 1_000];
-/// Where what is pinned is written down.
+/// The key of the pinned tasks in the store.
 const PINS: &str = "tui/pins";
 
-/// Whoever does it.
+/// Runs effects.
 #[derive(Clone)]
 pub(super) struct EffectRunner {
     pub(super) longhaul: Longhaul,
@@ -42,12 +43,12 @@ impl EffectRunner {
         self.longhaul.store()
     }
 
-    /// All there is to be shown.
+    /// Loads all tasks to show.
     pub(super) async fn load_all(self) -> Result<TuiMessage, CliError> {
         let newest = TaskFilter { limit: Some(NEWEST), ..TaskFilter::default() };
         let mut heads = self.longhaul.list(newest).await?;
         if heads.len() == NEWEST {
-            // What has not ended is shown, however old it is.
+            // Open tasks are shown however old they are.
             let known: std::collections::HashSet<TaskId> = heads.iter().map(|head| head.id).collect();
             let mut older = self.longhaul.list(TaskFilter::default().live()).await?;
             older.retain(|head| !known.contains(&head.id));
@@ -58,7 +59,7 @@ impl EffectRunner {
         Ok(TuiMessage::Loaded(heads, serde_json::from_slice(&slip.bytes).unwrap_or_default()))
     }
 
-    /// Where these tasks stand.
+    /// Reads the state of these tasks.
     pub(super) async fn read_tasks(self, ids: Vec<TaskId>) -> Result<TuiMessage, CliError> {
         let mut heads = Vec::with_capacity(ids.len());
         for id in ids {
@@ -67,12 +68,12 @@ impl EffectRunner {
         Ok(TuiMessage::TasksChanged(heads))
     }
 
-    /// Where all stand that have not ended: hints may be lost, and processes die without a word.
+    /// Reads the state of all open tasks: hints may be lost, and a process that dies sends none.
     pub(super) async fn read_open_tasks(self) -> Result<TuiMessage, CliError> {
         Ok(TuiMessage::TasksChanged(self.longhaul.list(TaskFilter::default().live()).await?))
     }
 
-    /// Does what is wished for. Only a store that cannot be read is an error; all else is told.
+    /// Runs an effect. Fails only if the store cannot be read; other errors become notices.
     pub(super) async fn run_effect(self, effect: TuiEffect) -> Result<TuiMessage, CliError> {
         let done = match effect {
             TuiEffect::ReadJournal { task, after, limit, order } => {
@@ -110,7 +111,7 @@ impl EffectRunner {
         order: bool,
     ) -> Result<TuiMessage, CliError> {
         let store = self.store();
-        // A journal that cannot be read is told of; the others can be.
+        // Report a journal that cannot be read; others may be readable.
         let records = match store.read(task, after, limit).await {
             Ok(records) => records,
             Err(error) => return Ok(TuiMessage::ActionDone(Err(format!("{task} cannot be read: {error}")))),
@@ -124,7 +125,7 @@ impl EffectRunner {
             return Ok(TuiMessage::TaskGone(task));
         }
         if order {
-            // It is opened, and so its end, if it has ended, has been seen.
+            // The task is open now, so its end counts as read.
             let _ = self.longhaul.mark_read(task).await;
         }
         let order = match first.map(|first| first.entry) {
@@ -188,13 +189,13 @@ impl EffectRunner {
         Ok(report_of(format!("a process in the background carries {root} on")))
     }
 
-    /// What tools are called with: from the ends of journals, as far back as the replies that made the calls.
+    /// Reads the arguments of calls: from the ends of journals, back to the replies that made the calls.
     async fn calls(self, wanted: Vec<(TaskId, Seq, Vec<CallId>)>) -> Result<TuiMessage, CliError> {
         let mut told = Vec::new();
         for (task, end, ids) in wanted {
             let mut calls = None;
             for entries in CALL_IS_WITHIN {
-                // What cannot be read is told of where the task is opened.
+                // Ignore read errors here: opening the task reports them.
                 let after = stretch(end, entries);
                 let Ok(records) = self.store().read(task, after, entries).await else { break };
                 calls = found(&records, &ids);
@@ -223,7 +224,7 @@ impl EffectRunner {
         Ok(ActionReport { text: format!("{task} is tried again as {again}"), select: Some(again) })
     }
 
-    /// Has a tree carried on, unless it is.
+    /// Starts a background process for a tree, unless one runs it.
     async fn ensure_running(&self, root: TaskId) -> Result<(), CliError> {
         if crate::tree_owner::owned_trees(&**self.store()).await?.contains(&root) {
             return Ok(());
@@ -249,7 +250,7 @@ impl EffectRunner {
         for (flag, path) in provider_flags(&self.args.providers) {
             command.arg(flag).arg(path);
         }
-        // What begins like a flag, a file or a command is a prompt all the same.
+        // Text that looks like a flag, a file or a command is still a prompt.
         let prompt = if prompt.starts_with('@') || prompt == "-" { format!(" {prompt}") } else { prompt };
         command.arg("--").arg(team).arg(prompt);
         command.stdin(Stdio::null()).kill_on_drop(true);
@@ -274,7 +275,7 @@ impl EffectRunner {
         super::event_loop::inject_fault("work");
         let store = self.store();
         let bytes = serde_json::to_vec(pinned)?;
-        // Whoever pins last, pins: two screens do not argue.
+        // The last write wins if two TUIs pin at once.
         for _ in 0..5 {
             let slip = store.stored_value(PINS).await?;
             if store.put_stored_value(PINS, slip.version, bytes.clone()).await? {
@@ -284,7 +285,7 @@ impl EffectRunner {
         Ok(())
     }
 
-    /// Asks whoever carries these trees to drain. How many were asked.
+    /// Asks the processes that run these trees to drain, and returns how many were asked.
     pub(super) fn drain<'a>(&self, heads: impl Iterator<Item = &'a TaskState>) -> Result<usize, CliError> {
         let roots: std::collections::BTreeSet<TaskId> =
             heads.filter(|head| head.status == Status::Running).map(|head| head.root).collect();

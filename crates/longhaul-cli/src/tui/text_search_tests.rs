@@ -32,7 +32,7 @@ fn a_search_goes_from_match_to_match_and_unfolds_what_it_finds() {
     let mut model = screen((100, 30), &stories);
     press(&mut model, "Enter", &stories);
     assert!(!picture(&mut model).contains("another Needle here"));
-    // From the end, where it is followed, there is none further down: it is the last that is found.
+    // The view follows the end, so the last match is found.
     press(&mut model, "/ needle Enter", &stories);
     assert_eq!(at(&mut model), "another Needle here");
     assert!(picture(&mut model).contains("another Needle here"), "it is unfolded");
@@ -43,10 +43,10 @@ fn a_search_goes_from_match_to_match_and_unfolds_what_it_finds() {
     assert!(picture(&mut model).contains("\"needle\" is not further up; n goes down"));
     press(&mut model, "n", &stories);
     assert_eq!(at(&mut model), "another Needle here");
-    // Esc ends it, and only then goes back.
+    // The first Esc ends the search, the next goes back.
     press(&mut model, "Esc", &stories);
     assert!(!model.has_text_search() && model.focus == Focus::Detail);
-    // Nothing typed is what was searched for before.
+    // An empty search repeats the previous one.
     press(&mut model, "Home / Enter", &stories);
     assert_eq!((model.has_text_search(), at(&mut model).as_str()), (true, "› Find the needle."));
     press(&mut model, "Esc Esc", &stories);

@@ -39,7 +39,7 @@ fn words_that_come_as_they_are_said_are_told_once() {
     story.records.iter().for_each(|record| talk.apply_record(record));
     assert_eq!(texts(&talk), ["Hello world.", "Next"]);
     assert!(talk.blocks.iter().any(|block| block.seq == began), "what is being read stays the same block");
-    // The provider is asked again: what it said of this reply is void.
+    // The provider is asked again: the partial reply is void.
     let story =
         story.and(Entry::Waiting { on: WaitReason::Provider("429".to_owned()), until: None }).said("Anew");
     story.records.iter().for_each(|record| talk.apply_record(record));
@@ -57,10 +57,10 @@ fn a_stretch_from_the_middle_is_told_as_well_as_can_be() {
         .returned(0, "a\nb\n");
     let whole = TuiTranscript::from_records(Seq(0), &story.records);
     assert_eq!(results(&whole), [("shell(ls)", Some("a\nb\n")), ("shell(pwd)", Some("/tmp\n"))]);
-    // From after the reply: the arguments are not there, the results are.
+    // Starting after the reply: results are known, arguments are not.
     let part = TuiTranscript::from_records(Seq(3), &story.records[3..]);
     assert_eq!(results(&part), [("shell()", Some("a\nb\n")), ("shell()", Some("/tmp\n"))]);
-    // From after the calls.
+    // Starting after the calls.
     let part = TuiTranscript::from_records(Seq(5), &story.records[5..]);
     assert_eq!(results(&part), [("a tool", Some("/tmp\n")), ("a tool", Some("a\nb\n"))]);
 }

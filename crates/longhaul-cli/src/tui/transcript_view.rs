@@ -1,4 +1,4 @@
-//! How blocks of a task's story look.
+//! Renders blocks of a transcript.
 
 use jiff::Timestamp;
 use longhaul::entry::Sender;
@@ -13,12 +13,12 @@ use crate::view::markdown::{self, SyntaxHighlighter, stable_prefix_len};
 use crate::view::text_format::{format_clock, format_duration, pluralize};
 use crate::view::{Ink, status_glyph};
 
-/// How many lines of an unfolded output are shown.
+/// How many lines of an unfolded output to show.
 const OUTPUT_LINES: usize = 200;
-/// How many lines of a letter are shown before it is unfolded.
+/// How many lines of a folded letter to show.
 const LETTER_LINES: usize = 3;
 
-/// What is laid out on.
+/// The width and theme to render with.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockRenderer<'a> {
     pub(crate) theme: Theme,
@@ -28,12 +28,12 @@ pub(crate) struct BlockRenderer<'a> {
 }
 
 impl BlockRenderer<'_> {
-    /// A text in lines.
+    /// Wraps a text.
     pub(crate) fn wrapped(self, ink: Ink, text: &str) -> Vec<Line<'static>> {
         self.hanging("", Style::new(), self.theme.ink(ink), text)
     }
 
-    /// A text in lines, with something before the first, and as much room before the others.
+    /// Wraps a text with a prefix on the first line, and the same indent on the others.
     fn hanging(self, before: &str, sign: Style, style: Style, text: &str) -> Vec<Line<'static>> {
         let hang = grapheme_width(before);
         let line = |(index, text): (usize, String)| {
@@ -43,7 +43,7 @@ impl BlockRenderer<'_> {
         wrap_graphemes(text, self.columns.saturating_sub(hang)).into_iter().enumerate().map(line).collect()
     }
 
-    /// What a model wrote, as Markdown.
+    /// Renders Markdown.
     pub(crate) fn markdown_lines(self, text: &str) -> Vec<Line<'static>> {
         let line = |spans: Vec<markdown::MarkdownSpan>| {
             spans
@@ -55,12 +55,12 @@ impl BlockRenderer<'_> {
     }
 }
 
-/// A reply while it comes: what of it will not be read otherwise any more is laid out once.
+/// The layout of a streaming reply. Parts that can no longer change are laid out once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveReplyLayout {
-    /// The block, and how wide it is laid out.
+    /// The block, and its width.
     of: Option<(Seq, usize)>,
-    /// How much of its text is in the lines.
+    /// How much of its text is laid out for good.
     settled: usize,
     lines: Vec<Line<'static>>,
 }
@@ -81,7 +81,7 @@ impl LiveReplyLayout {
     }
 }
 
-/// Puts a part below another, with an empty line between them.
+/// Appends a part, with an empty line before it.
 fn append_part(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
     if !lines.is_empty() && !more.is_empty() {
         lines.push(Line::default());
@@ -89,7 +89,7 @@ fn append_part(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
     lines.extend(more);
 }
 
-/// A block of the transcript.
+/// Renders a block of the transcript.
 pub(crate) fn transcript_lines(
     block: &TranscriptBlock,
     opened: bool,
@@ -108,7 +108,7 @@ pub(crate) fn transcript_lines(
             let lines = sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
             match (opened, live) {
                 (true, _) => lines,
-                // What it thinks now is what is of interest.
+                // Show the end: the current thought is the most interesting.
                 (false, true) => lines[lines.len().saturating_sub(3)..].to_vec(),
                 (false, false) => {
                     let text =
@@ -206,7 +206,7 @@ fn call_line(
     let room = sheet.columns.saturating_sub(grapheme_width(&end) + 4);
     let told = truncate_graphemes(told, room);
     let gap = room - grapheme_width(&told).min(room) + 2;
-    // A tool's name is told apart from what it is called with.
+    // The tool's name has another style than its arguments.
     let (name, rest) = told.split_at(told.find('(').unwrap_or(told.len()));
     Line::from(vec![
         Span::styled(if opened { "▾ " } else { "▸ " }, ink(Ink::Faint)),
@@ -217,7 +217,7 @@ fn call_line(
     ])
 }
 
-/// Who wrote.
+/// Returns the sender of a letter.
 fn sender(from: &Sender) -> String {
     match from {
         Sender::Person => "you".to_owned(),
@@ -226,11 +226,11 @@ fn sender(from: &Sender) -> String {
     }
 }
 
-/// A letter, whole.
+/// Renders a whole letter.
 pub(crate) fn letter_lines(block: &TranscriptBlock, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
     let TranscriptBlockKind::Letter { from, text, read, .. } = &block.kind else { return Vec::new() };
     let (sent, from) = (format!("{} ", format_clock(block.at)), format!("from {}", sender(from)));
-    // It is the task that reads it. When, where there is room.
+    // Show whether the task has read it, and when if there is room.
     let (read, ink) = match read {
         Some(at) => (format!(" · read by the task at {}", format_clock(*at)), Ink::Faint),
         None => (" · not read yet".to_owned(), Ink::Attention),
@@ -247,7 +247,7 @@ pub(crate) fn letter_lines(block: &TranscriptBlock, sheet: BlockRenderer<'_>) ->
     lines
 }
 
-/// A block in a line, with when it was.
+/// Renders a block as a line with its time.
 pub(crate) fn timeline_lines(
     block: &TranscriptBlock,
     before: Option<Timestamp>,

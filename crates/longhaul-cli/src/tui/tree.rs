@@ -1,4 +1,4 @@
-//! The trees of tasks as lines: grouped, folded, searched, and summed up where they are folded.
+//! The task trees as lines: grouped, folded, filtered, with totals where folded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,18 +9,18 @@ use longhaul::{Status, TaskId};
 
 use crate::view::one_line;
 
-/// What a tree is to whoever watches: the most pressing thing in it.
+/// The group of a tree, by the most urgent state in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum TuiGroup {
-    /// A person has pinned it.
+    /// Pinned by the user.
     Pinned,
-    /// It asks something, or nobody runs it.
+    /// It asks something, or no process runs it.
     NeedsYou,
-    /// Something happens in it.
+    /// Something in it is running.
     Working,
-    /// All in it waits.
+    /// Everything in it waits.
     Waiting,
-    /// All in it has ended.
+    /// Everything in it has ended.
     Finished,
 }
 
@@ -35,7 +35,7 @@ impl TuiGroup {
         }
     }
 
-    /// The group of one task.
+    /// Returns the group of one task.
     pub(crate) fn for_task(head: &TaskState, now: Timestamp) -> TuiGroup {
         match head.status {
             status if status.is_final() => TuiGroup::Finished,
@@ -46,21 +46,21 @@ impl TuiGroup {
     }
 }
 
-/// Whether it was begun, and nobody runs it now.
+/// Returns whether a task has started, but no process runs it now.
 pub(crate) fn is_interrupted(head: &TaskState) -> bool {
     head.status == Status::Pending && head.attempt.0 > 0
 }
 
-/// What a task and all below it are together.
+/// The totals of a task and everything below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct SubtreeTotals {
-    /// How many tasks are below it.
+    /// The number of tasks below it.
     pub(crate) descendants: usize,
     pub(crate) tokens: u64,
     pub(crate) cost: u64,
-    /// Replies of which nobody knows what they cost.
+    /// Replies with unknown cost.
     pub(crate) unpriced: u64,
-    /// The first below it, or itself, that asks something.
+    /// The first task that asks something: itself, or one below it.
     pub(crate) asking_task: Option<TaskId>,
     group: Option<TuiGroup>,
 }
@@ -70,16 +70,16 @@ pub(crate) struct SubtreeTotals {
 pub(crate) enum TuiRow {
     /// The title of a group, and how many trees are in it.
     GroupTitle(TuiGroup, usize),
-    /// Nothing.
+    /// An empty line.
     Gap,
     /// A task.
     Task(TreePosition),
-    /// What the task above this line does.
+    /// The activity of the task above.
     Activity(TreePosition),
 }
 
 impl TuiRow {
-    /// The task of this line.
+    /// Returns the task of this line.
     pub(crate) fn task(&self) -> Option<TaskId> {
         match self {
             TuiRow::Task(place) | TuiRow::Activity(place) => Some(place.id),
@@ -88,31 +88,31 @@ impl TuiRow {
     }
 }
 
-/// Where in its tree a task is.
+/// The position of a task in its tree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TreePosition {
     pub(crate) id: TaskId,
     pub(crate) depth: u16,
-    /// At which levels above it, its own included, more tasks follow.
+    /// A bit per level, its own included: set if more tasks follow on that level.
     pub(crate) open_levels: u32,
     pub(crate) folded: bool,
-    /// Whether anything is below it.
+    /// Whether it has children.
     pub(crate) has_children: bool,
 }
 
-/// What the lines are made of.
+/// The input of the tree view.
 pub(crate) struct TreeViewOptions<'a> {
     pub(crate) tasks: &'a IndexMap<TaskId, TaskState>,
     pub(crate) folded: &'a HashSet<TaskId>,
     pub(crate) pinned: &'a IndexSet<TaskId>,
     pub(crate) grouped: bool,
     pub(crate) gaps: bool,
-    /// Only tasks in which these words occur, and those above them.
+    /// If not empty: show only matching tasks and their ancestors.
     pub(crate) search: &'a str,
     pub(crate) now: Timestamp,
 }
 
-/// The lines, and what tasks are together with those below them.
+/// The lines, and the totals of subtrees.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TaskTreeView {
     pub(crate) rows: Vec<TuiRow>,
@@ -120,7 +120,7 @@ pub(crate) struct TaskTreeView {
 }
 
 impl TaskTreeView {
-    /// Makes the lines.
+    /// Builds the lines.
     pub(crate) fn build(plan: &TreeViewOptions<'_>) -> TaskTreeView {
         let mut children: HashMap<TaskId, Vec<&TaskState>> = HashMap::new();
         let mut tops: Vec<&TaskState> = Vec::new();
@@ -136,7 +136,7 @@ impl TaskTreeView {
         }
         let words: Vec<String> = plan.search.split_whitespace().map(str::to_lowercase).collect();
         let hits = (!words.is_empty()).then(|| matching_tasks(plan.tasks, &words));
-        // The newest first.
+        // Newest first.
         tops.reverse();
         let mut trees: Vec<(TuiGroup, &TaskState)> = tops
             .into_iter()
@@ -169,7 +169,7 @@ impl TaskTreeView {
         TaskTreeView { rows: grower.rows, totals: sums }
     }
 
-    /// Where a task's line is.
+    /// Returns the line of a task.
     pub(crate) fn line_of(&self, id: TaskId) -> Option<usize> {
         self.rows.iter().position(|row| matches!(row, TuiRow::Task(place) if place.id == id))
     }
@@ -188,7 +188,7 @@ impl TreeRowBuilder<'_> {
         let all = self.children.get(&head.id).unwrap_or(&none);
         let shown: Vec<&&TaskState> =
             all.iter().filter(|child| self.matching.is_none_or(|hits| hits.contains(&child.id))).collect();
-        // What is searched for is not hidden.
+        // A search shows folded tasks.
         let folded = !all.is_empty() && self.matching.is_none() && self.options.folded.contains(&head.id);
         let place =
             TreePosition { id: head.id, depth, open_levels: more, folded, has_children: !all.is_empty() };
@@ -234,7 +234,7 @@ fn subtree_totals(
     whole
 }
 
-/// The tasks in which all words occur, and those above them.
+/// Returns the tasks that contain all words, and their ancestors.
 fn matching_tasks(heads: &IndexMap<TaskId, TaskState>, words: &[String]) -> HashSet<TaskId> {
     let mut hits = HashSet::new();
     for head in heads.values() {

@@ -101,7 +101,7 @@ fn a_child_whose_parent_is_not_known_is_shown_all_the_same() {
     assert_eq!(shape(&grow(&stories[1..2], |_| {})), ["Needs you 1", "t-00002"]);
 }
 
-/// A cost that nobody knows has its column, and is shown as that.
+/// An unknown cost gets a column, and is shown as unknown.
 #[test]
 fn an_unknown_cost_is_shown_as_unknown() {
     use crate::view::{TaskLayout, summary_table, task_table};

@@ -12,7 +12,7 @@ mod pictures;
 #[path = "update_tests/writing.rs"]
 mod writing;
 
-/// A run that asks, one that works, one that is over and one that is interrupted.
+/// A run that asks, one that works, one that has ended and one that is interrupted.
 fn stories() -> Vec<TestJournal> {
     let lead = TestJournal::new(1, "lead", "Compare Go and Rust").claimed().later(2).replied(
         "I ask two of my own.\n\n# Plan\n- one looks into Go\n- the other into Rust",
@@ -51,54 +51,54 @@ fn keys_do_what_the_help_says() {
     let send = |to, text: &str| vec![TuiEffect::Send { to: id(to), text: text.to_owned() }];
     let answer =
         |words: &str| vec![TuiEffect::Answer { task: id(3), question: question(), words: words.to_owned() }];
-    // What is pressed; what is chosen then; what is wished for.
+    // Keys pressed; the selection afterwards; the effects.
     let table: Vec<(&str, &str, Vec<TuiEffect>)> = vec![
-        // The first that needs somebody is chosen.
+        // The first task that needs input is selected.
         ("", "t-00006", vec![]),
         ("Down", "t-00001", vec![]),
         ("Down Down Down", "t-00003", vec![]),
         ("Down Down Down Up", "t-00002", vec![]),
         ("End", "t-00004", vec![]),
         ("End Home", "t-00006", vec![]),
-        // Folding: away, and what is chosen is seen above it; and back.
+        // Fold: the selection moves to the visible ancestor; and unfold.
         ("Down Left Down", "t-00004", vec![]),
         ("Down Left Right Down", "t-00002", vec![]),
         ("Down Down Left", "t-00001", vec![]),
-        // What has ended is folded at first.
+        // Ended trees start folded.
         ("End Right Down", "t-00005", vec![]),
-        // Letters go to what is chosen, at the moment at which they are begun.
+        // A letter goes to the task that was selected when it was begun.
         ("Down m hi Enter", "t-00001", send(1, "hi")),
         ("Down m Enter", "t-00001", vec![]),
         ("Down m hi Esc", "t-00001", vec![]),
-        // Answers, from the one that asks and from above it.
+        // Answers: from the task that asks, and from above it.
         ("Down y", "t-00001", answer("yes")),
         ("Down Down Down n", "t-00003", answer("no")),
         ("Down Down Down a", "t-00003", answer("always exact")),
-        // Stopping asks first.
+        // Stop asks for confirmation.
         ("Down s", "t-00001", vec![]),
         ("Down s n y", "t-00001", answer("yes")),
         ("Down s y", "t-00001", vec![TuiEffect::Stop(id(1))]),
         ("S Esc", "t-00006", vec![]),
         ("S y", "t-00006", vec![TuiEffect::StopAll]),
-        // Resumed what is interrupted, continued what is over.
+        // Resume an interrupted run; continue an ended one.
         ("r", "t-00006", vec![TuiEffect::Resume(id(6))]),
         ("End r more Enter", "t-00004", send(4, "more")),
-        // Tried again what has failed.
+        // Retry a failed task.
         ("End Right Down R", "t-00005", vec![TuiEffect::Retry(id(5))]),
         ("p", "t-00006", vec![TuiEffect::SavePins(vec![id(6)])]),
         ("p p", "t-00006", vec![TuiEffect::SavePins(vec![id(6)]), TuiEffect::SavePins(vec![])]),
         ("g Home", "t-00006", vec![]),
-        // Search: what is chosen is among what is found.
+        // Search: the selection is among the matches.
         ("/ soup Enter", "t-00004", vec![]),
         ("/ taste Enter Down", "t-00005", vec![]),
         ("/ soup Esc", "t-00004", vec![]),
         ("/ soup Enter Esc Home", "t-00006", vec![]),
-        // Leaving asks while something goes on.
+        // Quit asks for confirmation while something runs.
         ("q", "t-00006", vec![]),
         ("q Esc", "t-00006", vec![]),
         ("q q", "t-00006", vec![TuiEffect::Quit { drain: false }]),
         ("q d", "t-00006", vec![TuiEffect::Quit { drain: true }]),
-        // Help takes the keys, and the first closes it.
+        // Help takes all keys, and the first closes it.
         ("? q", "t-00006", vec![]),
     ];
     let stories = stories();
@@ -137,7 +137,7 @@ fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
     let laid = model.detail.as_ref().unwrap().page.laid_out;
     assert_eq!(laid, INITIAL_ENTRIES);
 
-    // It grows by one: one is read, one is laid out.
+    // One new entry: one is read, one is laid out.
     let [story] = stories;
     let stories = [story.replied("More.", &[])];
     let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
@@ -145,13 +145,13 @@ fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
         effects,
         [TuiEffect::ReadJournal { task: id(1), after: Seq(end), limit: READ_CHUNK, order: false }]
     );
-    // And while that is being read, nothing is read twice.
+    // During that read, nothing is read twice.
     assert_eq!(update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()])), []);
     serve(&mut model, effects, &stories);
     assert_eq!(model.detail.as_ref().unwrap().page.laid_out, laid + 1);
     assert!(picture(&mut model).contains("More."));
 
-    // To the beginning and back, and never more in memory than is allowed.
+    // To the start and back, within the memory limit.
     press(&mut model, "Enter Home", &stories);
     assert!(picture(&mut model).contains("› Do."), "{}", picture(&mut model));
     let kept = |model: &TuiModel| model.detail.as_ref().unwrap().transcript.entries;
@@ -266,7 +266,7 @@ fn the_mouse_chooses_folds_opens_and_scrolls() {
     assert!(!model.folded.contains(&id(1)));
     click(&mut model, 20, row("lead Compare"));
     assert_eq!(model.focus, Focus::Detail);
-    // A call is unfolded by a click, and a tab chosen.
+    // A click unfolds a call, or selects a tab.
     assert!(!picture(&mut model).contains("and more"));
     click(&mut model, 70, row("run_background_agent(agent: writer"));
     assert!(picture(&mut model).contains("and more"), "{}", picture(&mut model));
@@ -337,7 +337,7 @@ fn screens() {
         let mut empty = screen(size, &[]);
         shots.push((format!("tui_nothing_{}x{}", size.0, size.1), picture(&mut empty)));
     }
-    // The clock on the wall is where the tests are run.
+    // The local time depends on where the tests run.
     settings.add_filter(r"\d\d:\d\d:\d\d", "hh:mm:ss");
     settings.add_filter(r"20\d\d-\d\d-\d\d", "yyyy-mm-dd");
     settings.bind(|| {

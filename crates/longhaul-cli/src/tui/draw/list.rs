@@ -1,4 +1,4 @@
-//! The tasks, one or two lines each.
+//! Draws the list of tasks, one or two lines each.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -34,7 +34,7 @@ pub(super) fn draw_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     draw_scroll_marks(model, area, buffer);
 }
 
-/// Signs that there is more above or below.
+/// Draws marks if there is more above or below.
 fn draw_scroll_marks(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let x = area.right() - 1;
     if model.list_top > 0 {
@@ -51,7 +51,7 @@ pub(super) struct ListLine {
     selected: bool,
 }
 
-/// The lines in sight, and no others.
+/// Builds the visible lines only.
 pub(super) fn visible_lines(model: &TuiModel, area: Rect) -> Vec<ListLine> {
     let columns = usize::from(area.width);
     let rows = model.tree.rows.iter().skip(model.list_top).take(usize::from(area.height));
@@ -79,7 +79,7 @@ fn title(model: &TuiModel, group: TuiGroup, many: usize) -> Line<'static> {
     ])
 }
 
-/// The branch before a task, or before what it does.
+/// Returns the tree branch before a task or its activity.
 fn branch(place: &TreePosition, first: bool) -> String {
     let mut branch = String::new();
     for level in 0..place.depth {
@@ -109,7 +109,7 @@ fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static>
         (true, true) => "▸ ",
         (true, false) => "▾ ",
     };
-    // On the right what it took: as much of that as there is room for.
+    // Usage on the right, as much as fits.
     let (tokens, cost) = match place.folded {
         true => (sum.tokens, cost_label(sum.cost, sum.unpriced)),
         false => (head.usage.total(), cost_label(head.cost, head.unpriced.into())),
@@ -126,7 +126,7 @@ fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static>
     numbers = format!("{time:>6}{numbers} ");
 
     let stem = format!("{}{}", branch(place, true), fold);
-    // Others say of it by its name that they wait for it, and so do commands.
+    // Show the id: other tasks and commands refer to it.
     let name = format!("{} ", head.id);
     let room = columns
         .saturating_sub(1 + grapheme_width(&stem) + 2 + grapheme_width(&name) + grapheme_width(&numbers) + 1);
@@ -162,7 +162,7 @@ fn activity_line(model: &TuiModel, place: &TreePosition, columns: usize) -> Line
     let room = columns.saturating_sub(1 + grapheme_width(&stem) + 3);
     let (mut ink, mut text) = task_activity(head, model, room);
     let sum = model.tree.totals.get(&place.id);
-    // What asks below something that is folded is seen here.
+    // A question below a folded task is shown here.
     if let Some(asking) = sum.and_then(|sum| sum.asking_task).filter(|id| place.folded && *id != head.id)
         && let Some(below) = model.tasks.get(&asking)
     {

@@ -1,4 +1,4 @@
-//! How an entry of the journal becomes something to be read.
+//! Adds journal entries to a transcript.
 
 use longhaul::Status;
 use longhaul::entry::{
@@ -15,7 +15,7 @@ use crate::view::letter::ending;
 use crate::view::{Ink, escape_invisible, escape_invisible_line, one_line, sanitize};
 
 impl TuiTranscript {
-    /// Takes an entry in; one that it has already is passed over.
+    /// Adds an entry; ignores one that is already included.
     pub(crate) fn apply_record(&mut self, record: &Record) {
         if record.seq <= self.last {
             return;
@@ -62,7 +62,7 @@ impl TuiTranscript {
                         );
                     }
                 }
-                // What was being read stays the block that it was.
+                // The block that was streaming keeps its identity.
                 if let (Some(seq), Some(block), true) = (seq, self.blocks.get_mut(first), before > first) {
                     block.seq = seq;
                     block.version = 1;
@@ -119,7 +119,7 @@ impl TuiTranscript {
             Entry::Asked { question, asks, .. } => {
                 let mut text = sanitize(&asks.text);
                 if let ExpectedAnswer::Leave { tool, arguments, why, changed, .. } = &asks.wants {
-                    // Whole, however long: it is read here before it is allowed.
+                    // In full, however long: the user reads it here before approving.
                     text = format!("may it call {}?", format_call(tool, arguments, usize::MAX));
                     if let Some(changed) = changed {
                         text.push_str(&format!("\nnote: {}", one_line(changed)));
@@ -199,7 +199,7 @@ impl TuiTranscript {
             Entry::Sampled(asked) => {
                 self.note(record, Ink::Faint, describe_sampling(&asked.usage, &asked.model), false);
             }
-            // The result of the call says it.
+            // The result of the call shows it.
             Entry::Worked { .. } | Entry::Denied { .. } => {}
             Entry::Released { why, .. } => {
                 let why = match why {
@@ -224,7 +224,7 @@ impl TuiTranscript {
     }
 }
 
-/// Arguments as people read them: one a line.
+/// Formats arguments one per line.
 fn format_arguments(arguments: &str) -> String {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {

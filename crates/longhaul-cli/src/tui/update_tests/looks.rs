@@ -1,10 +1,10 @@
-//! What people stumbled over: lines, columns, ids, commands, and where the selection goes.
+//! Regression tests: lines, columns, ids, commands, and the selection.
 
 use longhaul::entry::Entry;
 
 use super::*;
 
-/// The lines of the right pane's text.
+/// Returns the lines of the right pane's text.
 fn right(model: &mut TuiModel) -> Vec<String> {
     let shown = picture(model);
     let rows = shown.lines().skip(3);
@@ -46,9 +46,9 @@ fn after_a_search_without_hits_what_was_chosen_is_chosen_still() {
     for (keys, expected) in [
         ("Down Down / zzz Esc", "t-00002"),
         ("Down Down / zzz", "t-00002"),
-        // What was found on the way is not what is searched for.
+        // Intermediate matches are not kept.
         ("Down Down / soupx Esc", "t-00002"),
-        // Enter keeps no empty list.
+        // Enter does not keep an empty list.
         ("Down Down / zzz Enter", "t-00002"),
         ("Down Down / zzz Enter Down", "t-00003"),
         ("Down Down / zzz Esc Down", "t-00003"),
@@ -59,7 +59,7 @@ fn after_a_search_without_hits_what_was_chosen_is_chosen_still() {
         assert_eq!(chosen(&model), expected, "after: {keys}");
         assert_eq!(model.detail.as_ref().map(|detail| detail.task.to_string()).as_deref(), Some(expected));
     }
-    // All is read anew meanwhile: that chooses nothing else either.
+    // A full reload does not change the selection either.
     let mut model = screen((120, 40), &stories);
     press(&mut model, "Down Down / zzz", &stories);
     let effects =
@@ -110,7 +110,7 @@ fn the_list_says_what_a_tool_is_called_with() {
         assert!(shown.contains(says), "{shown}");
     }
     let mut model = screen((160, 40), &stories);
-    // The main argument is enough; what comes next is told when it comes.
+    // The main argument is enough; later calls are shown when they come.
     let calls =
         [("shell", r#"{"timeout":9,"cmd":"make all"}"#), ("read_file", r#"{"path":"a.txt","from":1}"#)];
     stories[3] =
@@ -129,7 +129,7 @@ fn what_has_failed_is_tried_again_by_a_key() {
     assert_eq!((chosen(&model).as_str(), wished), ("t-00005", vec![]));
     assert!(picture(&mut model).contains("R  retries"), "{}", picture(&mut model));
     assert_eq!(press(&mut model, "R", &stories), [TuiEffect::Retry(id(5))]);
-    // What has not failed is not: it says what can be done instead.
+    // Other tasks cannot be retried: the notice says what to do instead.
     for (keys, says) in [("R", "r carries it on"), ("Down R", "being worked on"), ("End R", "r continues it")]
     {
         let mut model = screen((120, 40), &stories);

@@ -1,4 +1,4 @@
-//! What is typed, and whom it goes to.
+//! Tests of typed text and its recipients.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
     let stories = stories();
     let mut model = screen((120, 40), &stories);
     press(&mut model, "Down m hel", &stories);
-    // Somebody else needs something meanwhile: nothing is chosen but by whoever sits here.
+    // Another task asks meanwhile: only the user changes the selection.
     let news = TestJournal::new(9, "lead", "New").claimed().asked(leave(), "May it?");
     update(&mut model, TuiMessage::TasksChanged(vec![news.head()]));
     let wished = press(&mut model, "lo Enter", &stories);
@@ -56,19 +56,19 @@ fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
             assert_eq!(wished, [TuiEffect::Answer { task: id(2), question: question(), words }]);
         }
     }
-    // To forbid it nobody has to read it.
+    // Denying does not require reading.
     let mut model = screen((40, 12), &stories);
     assert_eq!(press(&mut model, "n", &stories).len(), 1);
 }
 
-/// Types a text as it is, blanks and all.
+/// Types a text as it is, including spaces.
 fn types(model: &mut TuiModel, text: &str) {
     for c in text.chars() {
         update(model, TuiMessage::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
     }
 }
 
-/// The line that is typed into.
+/// Returns the prompt line.
 fn line(model: &mut TuiModel) -> String {
     picture(model).lines().rev().nth(1).unwrap().to_owned()
 }
@@ -95,21 +95,21 @@ fn a_draft_is_for_whom_it_was_begun_and_for_nobody_else() {
         "{}",
         line(&mut model)
     );
-    // Another that asks in words: its own draft is empty, and Enter sends nothing.
+    // Another text question: its own draft is empty, and Enter sends nothing.
     go(&mut model, 2);
     assert!(line(&mut model).contains("m  writes answer second"), "{}", line(&mut model));
     assert_eq!(press(&mut model, "m Enter", &stories), []);
     assert!(line(&mut model).ends_with("answer second t-00002›"), "{}", line(&mut model));
     types(&mut model, "blue");
     press(&mut model, "Esc", &stories);
-    // Another that asks for leave: its keys are in sight.
+    // Another approval: its keys are shown.
     go(&mut model, 3);
     assert!(line(&mut model).contains("y yes · n no · a always"), "{}", line(&mut model));
     press(&mut model, "m", &stories);
     types(&mut model, "why");
     press(&mut model, "Esc", &stories);
     assert!(line(&mut model).contains("y yes · n no · a always"), "not even its own draft covers them");
-    // And back: each is as it was left, and goes to whom it is for.
+    // And back: each draft is as it was left, with its purpose.
     go(&mut model, 1);
     assert!(line(&mut model).contains("secret for one"), "{}", line(&mut model));
     let wished = press(&mut model, "m Enter", &stories);
@@ -133,7 +133,7 @@ fn a_click_elsewhere_and_tab_take_no_draft_along() {
     assert_eq!(chosen(&model), "t-00002");
     assert_eq!(press(&mut model, "m Enter Tab Down Up", &stories), []);
     assert!(!line(&mut model).contains("hello"), "{}", line(&mut model));
-    // What asks meanwhile is no addressee of a letter that was begun.
+    // A task that asks meanwhile does not receive a letter that was begun before.
     let stories = [TestJournal::new(1, "a", "Do.").claimed()];
     let mut model = screen((120, 40), &stories);
     press(&mut model, "m hello Esc", &stories);
