@@ -320,7 +320,7 @@ pub(crate) struct ResumeArgs {
 
 impl ResumeArgs {
     /// These tasks, and all else as it is usually.
-    pub(crate) fn for_tasks(ids: Vec<String>, outside: ProviderArgs, json: bool) -> ResumeArgs {
+    pub(crate) fn for_tasks(ids: Vec<String>, providers: ProviderArgs, json: bool) -> ResumeArgs {
         ResumeArgs {
             ids,
             all: false,
@@ -332,7 +332,7 @@ impl ResumeArgs {
             max_tokens: None,
             timeout: None,
             json,
-            providers: outside,
+            providers,
             pace: DemoPace::default(),
         }
     }

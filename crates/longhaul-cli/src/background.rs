@@ -23,19 +23,19 @@ use crate::exit::{CliError, CliExitCode};
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the directory for the files of background processes.
-fn background_dir(place: &DataDir) -> PathBuf {
-    place.path().join("carriers")
+fn background_dir(data_dir: &DataDir) -> PathBuf {
+    data_dir.path().join("carriers")
 }
 
 /// Returns the log file of the background process that runs a tree.
-pub(crate) fn log_path(place: &DataDir, root: TaskId) -> PathBuf {
-    background_dir(place).join(format!("{root}.log"))
+pub(crate) fn log_path(data_dir: &DataDir, root: TaskId) -> PathBuf {
+    background_dir(data_dir).join(format!("{root}.log"))
 }
 
 /// Returns the log files that no process writes to any more: those of `trees`, and others last written before
 /// `before`.
-pub(crate) fn old_logs(place: &DataDir, trees: &HashSet<TaskId>, before: Timestamp) -> Vec<PathBuf> {
-    let Ok(files) = std::fs::read_dir(background_dir(place)) else { return Vec::new() };
+pub(crate) fn old_logs(data_dir: &DataDir, trees: &HashSet<TaskId>, before: Timestamp) -> Vec<PathBuf> {
+    let Ok(files) = std::fs::read_dir(background_dir(data_dir)) else { return Vec::new() };
     let is_old = |path: &Path| {
         let written = path.metadata().and_then(|file| file.modified()).ok();
         written.and_then(|at| Timestamp::try_from(at).ok()).is_some_and(|at| at < before)
@@ -47,7 +47,7 @@ pub(crate) fn old_logs(place: &DataDir, trees: &HashSet<TaskId>, before: Timesta
             let name =
                 path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".log"));
             let Some(root) = name.and_then(|name| name.parse().ok()) else { return false };
-            (trees.contains(&root) || is_old(path)) && running_pid(place, root).is_none()
+            (trees.contains(&root) || is_old(path)) && running_pid(data_dir, root).is_none()
         })
         .collect();
     logs.sort();
@@ -66,11 +66,11 @@ pub(crate) enum BackgroundStartup {
 
 impl BackgroundStartup {
     /// Creates the report of a failed start.
-    pub(crate) fn failed(trouble: &CliError) -> BackgroundStartup {
+    pub(crate) fn failed(error: &CliError) -> BackgroundStartup {
         BackgroundStartup::Not {
-            code: trouble.code as u8,
-            what: trouble.message().to_owned(),
-            hint: trouble.hint_text().map(str::to_owned),
+            code: error.code as u8,
+            what: error.message().to_owned(),
+            hint: error.hint_text().map(str::to_owned),
         }
     }
 
@@ -93,34 +93,29 @@ pub(crate) struct BackgroundOptions<'a> {
 
 impl<'a> BackgroundOptions<'a> {
     /// Creates options in which approvals and questions wait without a time limit.
-    pub(crate) fn new(outside: &'a ProviderArgs) -> BackgroundOptions<'a> {
-        BackgroundOptions {
-            providers: outside,
-            unattended: UnattendedArg::Wait,
-            ask_timeout: None,
-            timeout: None,
-        }
+    pub(crate) fn new(providers: &'a ProviderArgs) -> BackgroundOptions<'a> {
+        BackgroundOptions { providers, unattended: UnattendedArg::Wait, ask_timeout: None, timeout: None }
     }
 }
 
 /// Starts a background process that runs a tree, and returns once it does. Keys are passed only through the
 /// environment that it inherits. Fails if the process does not start or reports an error.
 pub(crate) async fn start(
-    place: &DataDir,
+    data_dir: &DataDir,
     root: TaskId,
     options: BackgroundOptions<'_>,
 ) -> Result<(), CliError> {
-    let BackgroundOptions { providers: outside, unattended, ask_timeout, timeout } = options;
+    let BackgroundOptions { providers, unattended, ask_timeout, timeout } = options;
     let cannot = |why: String| {
         CliError::new(
             CliExitCode::Failed,
             format!("no process could be started that carries {root} on: {why}"),
         )
-        .with_hint(format!("carry it on here: {}", place.resume_command(root)))
+        .with_hint(format!("carry it on here: {}", data_dir.resume_command(root)))
     };
     let program = std::env::current_exe().map_err(|error| cannot(error.to_string()))?;
     let mut command = tokio::process::Command::new(program);
-    command.arg("--data").arg(absolute_path(place.data())).arg("carry").arg(root.to_string());
+    command.arg("--data").arg(absolute_path(data_dir.data())).arg("carry").arg(root.to_string());
     command.arg("--unattended").arg(match unattended {
         UnattendedArg::Deny => "deny",
         UnattendedArg::Wait => "wait",
@@ -131,17 +126,17 @@ pub(crate) async fn start(
             command.arg(flag).arg(format!("{}ms", time.as_millis()));
         }
     }
-    for path in &outside.env_from_file {
+    for path in &providers.env_from_file {
         command.arg("--env-from-file").arg(absolute_path(path));
     }
     for (flag, path) in
-        [("--prices", &outside.prices), ("--record", &outside.record), ("--replay", &outside.replay)]
+        [("--prices", &providers.prices), ("--record", &providers.record), ("--replay", &providers.replay)]
     {
         if let Some(path) = path {
             command.arg(flag).arg(absolute_path(path));
         }
     }
-    let log = open_log(&log_path(place, root)).map_err(|error| cannot(error.to_string()))?;
+    let log = open_log(&log_path(data_dir, root)).map_err(|error| cannot(error.to_string()))?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(|error| cannot(error.to_string()))?;
     let mut line = String::new();
@@ -154,22 +149,22 @@ pub(crate) async fn start(
     match serde_json::from_str(&line) {
         Ok(BackgroundStartup::Carrying) => Ok(()),
         Ok(BackgroundStartup::Not { code, what, hint }) => {
-            let trouble = CliError::new(CliExitCode::from_number(code), what);
+            let error = CliError::new(CliExitCode::from_number(code), what);
             Err(match hint {
-                Some(hint) => trouble.with_hint(hint),
-                None => trouble,
+                Some(hint) => error.with_hint(hint),
+                None => error,
             })
         }
-        Err(_) => Err(cannot(format!("it ended at once; see {}", self::log_path(place, root).display()))),
+        Err(_) => Err(cannot(format!("it ended at once; see {}", self::log_path(data_dir, root).display()))),
     }
 }
 
 /// Asks the process that runs a tree to drain: it finishes its steps and gives the tasks back. Returns
 /// whether there is such a process.
 #[cfg(unix)]
-pub(crate) fn drain(place: &DataDir, root: TaskId) -> Result<bool, CliError> {
+pub(crate) fn drain(data_dir: &DataDir, root: TaskId) -> Result<bool, CliError> {
     use nix::sys::signal::{Signal, kill};
-    let Some(pid) = running_pid(place, root) else { return Ok(false) };
+    let Some(pid) = running_pid(data_dir, root) else { return Ok(false) };
     match kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM) {
         Ok(()) => Ok(true),
         Err(nix::errno::Errno::ESRCH) => Ok(false),
@@ -187,8 +182,8 @@ pub(crate) fn drain(_: &DataDir, _: TaskId) -> Result<bool, CliError> {
 }
 
 /// Returns the id of the process that runs a tree, if there is one.
-pub(crate) fn running_pid(place: &DataDir, root: TaskId) -> Option<i32> {
-    let mut file = File::open(pid_file(place, root)).ok()?;
+pub(crate) fn running_pid(data_dir: &DataDir, root: TaskId) -> Option<i32> {
+    let mut file = File::open(pid_file(data_dir, root)).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();
@@ -213,9 +208,9 @@ impl Drop for PidFileLock {
 
 /// Marks a tree as run by this process. Returns `None` if another process runs it, or if files cannot be
 /// locked.
-pub(crate) fn lock_tree(place: &DataDir, root: TaskId) -> Option<PidFileLock> {
-    private_dir(&background_dir(place)).ok()?;
-    lock_pid_file(pid_file(place, root)).ok()
+pub(crate) fn lock_tree(data_dir: &DataDir, root: TaskId) -> Option<PidFileLock> {
+    private_dir(&background_dir(data_dir)).ok()?;
+    lock_pid_file(pid_file(data_dir, root)).ok()
 }
 
 /// Whether this process may continue a conversation.
@@ -228,9 +223,9 @@ pub(crate) enum SessionLock {
 
 /// Reserves the conversation that began with this task for this process. Two processes at once would write to
 /// the same task, and each would take the answer to the other's prompt for its own.
-pub(crate) fn lock_session(place: &DataDir, first: TaskId) -> SessionLock {
-    let path = background_dir(place).join(format!("{first}.session"));
-    let locked = private_dir(&background_dir(place))
+pub(crate) fn lock_session(data_dir: &DataDir, first: TaskId) -> SessionLock {
+    let path = background_dir(data_dir).join(format!("{first}.session"));
+    let locked = private_dir(&background_dir(data_dir))
         .map_err(TryLockError::Error)
         .and_then(|()| lock_pid_file(path.clone()));
     match locked {
@@ -262,8 +257,8 @@ fn lock_pid_file(path: PathBuf) -> Result<PidFileLock, TryLockError> {
     }
 }
 
-fn pid_file(place: &DataDir, root: TaskId) -> PathBuf {
-    background_dir(place).join(format!("{root}.pid"))
+fn pid_file(data_dir: &DataDir, root: TaskId) -> PathBuf {
+    background_dir(data_dir).join(format!("{root}.pid"))
 }
 
 #[cfg(unix)]
@@ -322,17 +317,17 @@ mod tests {
     #[test]
     fn a_tree_is_signed_by_one_process_and_only_while_it_lives() {
         let dir = tempfile::tempdir().unwrap();
-        let place = DataDir::resolve(Some(dir.path())).unwrap();
+        let data_dir = DataDir::resolve(Some(dir.path())).unwrap();
         let root: TaskId = "t-aaaaa".parse().unwrap();
-        assert_eq!(running_pid(&place, root), None);
-        let signed = lock_tree(&place, root).unwrap();
-        assert_eq!(running_pid(&place, root), i32::try_from(std::process::id()).ok());
-        assert!(lock_tree(&place, root).is_none(), "there is one already");
+        assert_eq!(running_pid(&data_dir, root), None);
+        let signed = lock_tree(&data_dir, root).unwrap();
+        assert_eq!(running_pid(&data_dir, root), i32::try_from(std::process::id()).ok());
+        assert!(lock_tree(&data_dir, root).is_none(), "there is one already");
         drop(signed);
-        assert_eq!(running_pid(&place, root), None);
+        assert_eq!(running_pid(&data_dir, root), None);
         // The file of a killed process does not count.
-        std::fs::write(pid_file(&place, root), "1234").unwrap();
-        assert_eq!(running_pid(&place, root), None);
-        assert!(lock_tree(&place, root).is_some());
+        std::fs::write(pid_file(&data_dir, root), "1234").unwrap();
+        assert_eq!(running_pid(&data_dir, root), None);
+        assert!(lock_tree(&data_dir, root).is_some());
     }
 }

@@ -117,7 +117,7 @@ impl CliError {
 
     /// Turns the error of a closed output pipe into success.
     pub(crate) fn ignore_closed_output(told: Result<(), CliError>) -> Result<(), CliError> {
-        told.or_else(|trouble| if trouble.message.is_none() { Ok(()) } else { Err(trouble) })
+        told.or_else(|error| if error.message.is_none() { Ok(()) } else { Err(error) })
     }
 
     /// The silent error for a closed output pipe: no one reads what we would print.

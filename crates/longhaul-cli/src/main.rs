@@ -34,14 +34,14 @@ fn main() -> ExitCode {
     let cli =
         args::parse(args::with_default_command(std::env::args_os())).unwrap_or_else(|error| error.exit());
     let out = cli.command.progress_stream();
-    let desk = cmd::CliContext {
+    let context = cmd::CliContext {
         data: cli.data,
         term: view::TerminalOutput::for_stream(out),
         screen: view::LiveRegion::on_stream(out),
     };
     // The TUI owns the whole screen, and log lines would garble it.
     if !matches!(cli.command, args::CliCommand::Tui(_)) {
-        log(&desk.screen);
+        log(&context.screen);
     }
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -50,20 +50,20 @@ fn main() -> ExitCode {
             exit::CliError::new(exit::CliExitCode::Failed, format!("no threads could be started: {error}"))
         })
         .and_then(|runtime| {
-            let ended = runtime.block_on(cmd::run(&desk, cli.command));
+            let ended = runtime.block_on(cmd::run(&context, cli.command));
             // Do not wait for a write that is blocked because the reader has stopped reading.
             runtime.shutdown_timeout(std::time::Duration::from_millis(200));
             ended
         });
     match ended {
         Ok(code) => code.into(),
-        Err(trouble) => {
+        Err(error) => {
             use std::io::Write as _;
             // If stderr cannot be written either, there is nothing left to do.
             let told = view::TerminalOutput::for_stream(view::OutputStream::Stderr)
-                .wrap(trouble.to_string().trim_end());
+                .wrap(error.to_string().trim_end());
             let _ = if told.is_empty() { Ok(()) } else { writeln!(std::io::stderr(), "{told}") };
-            trouble.code.into()
+            error.code.into()
         }
     }
 }

@@ -91,27 +91,27 @@ impl RowAllocation {
 
 impl<'a> Presenter<'a> {
     pub(crate) fn new(
-        desk: &'a CliContext,
-        place: &DataDir,
-        manner: OutputMode,
+        context: &'a CliContext,
+        data_dir: &DataDir,
+        mode: OutputMode,
         since: Timestamp,
-        bell: Notifier,
+        notifier: Notifier,
     ) -> Presenter<'a> {
         let out = TerminalOutput::for_stream(OutputStream::Stdout);
         Presenter {
-            context: desk,
-            mode: manner,
+            context,
+            mode,
             streamed_task: None,
             since,
             board: LiveTaskBoard::default(),
-            formatter: EventFormatter::new(desk.term, EventDetail::Team).with_data_dir(place),
+            formatter: EventFormatter::new(context.term, EventDetail::Team).with_data_dir(data_dir),
             answer_stream: AnswerStream::new(out.live && out.color),
-            questions: QuestionQueue::with_data_dir(place),
+            questions: QuestionQueue::with_data_dir(data_dir),
             above: Vec::new(),
             frame: 0,
             reads_keys: false,
             reader_gone: false,
-            notifier: bell,
+            notifier,
         }
     }
 

@@ -17,9 +17,9 @@ pub(crate) struct EnvFileVariables(Arc<HashMap<String, String>>);
 impl EnvFileVariables {
     /// Reads the files of `--env-from-file`. Fails if one cannot be read or has a line that is not
     /// NAME=VALUE.
-    pub(crate) fn read(outside: &ProviderArgs) -> Result<EnvFileVariables, CliError> {
+    pub(crate) fn read(providers: &ProviderArgs) -> Result<EnvFileVariables, CliError> {
         let mut all = HashMap::new();
-        for path in &outside.env_from_file {
+        for path in &providers.env_from_file {
             let text = read_flag_file(path, "--env-from-file")?;
             for (number, line) in text.lines().enumerate() {
                 let line = line.trim();
@@ -51,11 +51,11 @@ fn unquoted(value: &str) -> &str {
 
 /// Creates the HTTP client for model requests.
 pub(crate) fn build_http(
-    outside: &ProviderArgs,
+    providers: &ProviderArgs,
     variables: &EnvFileVariables,
 ) -> Result<HttpClient, CliError> {
     let mut prices = PriceTable::built_in();
-    if let Some(path) = &outside.prices {
+    if let Some(path) = &providers.prices {
         let text = read_flag_file(path, "--prices")?;
         prices = prices.with_overrides(&text).map_err(|error| {
             CliError::new(CliExitCode::Usage, format!("the prices in {} cannot be read: {error}", path.display()))
@@ -78,7 +78,7 @@ pub(crate) fn build_http(
         };
         CliError::new(CliExitCode::Usage, format!("{flag}: {file} cannot be used: {error}")).with_hint(hint)
     };
-    let made = match (&outside.record, &outside.replay) {
+    let made = match (&providers.record, &providers.replay) {
         (_, Some(path)) => {
             let cassette = Cassette::load(path).map_err(|error| tape("--replay", path, error))?;
             Ok(HttpClient::replaying(options, cassette))

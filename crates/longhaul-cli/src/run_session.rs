@@ -106,14 +106,14 @@ enum SessionEnd {
 impl<'a> RunSession<'a> {
     /// Creates a session that runs these tasks in this process and shows them to a person.
     pub(crate) fn new(
-        desk: &'a CliContext,
-        place: &'a DataDir,
+        context: &'a CliContext,
+        data_dir: &'a DataDir,
         longhaul: Longhaul,
         roots: Vec<TaskId>,
     ) -> RunSession<'a> {
         RunSession {
-            context: desk,
-            data_dir: place,
+            context,
+            data_dir,
             longhaul,
             reported_tasks: roots.clone(),
             roots,
@@ -142,60 +142,60 @@ impl<'a> RunSession<'a> {
         mut signals: ExitSignals,
     ) -> Result<CliExitCode, CliError> {
         // For a background process this returns `None`: it holds the lock already.
-        let sign = |root: &TaskId| background::lock_tree(self.data_dir, *root);
-        let signs: Vec<_> = self.roots.iter().filter(|_| self.runs_here).map(sign).collect();
-        let mut audience = Presenter::new(self.context, self.data_dir, self.mode, self.since, self.notifier);
+        let lock = |root: &TaskId| background::lock_tree(self.data_dir, *root);
+        let locks: Vec<_> = self.roots.iter().filter(|_| self.runs_here).map(lock).collect();
+        let mut presenter = Presenter::new(self.context, self.data_dir, self.mode, self.since, self.notifier);
         if let [speaker] = self.reported_tasks[..] {
             let team = self.longhaul.state(speaker).await?.team;
-            audience.stream_text_of(speaker, matches!(team, TeamRef::File(_)));
+            presenter.stream_text_of(speaker, matches!(team, TeamRef::File(_)));
         }
         let mut last = None;
-        let watched = self.watch(&mut audience, &mut signals, &mut last).await;
+        let watched = self.watch(&mut presenter, &mut signals, &mut last).await;
         let told = match &last {
             Some(event) => tokio::select! {
-                told = audience.handle_event(event) => told,
+                told = presenter.handle_event(event) => told,
                 () = signals.next() => Ok(()),
             },
             None => Ok(()),
         };
         let over = match watched.and_then(|over| told.map(|()| over)) {
             Ok(over) => over,
-            Err(trouble) => {
+            Err(error) => {
                 // The output has failed: give the tasks back, so that they can be resumed.
                 self.longhaul.shutdown().await;
-                return Err(trouble.into_interruption());
+                return Err(error.into_interruption());
             }
         };
         let done = match over {
             SessionEnd::Ended => {
                 self.longhaul.shutdown().await;
-                self.print_summary(&mut audience).await
+                self.print_summary(&mut presenter).await
             }
             SessionEnd::LeftTasksRunning => {
                 // Print the answer first, so that no one waits for the handover.
-                let told = self.print_summary(&mut audience).await;
+                let told = self.print_summary(&mut presenter).await;
                 self.longhaul.shutdown_within(HANDOVER).await;
-                drop(signs);
+                drop(locks);
                 self.hand_to_background().await?;
                 return told;
             }
             SessionEnd::NeedsInput => {
                 self.longhaul.shutdown().await;
-                self.report_questions(&mut audience).await
+                self.report_questions(&mut presenter).await
             }
-            SessionEnd::TimedOut(limit) => self.stop_on_timeout(&mut audience, limit).await,
+            SessionEnd::TimedOut(limit) => self.stop_on_timeout(&mut presenter, limit).await,
             SessionEnd::Interrupted if !self.runs_here => {
-                self.report_detached(&mut audience, "goes on; watch it again with", DataDir::attach_command)
+                self.report_detached(&mut presenter, "goes on; watch it again with", DataDir::attach_command)
             }
             SessionEnd::Abandoned => self.report_detached(
-                &mut audience,
+                &mut presenter,
                 "is run by nobody any more; carry it on with",
                 DataDir::resume_command,
             ),
-            SessionEnd::TakenOver(task) => self.report_taken_over(&mut audience, task).await,
-            SessionEnd::Interrupted => self.drain_or_stop(&mut audience, &mut signals).await,
+            SessionEnd::TakenOver(task) => self.report_taken_over(&mut presenter, task).await,
+            SessionEnd::Interrupted => self.drain_or_stop(&mut presenter, &mut signals).await,
             SessionEnd::StoreFailed(error) => {
-                audience.clear()?;
+                presenter.clear()?;
                 // Nothing could be given back either: a later `resume` finds that this process is gone.
                 let resume = self
                     .roots
@@ -207,7 +207,7 @@ impl<'a> RunSession<'a> {
                     .with_hint(format!("then carry on with: {resume}")))
             }
         };
-        drop(signs);
+        drop(locks);
         // The answer was printed, but a lost database is not a success.
         match self.longhaul.store().file_lost() {
             Some(error) => done.and(Err(CliError::from(error))),
@@ -218,26 +218,26 @@ impl<'a> RunSession<'a> {
     /// Shows events until the session is over. Leaves the `last` event to the caller.
     async fn watch(
         &mut self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         signals: &mut ExitSignals,
         last: &mut Option<Event>,
     ) -> Result<SessionEnd, CliError> {
-        let live = audience.is_live();
-        audience.show_intro(&self.intro).await?;
+        let live = presenter.is_live();
+        presenter.show_intro(&self.intro).await?;
         let mut keys = if live { Keyboard::listen() } else { None };
-        audience.reads_keys = keys.is_some();
+        presenter.reads_keys = keys.is_some();
         let longhaul = self.longhaul.clone();
-        let mut heard = SeenEvents::default();
-        let mut events = follow_events(&longhaul, &self.roots, &heard);
+        let mut seen = SeenEvents::default();
+        let mut events = follow_events(&longhaul, &self.roots, &seen);
         let mut beat = tokio::time::interval(FRAME);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let looker = OwnerMonitor {
+        let monitor = OwnerMonitor {
             longhaul: longhaul.clone(),
             data_dir: self.data_dir,
             roots: self.roots.clone(),
             runs_here: self.runs_here,
         };
-        let abandoned = looker.until_abandoned();
+        let abandoned = monitor.until_abandoned();
         tokio::pin!(abandoned);
         let time_is_up = wait_for_timeout(self.timeout);
         tokio::pin!(time_is_up);
@@ -248,32 +248,32 @@ impl<'a> RunSession<'a> {
             tokio::select! {
                 event = events.next() => match event.transpose()? {
                     // A root may leave other tasks running: follow those next.
-                    None => match self.tasks_to_follow(&heard).await? {
+                    None => match self.tasks_to_follow(&seen).await? {
                         rest if rest.is_empty() => break,
-                        rest => events = follow_events(&longhaul, &rest, &heard),
+                        rest => events = follow_events(&longhaul, &rest, &seen),
                     },
                     Some(event) => {
-                        heard.record(&event);
+                        seen.record(&event);
                         if self.is_last(&event) {
                             *last = Some(event);
                             continue;
                         }
                         // A slow reader delays the output and nothing else.
                         tokio::select! {
-                            told = audience.handle_event(&event) => told?,
+                            told = presenter.handle_event(&event) => told?,
                             () = signals.next() => return Ok(SessionEnd::Interrupted),
                         }
                         if self.stop_on_question && matches!(event.kind, EventKind::Asked { .. }) {
                             return Ok(SessionEnd::NeedsInput);
                         }
-                        self.send_next_prompt(audience, &event).await?;
+                        self.send_next_prompt(presenter, &event).await?;
                     }
                 },
-                _ = beat.tick(), if live => audience.draw("")?,
+                _ = beat.tick(), if live => presenter.draw("")?,
                 typed = next_keyboard_event(keys.as_mut()) => match typed {
-                    KeyboardEvent::Key(key) => self.handle_key(audience, key).await?,
+                    KeyboardEvent::Key(key) => self.handle_key(presenter, key).await?,
                     KeyboardEvent::Suspend => {
-                        audience.clear()?;
+                        presenter.clear()?;
                         keys.iter().for_each(Keyboard::suspend);
                     }
                 },
@@ -285,7 +285,7 @@ impl<'a> RunSession<'a> {
                             return Ok(SessionEnd::StoreFailed(error));
                         }
                         lost = true;
-                        audience.clear()?;
+                        presenter.clear()?;
                         self.context.note(&format!("warning: {error}"));
                     }
                 }
@@ -317,9 +317,9 @@ impl<'a> RunSession<'a> {
     }
 
     /// Returns the tasks whose end has not been shown, without those that are left to a background process.
-    async fn tasks_to_follow(&self, heard: &SeenEvents) -> Result<Vec<TaskId>, CliError> {
+    async fn tasks_to_follow(&self, seen: &SeenEvents) -> Result<Vec<TaskId>, CliError> {
         let heads = self.task_states().await?;
-        let missing = heard.without_end(&heads).into_iter();
+        let missing = seen.without_end(&heads).into_iter();
         Ok(missing
             .filter(|head| self.leave_to_background.is_none() || head.status.is_final())
             .map(|head| head.id)
@@ -330,7 +330,7 @@ impl<'a> RunSession<'a> {
     /// last.
     async fn send_next_prompt(
         &mut self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         event: &Event,
     ) -> Result<(), CliError> {
         let silent = matches!(event.kind, EventKind::Waiting { on: WaitReason::Letter, .. });
@@ -343,8 +343,8 @@ impl<'a> RunSession<'a> {
         };
         if matches!(self.mode, OutputMode::Human | OutputMode::Quiet) {
             let output = self.last_reply(event.task).await?;
-            let lines = audience.answer_lines(event.task, &output);
-            audience.clear()?;
+            let lines = presenter.answer_lines(event.task, &output);
+            presenter.clear()?;
             lines.iter().try_for_each(|line| {
                 TerminalOutput::for_stream(OutputStream::Stdout).print_line(&line.text)
             })?;
@@ -366,11 +366,11 @@ impl<'a> RunSession<'a> {
         Ok(last.unwrap_or_default())
     }
 
-    async fn handle_key(&self, audience: &mut Presenter<'_>, key: KeyPress) -> Result<(), CliError> {
+    async fn handle_key(&self, presenter: &mut Presenter<'_>, key: KeyPress) -> Result<(), CliError> {
         if key == KeyPress::Ctrl('b') {
-            return self.send_to_background(audience).await;
+            return self.send_to_background(presenter).await;
         }
-        let Some(TypedAnswer { task, question, text: words }) = audience.handle_key(key) else {
+        let Some(TypedAnswer { task, question, text: words }) = presenter.handle_key(key) else {
             return Ok(());
         };
         let taken = match words {
@@ -381,21 +381,21 @@ impl<'a> RunSession<'a> {
             // Someone else answered first: an event reports that.
             Ok(_) | Err(LonghaulError::AlreadyAnswered { .. } | LonghaulError::NotAsking { .. }) => Ok(()),
             Err(error @ LonghaulError::BadAnswer(_)) => {
-                audience.questions.reject_answer(&error.to_string());
+                presenter.questions.reject_answer(&error.to_string());
                 Ok(())
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn send_to_background(&self, audience: &mut Presenter<'_>) -> Result<(), CliError> {
+    async fn send_to_background(&self, presenter: &mut Presenter<'_>) -> Result<(), CliError> {
         // The root first: the tasks below it go on anyway.
-        let blocked: Vec<TaskId> = audience.board.blocked().collect();
+        let blocked: Vec<TaskId> = presenter.board.blocked().collect();
         let Some(task) = blocked.iter().find(|task| self.roots.contains(task)).or(blocked.first()) else {
             return Ok(());
         };
         if self.longhaul.background(*task).await? {
-            audience.note("✓ it goes on in the background");
+            presenter.note("✓ it goes on in the background");
         }
         Ok(())
     }
@@ -404,7 +404,7 @@ impl<'a> RunSession<'a> {
     /// Stops them at the second.
     async fn drain_or_stop(
         &self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         signals: &mut ExitSignals,
     ) -> Result<CliExitCode, CliError> {
         let resume: Vec<String> =
@@ -414,14 +414,14 @@ impl<'a> RunSession<'a> {
             DRAINING.as_secs(),
             resume.join(", ")
         );
-        if !audience.is_live() && self.mode != OutputMode::Silent {
+        if !presenter.is_live() && self.mode != OutputMode::Silent {
             self.context.note(&pausing);
         }
         let began = tokio::time::Instant::now();
         // If the steps cannot be read, still give the tasks back.
         let mut steps = self.current_steps().await.unwrap_or_default();
         if let Some(steps) =
-            describe_steps(&steps).filter(|_| !audience.is_live() && self.mode != OutputMode::Silent)
+            describe_steps(&steps).filter(|_| !presenter.is_live() && self.mode != OutputMode::Silent)
         {
             self.context.note(&format!("waiting for {steps}"));
         }
@@ -437,11 +437,11 @@ impl<'a> RunSession<'a> {
                     () = &mut drained => break false,
                     () = signals.next() => break true,
                     _ = look.tick() => steps = self.current_steps().await.unwrap_or(steps),
-                    _ = beat.tick(), if audience.is_live() && !gone => {
+                    _ = beat.tick(), if presenter.is_live() && !gone => {
                         let waited = format_duration(began.elapsed());
                         let waits = describe_steps(&steps).unwrap_or_else(|| "the tasks to be given back".to_owned());
                         // If the terminal is gone, still give the tasks back.
-                        gone = audience.draw(&format!("{pausing}\nWaiting {waited} for {waits}")).is_err();
+                        gone = presenter.draw(&format!("{pausing}\nWaiting {waited} for {waits}")).is_err();
                     }
                 }
             }
@@ -455,9 +455,9 @@ impl<'a> RunSession<'a> {
         if !stopped {
             let open = self.open_roots().await?;
             if open.is_empty() {
-                return self.print_summary(audience).await;
+                return self.print_summary(presenter).await;
             }
-            audience.clear()?;
+            presenter.clear()?;
             if let Some(cut) = describe_steps(&steps)
                 && began.elapsed() >= DRAINING
                 && self.mode != OutputMode::Silent
@@ -472,7 +472,7 @@ impl<'a> RunSession<'a> {
             }
             return Ok(CliExitCode::Interrupted);
         }
-        let code = self.print_summary(audience).await?;
+        let code = self.print_summary(presenter).await?;
         for head in self.task_states().await?.iter().filter(|head| self.roots.contains(&head.id)) {
             if head.status == Status::Cancelled && self.mode != OutputMode::Silent {
                 let retry = self.data_dir.retry_command(head.id);
@@ -515,14 +515,14 @@ impl<'a> RunSession<'a> {
     /// Stops the tasks because `--timeout` is reached.
     async fn stop_on_timeout(
         &self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         limit: Duration,
     ) -> Result<CliExitCode, CliError> {
         for root in &self.roots {
             self.longhaul.stop(*root).await?;
         }
         self.longhaul.shutdown_within(STOPPING).await;
-        self.print_summary(audience).await?;
+        self.print_summary(presenter).await?;
         let which: Vec<String> = self.roots.iter().map(ToString::to_string).collect();
         let what = format!("--timeout: {} was stopped after {}", which.join(", "), format_duration(limit));
         let hint =
@@ -531,8 +531,8 @@ impl<'a> RunSession<'a> {
     }
 
     /// Prints the open questions, with the commands that answer them and resume the run.
-    async fn report_questions(&self, audience: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
-        audience.clear()?;
+    async fn report_questions(&self, presenter: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
+        presenter.clear()?;
         for head in self.task_states().await?.iter().filter(|head| !head.asked.is_empty()) {
             for (question, asks) in self.longhaul.snapshot(head.id).await?.questions {
                 self.context.note(&format!(
@@ -557,7 +557,7 @@ impl<'a> RunSession<'a> {
     /// Reports that another process has taken over a task that ran here.
     async fn report_taken_over(
         &self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         task: TaskId,
     ) -> Result<CliExitCode, CliError> {
         self.longhaul.shutdown().await;
@@ -565,9 +565,9 @@ impl<'a> RunSession<'a> {
         let why = "this one was stopped, or could not reach the database, for longer than its lease";
         if self.open_roots().await?.is_empty() {
             self.context.note(&format!("{task} was taken over by another process, which ended it: {why}"));
-            return self.print_summary(audience).await;
+            return self.print_summary(presenter).await;
         }
-        audience.clear()?;
+        presenter.clear()?;
         if tree_owner::owned_trees(&**self.longhaul.store()).await?.contains(&root) {
             let what = format!("{task} is run by another process now: {why}");
             return Err(CliError::new(CliExitCode::TakenOver, what)
@@ -581,11 +581,11 @@ impl<'a> RunSession<'a> {
     /// Prints how to go on after this process stops watching.
     fn report_detached(
         &self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         how: &str,
         command: fn(&DataDir, TaskId) -> String,
     ) -> Result<CliExitCode, CliError> {
-        audience.clear()?;
+        presenter.clear()?;
         for root in &self.roots {
             self.context.note(&format!("{root} {how}:  {}", command(self.data_dir, *root)));
         }
@@ -600,8 +600,8 @@ impl<'a> RunSession<'a> {
             if left == 0 {
                 continue;
             }
-            let outside = self.leave_to_background.cloned().unwrap_or_default();
-            background::start(self.data_dir, *root, BackgroundOptions::new(&outside)).await?;
+            let providers = self.leave_to_background.cloned().unwrap_or_default();
+            background::start(self.data_dir, *root, BackgroundOptions::new(&providers)).await?;
             if self.mode != OutputMode::Silent {
                 let (tasks, watch) = (pluralize(left, "task"), self.data_dir.attach_command(*root));
                 let go = if left == 1 { "goes" } else { "go" };
@@ -634,8 +634,8 @@ impl<'a> RunSession<'a> {
     }
 
     /// Prints the answers and a summary, and returns the exit code.
-    async fn print_summary(&self, audience: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
-        audience.clear()?;
+    async fn print_summary(&self, presenter: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
+        presenter.clear()?;
         let (term, heads) = (self.context.term, self.task_states().await?);
         let told = self.mode == OutputMode::Human;
         // A closed output does not change how the tasks ended.
@@ -672,7 +672,7 @@ impl<'a> RunSession<'a> {
                 // Answers go to stdout; everything else goes to the progress stream.
                 if head.error.is_none() && !output.trim().is_empty() {
                     let out = TerminalOutput::for_stream(OutputStream::Stdout);
-                    audience
+                    presenter
                         .answer_lines(head.id, &output)
                         .iter()
                         .try_for_each(|told| line(out, &told.text))?;
@@ -743,9 +743,9 @@ async fn wait_for_timeout(limit: Option<Duration>) {
 fn follow_events(
     longhaul: &Longhaul,
     tasks: &[TaskId],
-    heard: &SeenEvents,
+    seen: &SeenEvents,
 ) -> SelectAll<BoxStream<'static, Result<Event, LonghaulError>>> {
-    let known = Arc::new(heard.clone());
+    let known = Arc::new(seen.clone());
     let news = |task: &TaskId| {
         let known = known.clone();
         let new = move |event: &Result<Event, LonghaulError>| {

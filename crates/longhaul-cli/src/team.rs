@@ -46,19 +46,19 @@ fn host_of(page: &str) -> &str {
 /// Creates the environment that teams of this process are assembled with. Fails if an environment file, price
 /// file or recording cannot be read.
 pub(crate) fn build_environment(
-    desk: &CliContext,
-    outside: &ProviderArgs,
-    place: &DataDir,
+    context: &CliContext,
+    providers: &ProviderArgs,
+    data_dir: &DataDir,
 ) -> Result<Environment, CliError> {
-    let variables = EnvFileVariables::read(outside)?;
-    let data = place.path().to_owned();
-    let http = provider_setup::build_http(outside, &variables)?;
-    let outfit = Environment::new(http, move |name| variables.get(name), data);
+    let variables = EnvFileVariables::read(providers)?;
+    let data = data_dir.path().to_owned();
+    let http = provider_setup::build_http(providers, &variables)?;
+    let environment = Environment::new(http, move |name| variables.get(name), data);
     #[cfg(unix)]
-    let watchman = supervised(outfit.watchman.clone());
+    let watchman = supervised(environment.watchman.clone());
     #[cfg(unix)]
     let mcp = {
-        let screen = desk.screen.clone();
+        let screen = context.screen.clone();
         let show = move |server: &str, page: &str| {
             use std::io::Write as _;
             let host = host_of(page);
@@ -72,7 +72,7 @@ pub(crate) fn build_environment(
         McpPool::new(McpOptions {
             show_login: Some(Arc::new(show)),
             guardian: watchman,
-            ..outfit.mcp.options().clone()
+            ..environment.mcp.options().clone()
         })
     };
     Ok(Environment {
@@ -81,7 +81,7 @@ pub(crate) fn build_environment(
         watchman,
         #[cfg(unix)]
         mcp,
-        ..outfit
+        ..environment
     })
 }
 
@@ -96,18 +96,18 @@ fn supervised(watchman: ProcessGuardian) -> ProcessGuardian {
 }
 
 /// Stops what the teams of this process have started, and waits for it.
-pub(crate) async fn close_environment(outfit: &Environment) {
+pub(crate) async fn close_environment(environment: &Environment) {
     #[cfg(unix)]
-    outfit.mcp.close().await;
+    environment.mcp.close().await;
     #[cfg(not(unix))]
-    let _ = outfit;
+    let _ = environment;
 }
 
 /// Assembles a team from a file, to work in a directory. Prints warnings to stderr. Fails if the file is
 /// invalid or needs something that is missing.
 pub(crate) fn assemble_team(
-    desk: &CliContext,
-    outfit: &Environment,
+    context: &CliContext,
+    environment: &Environment,
     args: &RunArgs,
     file: &Path,
     dir: &Path,
@@ -124,12 +124,13 @@ pub(crate) fn assemble_team(
         check_model_name(&chosen.model, &bundle)?;
     }
     bundle.working_dir = Some(dir.to_owned());
-    let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| assemble_failure(&error, file))?;
+    let assembly =
+        teamfile::assemble(&bundle, environment).map_err(|error| assemble_failure(&error, file))?;
     for name in bundle.models.iter().filter_map(|chosen| chosen.agent.as_deref()) {
         check_agent_exists(&assembly.team, name, "--model", file)?;
     }
     for notice in &assembly.warnings {
-        desk.note(&format!("warning: {notice}"));
+        context.note(&format!("warning: {notice}"));
     }
     Ok(TeamFromFile {
         team: assembly.team,
@@ -175,12 +176,12 @@ pub(crate) async fn stored_team_commands(
 }
 
 /// Checks that a model can be found for `auto`, so that the error comes before a task is submitted.
-pub(crate) async fn check_auto_model(team: &Team, outfit: &Environment) -> Result<(), CliError> {
+pub(crate) async fn check_auto_model(team: &Team, environment: &Environment) -> Result<(), CliError> {
     if team.agents().all(|agent| agent.model.name() != "auto") {
         return Ok(());
     }
-    let keys = |name: &str| (outfit.variables)(name).map(Into::into);
-    match outfit.http.auto_model(&keys).await {
+    let keys = |name: &str| (environment.variables)(name).map(Into::into);
+    match environment.http.auto_model(&keys).await {
         Ok(_) => Ok(()),
         Err(error) => Err(CliError::new(CliExitCode::Team, format!("model auto: {error}"))
             .with_hint("keys may also be in a file: `--env-from-file FILE`; `longhaul init --scripted` writes a team that needs none")),
@@ -263,14 +264,14 @@ fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
 pub(crate) async fn stored_team_limits(
     store: &dyn Store,
     team: &TeamRef,
-    outfit: &Environment,
+    environment: &Environment,
 ) -> Result<Option<TaskLimits>, CliError> {
     let TeamRef::File(digest) = team else { return Ok(None) };
     let file = store.blob(digest.clone()).await?;
     let bundle =
         file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
     // If the team does not assemble, the process that runs its tasks reports that.
-    Ok(bundle.and_then(|bundle| teamfile::assemble(&bundle, outfit).ok()).map(|made| made.limits))
+    Ok(bundle.and_then(|bundle| teamfile::assemble(&bundle, environment).ok()).map(|made| made.limits))
 }
 
 /// Loads teams from the store: team files, and scripts given to the demo.
@@ -280,8 +281,8 @@ pub(crate) struct StoredTeamLoader {
 }
 
 impl StoredTeamLoader {
-    pub(crate) fn new(pace: DemoPace, outfit: Environment) -> StoredTeamLoader {
-        StoredTeamLoader { scripts: demo::DemoScriptLoader(pace), files: BundleLoader::new(outfit) }
+    pub(crate) fn new(pace: DemoPace, environment: Environment) -> StoredTeamLoader {
+        StoredTeamLoader { scripts: demo::DemoScriptLoader(pace), files: BundleLoader::new(environment) }
     }
 
     /// Returns whether these bytes are a team file or a script.

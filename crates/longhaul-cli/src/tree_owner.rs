@@ -52,7 +52,7 @@ async fn tasks_of_live_workers(store: &dyn Store) -> Result<Vec<TaskState>, CliE
 /// Calls `tell` once, with what it waits for and for how long at most.
 pub(crate) async fn wait_until_free(
     store: &dyn Store,
-    place: &DataDir,
+    data_dir: &DataDir,
     roots: &HashSet<TaskId>,
     mut tell: impl FnMut(&str),
 ) -> Result<HashSet<TaskId>, CliError> {
@@ -84,7 +84,7 @@ pub(crate) async fn wait_until_free(
         }
         // Most live processes renew their lease at once.
         if begun.elapsed() > 3 * POLL_INTERVAL && !std::mem::replace(&mut told, true) {
-            let which: BTreeSet<String> = open.iter().map(|root| describe_owner(place, *root)).collect();
+            let which: BTreeSet<String> = open.iter().map(|root| describe_owner(data_dir, *root)).collect();
             let which = which.into_iter().collect::<Vec<_>>().join(", ");
             tell(&format!("waiting up to {} s to see whether it is alive: {which}", most.as_secs()));
         }
@@ -93,8 +93,8 @@ pub(crate) async fn wait_until_free(
 }
 
 /// Describes a tree and the process that runs it.
-fn describe_owner(place: &DataDir, root: TaskId) -> String {
-    match background::running_pid(place, root) {
+fn describe_owner(data_dir: &DataDir, root: TaskId) -> String {
+    match background::running_pid(data_dir, root) {
         Some(pid) => format!("process {pid}, which runs {root}"),
         None => format!("the process that runs {root}"),
     }

@@ -52,25 +52,25 @@ pub(crate) struct TeamFileTrust<'a> {
 
 impl<'a> TeamFileTrust<'a> {
     /// Collects what a team file and the files it refers to do by themselves.
-    pub(crate) fn new(place: &'a DataDir, file: &Path, bundle: &TeamBundle) -> TeamFileTrust<'a> {
+    pub(crate) fn new(data_dir: &'a DataDir, file: &Path, bundle: &TeamBundle) -> TeamFileTrust<'a> {
         let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let name = one_line(&file.display().to_string());
-        TeamFileTrust { data_dir: place, name, file: real, items: teamfile::trust_items(bundle) }
+        TeamFileTrust { data_dir, name, file: real, items: teamfile::trust_items(bundle) }
     }
 
     /// For commands that a person starts: asks at a terminal if the file is not trusted yet, and elsewhere
     /// prints a note and goes on. With `accepted` it does not ask. Fails if the user declines.
-    pub(crate) fn ask_for_trust(&self, desk: &CliContext, accepted: bool) -> Result<(), CliError> {
+    pub(crate) fn ask_for_trust(&self, context: &CliContext, accepted: bool) -> Result<(), CliError> {
         let standing = self.status();
         if standing == TrustStatus::Trusted {
             return Ok(());
         }
         if accepted {
-            self.remember(desk);
+            self.remember(context);
             return Ok(());
         }
         if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-            desk.note(&format!(
+            context.note(&format!(
                 "note: {} {}; `longhaul check` lists it, `--trust` accepts it",
                 self.name,
                 self.summary()
@@ -91,18 +91,18 @@ impl<'a> TeamFileTrust<'a> {
                 self.name
             )));
         }
-        self.remember(desk);
+        self.remember(context);
         Ok(())
     }
 
     /// For everything that starts a file unattended: never asks, and fails if the file is not trusted and not
     /// `accepted`.
-    pub(crate) fn require_trust(&self, desk: &CliContext, accepted: bool) -> Result<(), CliError> {
+    pub(crate) fn require_trust(&self, context: &CliContext, accepted: bool) -> Result<(), CliError> {
         if self.status() == TrustStatus::Trusted {
             return Ok(());
         }
         if accepted {
-            self.remember(desk);
+            self.remember(context);
             return Ok(());
         }
         let what = format!("{} is not trusted: it {}", self.name, self.summary());
@@ -145,7 +145,7 @@ impl<'a> TeamFileTrust<'a> {
         texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect()
     }
 
-    fn remember(&self, desk: &CliContext) {
+    fn remember(&self, context: &CliContext) {
         let (device, inode) = identity(&self.file).unwrap_or_default();
         let record = TrustRecord {
             file: self.file.clone(),
@@ -161,7 +161,7 @@ impl<'a> TeamFileTrust<'a> {
             .collect();
         if let Err(error) = write(&self.directory(), &name, &record) {
             let dir = self.directory();
-            desk.note(&format!(
+            context.note(&format!(
                 "warning: {} is not remembered as trusted: {}: {error}",
                 self.name,
                 dir.display()
@@ -281,21 +281,21 @@ mod tests {
 
     struct TrustFixture {
         dir: tempfile::TempDir,
-        place: DataDir,
-        desk: CliContext,
+        data_dir: DataDir,
+        context: CliContext,
     }
 
     impl TrustFixture {
         fn new() -> TrustFixture {
             let dir = tempfile::tempdir().unwrap();
-            let place = DataDir::resolve(Some(&dir.path().join("data"))).unwrap();
+            let data_dir = DataDir::resolve(Some(&dir.path().join("data"))).unwrap();
             let out = OutputStream::Stderr;
-            let desk = CliContext {
+            let context = CliContext {
                 data: None,
                 term: TerminalOutput::for_stream(out),
                 screen: crate::view::LiveRegion::on_stream(out),
             };
-            TrustFixture { dir, place, desk }
+            TrustFixture { dir, data_dir, context }
         }
 
         fn write(&self, name: &str, instruction: &str, command: &str) -> PathBuf {
@@ -308,35 +308,39 @@ mod tests {
         }
 
         fn trust(&self, path: &Path) -> TeamFileTrust<'_> {
-            TeamFileTrust::new(&self.place, path, &TeamBundle::load(path).unwrap())
+            TeamFileTrust::new(&self.data_dir, path, &TeamBundle::load(path).unwrap())
         }
     }
 
     #[test]
     fn what_was_agreed_to_is_remembered_with_the_file() {
-        let stage = TrustFixture::new();
-        let file = stage.write("team.yaml", "kind", "./a");
-        assert_eq!(stage.trust(&file).status(), TrustStatus::New);
-        assert!(stage.trust(&file).require_trust(&stage.desk, false).is_err());
-        stage.trust(&file).require_trust(&stage.desk, true).unwrap();
-        assert!(stage.trust(&file).is_trusted());
-        assert!(stage.trust(&file).require_trust(&stage.desk, false).is_ok());
+        let fixture = TrustFixture::new();
+        let file = fixture.write("team.yaml", "kind", "./a");
+        assert_eq!(fixture.trust(&file).status(), TrustStatus::New);
+        assert!(fixture.trust(&file).require_trust(&fixture.context, false).is_err());
+        fixture.trust(&file).require_trust(&fixture.context, true).unwrap();
+        assert!(fixture.trust(&file).is_trusted());
+        assert!(fixture.trust(&file).require_trust(&fixture.context, false).is_ok());
 
-        stage.write("team.yaml", "rude", "./a");
-        assert!(stage.trust(&file).is_trusted(), "an instruction may change");
-        let moved = stage.dir.path().join("moved.yaml");
+        fixture.write("team.yaml", "rude", "./a");
+        assert!(fixture.trust(&file).is_trusted(), "an instruction may change");
+        let moved = fixture.dir.path().join("moved.yaml");
         std::fs::rename(&file, &moved).unwrap();
-        assert!(stage.trust(&moved).is_trusted(), "the file may be moved");
+        assert!(fixture.trust(&moved).is_trusted(), "the file may be moved");
 
-        let copy = stage.write("copy.yaml", "kind", "./a");
-        assert_eq!(stage.trust(&copy).status(), TrustStatus::New, "what ./a is differs from place to place");
+        let copy = fixture.write("copy.yaml", "kind", "./a");
+        assert_eq!(
+            fixture.trust(&copy).status(),
+            TrustStatus::New,
+            "what ./a is differs from place to place"
+        );
 
-        let changed = stage.write("moved.yaml", "kind", "./b");
-        let TrustStatus::Changed(before) = stage.trust(&changed).status() else { panic!("it has changed") };
+        let changed = fixture.write("moved.yaml", "kind", "./b");
+        let TrustStatus::Changed(before) = fixture.trust(&changed).status() else { panic!("it has changed") };
         assert_eq!(before[0].to_string(), "hook task_end of root: ./a");
-        let told = stage.trust(&changed).question_lines(
+        let told = fixture.trust(&changed).question_lines(
             &TrustStatus::Changed(before),
-            TerminalOutput { color: false, ..stage.desk.term },
+            TerminalOutput { color: false, ..fixture.context.term },
         );
         assert!(told.contains(&"  + starts programs: hook task_end of root: ./b".to_owned()), "{told:#?}");
         assert!(told.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{told:#?}");
@@ -346,15 +350,15 @@ mod tests {
     #[test]
     fn only_its_owner_reads_what_is_remembered() {
         use std::os::unix::fs::PermissionsExt as _;
-        let stage = TrustFixture::new();
-        let file = stage.write("team.yaml", "kind", "./a");
-        stage.trust(&file).require_trust(&stage.desk, true).unwrap();
-        let dir = stage.trust(&file).directory();
+        let fixture = TrustFixture::new();
+        let file = fixture.write("team.yaml", "kind", "./a");
+        fixture.trust(&file).require_trust(&fixture.context, true).unwrap();
+        let dir = fixture.trust(&file).directory();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let records: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!((mode(&dir), records.len(), mode(&records[0])), (0o700, 1, 0o600));
         std::fs::write(&records[0], "{").unwrap();
-        assert_eq!(stage.trust(&file).status(), TrustStatus::New, "a damaged record is none");
+        assert_eq!(fixture.trust(&file).status(), TrustStatus::New, "a damaged record is none");
     }
 
     #[test]

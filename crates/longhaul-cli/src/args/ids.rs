@@ -21,9 +21,9 @@ pub(crate) fn task_ids() -> ArgValueCompleter {
 fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy().to_lowercase();
     let data = data(std::env::args_os()).or_else(|| std::env::var_os("LONGHAUL_DATA").map(PathBuf::from));
-    let Ok(place) = DataDir::resolve(data.as_deref()) else { return Vec::new() };
+    let Ok(data_dir) = DataDir::resolve(data.as_deref()) else { return Vec::new() };
     // Ignore errors: shell completion is no place to report them.
-    let tasks = SqliteStore::peek(&place.database, TaskFilter::newest(NEWEST)).unwrap_or_default();
+    let tasks = SqliteStore::peek(&data_dir.database, TaskFilter::newest(NEWEST)).unwrap_or_default();
     let fits = |id: &str| id.starts_with(&typed) || id.trim_start_matches("t-").starts_with(&typed);
     let candidate = |head: longhaul::task::TaskState| {
         let id = head.id.to_string();

@@ -17,14 +17,14 @@ use crate::view::{Ink, one_line, pluralize, truncate};
 /// How much of a question to repeat.
 const REPEATED: usize = 160;
 
-pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
-    let (typed, place) = (longhaul.find(&args.id).await?, desk.data_dir()?);
+pub(super) async fn run(context: &CliContext, args: &AnswerArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
+    let (typed, data_dir) = (longhaul.find(&args.id).await?, context.data_dir()?);
     let said = join_or_read_stdin(&args.words)?;
     let root = longhaul.state(typed).await?.root;
     // Read the current state: answered questions are no longer open.
     let tree = longhaul.list(TaskFilter::tree(root)).await?;
-    let id = asking(&tree, typed, args.question, &place)?;
+    let id = asking(&tree, typed, args.question, &data_dir)?;
     let taken = match args.decline {
         true => longhaul.decline(id, args.question).await,
         false => longhaul.answer(id, args.question, said.trim_end()).await,
@@ -34,7 +34,7 @@ pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitC
         taken => taken?,
     };
     let head = longhaul.state(id).await?;
-    let term = desk.term;
+    let term = context.term;
     let text = |task: TaskId, question: QuestionId| match question_of(&tree, task, question) {
         Some(text) => truncate(&one_line(text), REPEATED),
         None => format!("question {question}"),
@@ -65,7 +65,7 @@ pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitC
     if head.status == Status::Pending {
         term.print_line(&format!(
             "nobody runs it now; carry it on with:  {}",
-            place.resume_command(head.root)
+            data_dir.resume_command(head.root)
         ))?;
     }
     Ok(CliExitCode::Success)
@@ -82,7 +82,7 @@ fn asking(
     tree: &[TaskState],
     typed: TaskId,
     question: Option<QuestionId>,
-    place: &DataDir,
+    data_dir: &DataDir,
 ) -> Result<TaskId, CliError> {
     if tree.iter().any(|head| head.id == typed && !head.asked.is_empty()) {
         return Ok(typed);
@@ -109,7 +109,7 @@ fn asking(
             );
             let several = open.iter().filter(|(task, ..)| *task == first).count() > 1;
             let named = if several { format!(" --question {name}") } else { String::new() };
-            let hint = place.shell_command(&format!("answer {first}{named} …"));
+            let hint = data_dir.shell_command(&format!("answer {first}{named} …"));
             Err(CliError::new(CliExitCode::Usage, what).with_hint(format!("answer them one by one: {hint}")))
         }
     }
@@ -119,9 +119,9 @@ fn asking(
 fn suggest_asking_tasks(tree: &[TaskState], error: LonghaulError) -> CliError {
     let asking: Vec<String> =
         tree.iter().filter(|head| !head.asked.is_empty()).map(|head| head.id.to_string()).collect();
-    let trouble = CliError::from(error);
+    let error = CliError::from(error);
     match asking.is_empty() {
-        true => trouble,
-        false => trouble.with_hint(format!("in its tree these ask something: {}", asking.join(", "))),
+        true => error,
+        false => error.with_hint(format!("in its tree these ask something: {}", asking.join(", "))),
     }
 }

@@ -14,20 +14,20 @@ use crate::exit::{CliError, CliExitCode};
 use crate::team;
 use crate::view::{Ink, TerminalOutput, pluralize, sanitize};
 
-pub(super) async fn run(desk: &CliContext, args: &CheckArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &CheckArgs) -> Result<CliExitCode, CliError> {
     let (files, skipped) = find_team_files(&args.paths)?;
-    let outfit = team::build_environment(desk, &args.providers, &desk.data_dir()?)?;
+    let environment = team::build_environment(context, &args.providers, &context.data_dir()?)?;
     let (mut errors, mut warnings) = (0, 0);
     for path in &files {
-        let checked = match TeamFileReport::for_file(path, &outfit).await {
+        let checked = match TeamFileReport::for_file(path, &environment).await {
             // If there are several files, report an unreadable one like any other.
-            Err(trouble) if files.len() > 1 => TeamFileReport::unreadable(path, &trouble),
+            Err(error) if files.len() > 1 => TeamFileReport::unreadable(path, &error),
             checked => checked?,
         };
         if args.json {
-            desk.term.print_json(&checked)?;
+            context.term.print_json(&checked)?;
         } else {
-            checked.print(desk.term)?;
+            checked.print(context.term)?;
         }
         errors += checked.errors;
         warnings += checked.warnings;
@@ -43,18 +43,20 @@ pub(super) async fn run(desk: &CliContext, args: &CheckArgs) -> Result<CliExitCo
             total += &format!("; {} skipped (no `agents`, so not a team)", pluralize(skipped, "YAML file"));
         }
         let ink = if errors > 0 { Ink::Bad } else { Ink::Good };
-        desk.term.print_line(&desk.term.paint(ink, &total))?;
+        context.term.print_line(&context.term.paint(ink, &total))?;
     }
     let wrong = errors > 0 || args.strict && warnings > 0;
     Ok(if wrong { CliExitCode::Team } else { CliExitCode::Success })
 }
 
-pub(super) fn print_schema(desk: &CliContext, of: SchemaKind) -> Result<CliExitCode, CliError> {
+pub(super) fn print_schema(context: &CliContext, of: SchemaKind) -> Result<CliExitCode, CliError> {
     /// The schema of `--json` events. A test compares it with real events, key by key.
     const EVENTS: &str = include_str!("events.schema.json");
     match of {
-        SchemaKind::Team => desk.term.print_line(&serde_json::to_string_pretty(&teamfile::json_schema())?)?,
-        SchemaKind::Events => desk.term.print_line(EVENTS.trim_end())?,
+        SchemaKind::Team => {
+            context.term.print_line(&serde_json::to_string_pretty(&teamfile::json_schema())?)?
+        }
+        SchemaKind::Events => context.term.print_line(EVENTS.trim_end())?,
     }
     Ok(CliExitCode::Success)
 }
@@ -77,7 +79,7 @@ struct TeamFileReport {
 }
 
 impl TeamFileReport {
-    async fn for_file(path: &Path, outfit: &Environment) -> Result<TeamFileReport, CliError> {
+    async fn for_file(path: &Path, environment: &Environment) -> Result<TeamFileReport, CliError> {
         let began = std::time::Instant::now();
         let text = read_team_file(path)?;
         let mut reading = teamfile::parse(&text);
@@ -90,7 +92,7 @@ impl TeamFileReport {
             if let Ok(bundle) = &bundle
                 && reading.problems.iter().all(|problem| !problem.is_error())
             {
-                let more = run_problems(bundle, outfit).await;
+                let more = run_problems(bundle, environment).await;
                 let is_new = |problem: &Problem| reading.problems.iter().all(|told| told.at != problem.at);
                 let more: Vec<Problem> = more.into_iter().filter(is_new).collect();
                 reading.problems.extend(more);
@@ -113,13 +115,13 @@ impl TeamFileReport {
     }
 
     /// Creates the report of a file that cannot be read.
-    fn unreadable(path: &Path, trouble: &CliError) -> TeamFileReport {
+    fn unreadable(path: &Path, error: &CliError) -> TeamFileReport {
         let problem = Problem {
             severity: Severity::Error,
             at: teamfile::SourceSpan::START,
             path: String::new(),
-            message: trouble.message().to_owned(),
-            help: trouble.hint_text().map(str::to_owned),
+            message: error.message().to_owned(),
+            help: error.hint_text().map(str::to_owned),
         };
         TeamFileReport {
             file: path.display().to_string(),
@@ -178,7 +180,7 @@ impl TeamFileReport {
 
 /// Returns why `run` would refuse a team whose file is valid. Something that is only missing here, such as a
 /// key, is a warning.
-async fn run_problems(bundle: &TeamBundle, outfit: &Environment) -> Vec<Problem> {
+async fn run_problems(bundle: &TeamBundle, environment: &Environment) -> Vec<Problem> {
     let problem = |severity, message: String, help: &str| Problem {
         severity,
         at: teamfile::SourceSpan::START,
@@ -186,13 +188,13 @@ async fn run_problems(bundle: &TeamBundle, outfit: &Environment) -> Vec<Problem>
         message,
         help: Some(help.to_owned()),
     };
-    match teamfile::assemble(bundle, outfit) {
+    match teamfile::assemble(bundle, environment) {
         Ok(assembly) => {
             let own = assembly.warnings.into_iter().filter(|notice| notice.file == bundle.name);
             let mut problems: Vec<Problem> = own.map(|notice| notice.problem).collect();
-            if let Err(trouble) = team::check_auto_model(&assembly.team, outfit).await {
-                let help = trouble.hint_text().unwrap_or_default().to_owned();
-                problems.push(problem(Severity::Warning, trouble.message().to_owned(), &help));
+            if let Err(error) = team::check_auto_model(&assembly.team, environment).await {
+                let help = error.hint_text().unwrap_or_default().to_owned();
+                problems.push(problem(Severity::Warning, error.message().to_owned(), &help));
             }
             problems
         }

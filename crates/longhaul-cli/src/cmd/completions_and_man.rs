@@ -32,22 +32,22 @@ pub(crate) fn complete() -> Option<ExitCode> {
     }
 }
 
-pub(super) fn completions(desk: &CliContext, args: &CompletionsArgs) -> Result<CliExitCode, CliError> {
+pub(super) fn completions(context: &CliContext, args: &CompletionsArgs) -> Result<CliExitCode, CliError> {
     let mut script = Vec::new();
     let shells = Shells::builtins();
     match shells.completer(&args.shell.to_string()) {
         Some(shell) => shell.write_registration(ASKS, "longhaul", "longhaul", "longhaul", &mut script)?,
         None => clap_complete::generate(args.shell, &mut args::command(), "longhaul", &mut script),
     }
-    desk.term.print_line(String::from_utf8_lossy(&script).trim_end())?;
+    context.term.print_line(String::from_utf8_lossy(&script).trim_end())?;
     Ok(CliExitCode::Success)
 }
 
-pub(super) fn man(desk: &CliContext, args: &ManArgs) -> Result<CliExitCode, CliError> {
+pub(super) fn man(context: &CliContext, args: &ManArgs) -> Result<CliExitCode, CliError> {
     let mut command = args::command();
     command.build();
     let Some(dir) = &args.dir else {
-        desk.term.print_line(render_man_page(command)?.trim_end())?;
+        context.term.print_line(render_man_page(command)?.trim_end())?;
         return Ok(CliExitCode::Success);
     };
     let cannot = |path: &Path, error: std::io::Error| {
@@ -62,7 +62,7 @@ pub(super) fn man(desk: &CliContext, args: &ManArgs) -> Result<CliExitCode, CliE
     for (file, command) in pages {
         let path = dir.join(file);
         std::fs::write(&path, render_man_page(command)?).map_err(|error| cannot(&path, error))?;
-        desk.term.print_line(&path.display().to_string())?;
+        context.term.print_line(&path.display().to_string())?;
     }
     Ok(CliExitCode::Success)
 }

@@ -79,32 +79,32 @@ impl DoctorCheck {
     }
 }
 
-pub(super) async fn run(desk: &CliContext, args: &DoctorArgs) -> Result<CliExitCode, CliError> {
-    let place = desk.data_dir()?;
-    let outfit = team::build_environment(desk, &args.providers, &place)?;
+pub(super) async fn run(context: &CliContext, args: &DoctorArgs) -> Result<CliExitCode, CliError> {
+    let data_dir = context.data_dir()?;
+    let environment = team::build_environment(context, &args.providers, &data_dir)?;
     // Check trust first: checking a team starts its servers.
     let bundle = args.team.as_deref().map(TeamBundle::load);
     if let (Some(file), Some(Ok(bundle))) = (&args.team, &bundle) {
-        TeamFileTrust::new(&place, file, bundle).require_trust(desk, args.trust)?;
+        TeamFileTrust::new(&data_dir, file, bundle).require_trust(context, args.trust)?;
     }
-    let mut all = DoctorReport { context: desk, json: args.json, statuses: Vec::new() };
+    let mut all = DoctorReport { context, json: args.json, statuses: Vec::new() };
     all.add(DoctorCheck::fine("longhaul", format!("version {}", env!("CARGO_PKG_VERSION"))))?;
-    for check in database(&place.database, args.full) {
+    for check in database(&data_dir.database, args.full) {
         all.add(check)?;
     }
-    let servers = outfit.http.probe_local_servers().await;
+    let servers = environment.http.probe_local_servers().await;
     let here = servers.iter().any(|(_, _, model)| model.is_some());
-    all.add(keys(&|name| (outfit.variables)(name), here))?;
+    all.add(keys(&|name| (environment.variables)(name), here))?;
     all.add(check_local_servers(&servers))?;
-    all.add(sandbox(&outfit).await)?;
+    all.add(sandbox(&environment).await)?;
     all.add(git().await)?;
-    all.add(terminal(desk.term, &|name| std::env::var(name).ok()))?;
+    all.add(terminal(context.term, &|name| std::env::var(name).ok()))?;
     if let (Some(file), Some(bundle)) = (&args.team, bundle) {
-        for check in check_team(file, bundle, &outfit).await {
+        for check in check_team(file, bundle, &environment).await {
             all.add(check)?;
         }
     }
-    team::close_environment(&outfit).await;
+    team::close_environment(&environment).await;
     all.print_summary()
 }
 
@@ -270,9 +270,9 @@ fn check_local_servers(servers: &[(&str, String, Option<String>)]) -> DoctorChec
 }
 
 /// Checks how commands can be sandboxed.
-async fn sandbox(outfit: &Environment) -> DoctorCheck {
+async fn sandbox(environment: &Environment) -> DoctorCheck {
     let mut sandbox = Sandbox::new();
-    if let Some(helper) = &outfit.sandbox_helper {
+    if let Some(helper) = &environment.sandbox_helper {
         sandbox = sandbox.helper(helper);
     }
     match sandbox.describe_backend().await {
@@ -332,7 +332,7 @@ fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> Docto
 async fn check_team(
     file: &Path,
     bundle: Result<TeamBundle, TeamBundleError>,
-    outfit: &Environment,
+    environment: &Environment,
 ) -> Vec<DoctorCheck> {
     let name = file.display();
     let check = || format!("`longhaul check {name}` tells more");
@@ -344,15 +344,15 @@ async fn check_team(
     };
     bundle.working_dir = std::env::current_dir().ok();
     #[cfg(unix)]
-    let outfit = &Environment {
+    let environment = &Environment {
         // A check must not ask for a login.
         mcp: longhaul::toolset::McpPool::new(longhaul::toolset::McpOptions {
             show_login: None,
-            ..outfit.mcp.options().clone()
+            ..environment.mcp.options().clone()
         }),
-        ..outfit.clone()
+        ..environment.clone()
     };
-    let (team, notices) = match teamfile::assemble(&bundle, outfit) {
+    let (team, notices) = match teamfile::assemble(&bundle, environment) {
         Ok(assembly) => (assembly.team, assembly.warnings),
         Err(error) => return vec![DoctorCheck::broken("team", error.to_string(), check())],
     };
@@ -367,15 +367,15 @@ async fn check_team(
         let what = format!("{}:{}:{}: {}", notice.file, at.line, at.column, notice.problem.message);
         checks.push(DoctorCheck::warning("team", what, help));
     }
-    if let Err(trouble) = team::check_auto_model(&team, outfit).await {
-        checks.push(DoctorCheck::broken("model", trouble.message(), trouble.hint_text().unwrap_or_default()));
+    if let Err(error) = team::check_auto_model(&team, environment).await {
+        checks.push(DoctorCheck::broken("model", error.message(), error.hint_text().unwrap_or_default()));
     }
     for agent in team.agents() {
-        let patron = team.toolset_context(agent);
+        let toolset_context = team.toolset_context(agent);
         for toolset in &agent.toolsets {
             let agent = one_line(agent.name.as_str());
             let whose = format!("{} of {agent}", one_line(toolset.name()));
-            let opened = tokio::time::timeout(START, toolset.open(&patron)).await;
+            let opened = tokio::time::timeout(START, toolset.open(&toolset_context)).await;
             checks.push(match opened {
                 // Skip toolsets without tools, which every agent has.
                 Ok(Ok(tools)) if tools.is_empty() => continue,
@@ -396,7 +396,7 @@ async fn check_team(
     for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
         let _ = tokio::time::timeout(START, toolset.close()).await;
     }
-    team::close_environment(outfit).await;
+    team::close_environment(environment).await;
     checks
 }
 

@@ -19,8 +19,8 @@ mod html;
 mod markdown;
 mod transcript;
 
-pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &ExportArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
     let form = args.format.unwrap_or_else(|| format_for_path(args.output.as_deref()));
     let tasks = transcripts(&longhaul, id).await?;
@@ -31,7 +31,7 @@ pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitC
         ExportFormat::Html => html::render_html(&tasks, now),
     };
     match &args.output {
-        None => desk.term.print_line(text.trim_end())?,
+        None => context.term.print_line(text.trim_end())?,
         Some(path) => {
             std::fs::write(path, &text).map_err(|error| {
                 CliError::new(CliExitCode::Failed, format!("{} cannot be written: {error}", path.display()))
@@ -39,7 +39,7 @@ pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitC
                         "`-o FILE` names a file in a directory that is there, and that you may write to",
                     )
             })?;
-            desk.note(&format!("{} written to {}", pluralize(tasks.len(), "task"), path.display()));
+            context.note(&format!("{} written to {}", pluralize(tasks.len(), "task"), path.display()));
         }
     }
     for task in &tasks {

@@ -10,7 +10,7 @@ use crate::view::{Ink, sanitize};
 const AUTO: &str = include_str!("init/auto.yaml");
 const SCRIPTED: &str = include_str!("init/scripted.yaml");
 
-pub(super) fn run(desk: &CliContext, args: &InitArgs) -> Result<CliExitCode, CliError> {
+pub(super) fn run(context: &CliContext, args: &InitArgs) -> Result<CliExitCode, CliError> {
     let name = args.file.display().to_string();
     let text = if args.scripted { SCRIPTED } else { AUTO };
     let opened =
@@ -25,12 +25,12 @@ pub(super) fn run(desk: &CliContext, args: &InitArgs) -> Result<CliExitCode, Cli
     })?;
     let name = sanitize(&name);
     let then = format!("longhaul run {name} \"What is in this directory?\"");
-    desk.term.print_line(&format!("wrote   {name}"))?;
-    desk.term.print_line(&format!(
+    context.term.print_line(&format!("wrote   {name}"))?;
+    context.term.print_line(&format!(
         "check   {}",
-        desk.term.paint(Ink::Strong, &format!("longhaul check {name}"))
+        context.term.paint(Ink::Strong, &format!("longhaul check {name}"))
     ))?;
-    desk.term.print_line(&format!("run     {}", desk.term.paint(Ink::Strong, &then)))?;
+    context.term.print_line(&format!("run     {}", context.term.paint(Ink::Strong, &then)))?;
     Ok(CliExitCode::Success)
 }
 

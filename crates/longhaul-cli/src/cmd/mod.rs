@@ -84,35 +84,35 @@ async fn mark_read(longhaul: &Longhaul, id: longhaul::TaskId) {
 /// was started.
 async fn start_background_process(
     longhaul: &Longhaul,
-    place: &DataDir,
+    data_dir: &DataDir,
     head: &TaskState,
-    outside: &ProviderArgs,
+    providers: &ProviderArgs,
 ) -> Result<bool, CliError> {
     let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&head.root);
-    if owned || background::running_pid(place, head.root).is_some() {
+    if owned || background::running_pid(data_dir, head.root).is_some() {
         return Ok(false);
     }
-    background::start(place, head.root, BackgroundOptions::new(outside)).await?;
+    background::start(data_dir, head.root, BackgroundOptions::new(providers)).await?;
     Ok(true)
 }
 
 /// Reports which process runs a task whose order or letter was just stored. A failed start is only a warning,
 /// because the store has it.
 fn report_who_runs(
-    desk: &CliContext,
-    place: &DataDir,
+    context: &CliContext,
+    data_dir: &DataDir,
     head: &TaskState,
     background: Result<bool, CliError>,
 ) -> Result<(), CliError> {
     match background {
         Ok(true) => {
-            let watch = place.attach_command(head.root);
-            desk.note(&format!("it goes on in the background; watch it with:  {watch}"));
+            let watch = data_dir.attach_command(head.root);
+            context.note(&format!("it goes on in the background; watch it with:  {watch}"));
         }
         Ok(false) => {}
-        Err(trouble) => {
-            desk.note(&format!("nobody runs it now: {}", trouble.message()));
-            desk.term.print_line(&format!("run it with:  {}", place.resume_command(head.id)))?;
+        Err(error) => {
+            context.note(&format!("nobody runs it now: {}", error.message()));
+            context.term.print_line(&format!("run it with:  {}", data_dir.resume_command(head.id)))?;
         }
     }
     Ok(())
@@ -120,55 +120,55 @@ fn report_who_runs(
 
 /// Stays until these tasks have ended: runs their trees here, or watches the process that does.
 async fn wait_until_ended(
-    desk: &CliContext,
+    context: &CliContext,
     longhaul: &Longhaul,
     tasks: Vec<TaskId>,
-    outside: &ProviderArgs,
+    providers: &ProviderArgs,
     json: bool,
 ) -> Result<CliExitCode, CliError> {
-    let place = desk.data_dir()?;
+    let data_dir = context.data_dir()?;
     let (mut free, mut code) = (Vec::new(), CliExitCode::Success);
     for task in tasks {
         let root = longhaul.state(task).await?.root;
         let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root);
-        if owned || background::running_pid(&place, root).is_some() {
-            let watched = attach::run(desk, &AttachArgs { id: task.to_string(), json }).await?;
+        if owned || background::running_pid(&data_dir, root).is_some() {
+            let watched = attach::run(context, &AttachArgs { id: task.to_string(), json }).await?;
             code = if code == CliExitCode::Success { watched } else { code };
         } else {
             free.push(task.to_string());
         }
     }
     if !free.is_empty() {
-        let carried = resume::run(desk, &ResumeArgs::for_tasks(free, outside.clone(), json)).await?;
+        let carried = resume::run(context, &ResumeArgs::for_tasks(free, providers.clone(), json)).await?;
         code = if code == CliExitCode::Success { carried } else { code };
     }
     Ok(code)
 }
 
 /// Runs the command.
-pub(crate) async fn run(desk: &CliContext, command: CliCommand) -> Result<CliExitCode, CliError> {
+pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<CliExitCode, CliError> {
     match command {
-        CliCommand::Run(args) => run::run(desk, &args).await,
-        CliCommand::Demo(args) => demo::run(desk, &args).await,
-        CliCommand::Tui(args) => crate::tui::run(desk, args).await,
-        CliCommand::Tasks(args) => tasks::run(desk, &args).await,
-        CliCommand::Show(args) => show::run(desk, &args).await,
-        CliCommand::Logs(args) => logs::run(desk, &args).await,
-        CliCommand::Send(args) => send::run(desk, &args).await,
-        CliCommand::Answer(args) => answer::run(desk, &args).await,
-        CliCommand::Retry(args) => retry::run(desk, &args).await,
-        CliCommand::Export(args) => export::run(desk, &args).await,
-        CliCommand::Prune(args) => prune::run(desk, &args).await,
-        CliCommand::Wait(args) => wait::run(desk, &args).await,
-        CliCommand::Stop(args) => stop::run(desk, &args).await,
-        CliCommand::Resume(args) => resume::run(desk, &args).await,
-        CliCommand::Attach(args) => attach::run(desk, &args).await,
-        CliCommand::Carry(args) => carry::run(desk, &args).await,
-        CliCommand::Check(args) => check::run(desk, &args).await,
-        CliCommand::Doctor(args) => doctor::run(desk, &args).await,
-        CliCommand::Completions(args) => completions_and_man::completions(desk, &args),
-        CliCommand::Man(args) => completions_and_man::man(desk, &args),
-        CliCommand::Schema(args) => check::print_schema(desk, args.of),
-        CliCommand::Init(args) => init::run(desk, &args),
+        CliCommand::Run(args) => run::run(context, &args).await,
+        CliCommand::Demo(args) => demo::run(context, &args).await,
+        CliCommand::Tui(args) => crate::tui::run(context, args).await,
+        CliCommand::Tasks(args) => tasks::run(context, &args).await,
+        CliCommand::Show(args) => show::run(context, &args).await,
+        CliCommand::Logs(args) => logs::run(context, &args).await,
+        CliCommand::Send(args) => send::run(context, &args).await,
+        CliCommand::Answer(args) => answer::run(context, &args).await,
+        CliCommand::Retry(args) => retry::run(context, &args).await,
+        CliCommand::Export(args) => export::run(context, &args).await,
+        CliCommand::Prune(args) => prune::run(context, &args).await,
+        CliCommand::Wait(args) => wait::run(context, &args).await,
+        CliCommand::Stop(args) => stop::run(context, &args).await,
+        CliCommand::Resume(args) => resume::run(context, &args).await,
+        CliCommand::Attach(args) => attach::run(context, &args).await,
+        CliCommand::Carry(args) => carry::run(context, &args).await,
+        CliCommand::Check(args) => check::run(context, &args).await,
+        CliCommand::Doctor(args) => doctor::run(context, &args).await,
+        CliCommand::Completions(args) => completions_and_man::completions(context, &args),
+        CliCommand::Man(args) => completions_and_man::man(context, &args),
+        CliCommand::Schema(args) => check::print_schema(context, args.of),
+        CliCommand::Init(args) => init::run(context, &args),
     }
 }

@@ -33,21 +33,22 @@ use crate::tree_owner;
 use crate::trust::ask_yes_no;
 use crate::view::{Ink, one_line, pluralize, sanitize};
 
-pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliExitCode, CliError> {
     let since =
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let place = desk.data_dir()?;
+    let data_dir = context.data_dir()?;
     let more = bounds(args.max_tokens, args.max_cost)?;
-    let store = place.open_store()?;
+    let store = data_dir.open_store()?;
     let team = demo::demo_team(args.pace).map_err(super::demo::demo_failure)?;
     let known = team.reference().clone();
 
     let mut damaged = store.find_damaged(TaskFilter::default().live(), true).await?;
     damaged.extend(store.find_damaged(TaskFilter::newest(DatabaseHealth::NEWEST), true).await?);
-    let loader = StoredTeamLoader::new(args.pace, team::build_environment(desk, &args.providers, &place)?);
+    let loader =
+        StoredTeamLoader::new(args.pace, team::build_environment(context, &args.providers, &data_dir)?);
     let (named, asked) = find_requested(&*store, &args.ids).await?;
     let others = match args.ids.is_empty() && !args.all {
-        true => match runs_of_other_projects(desk, args, &place, &*store).await? {
+        true => match runs_of_other_projects(context, args, &data_dir, &*store).await? {
             Some(others) => others,
             // The user was asked, and declined.
             None => return Ok(CliExitCode::Success),
@@ -56,7 +57,7 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
     };
     let is_asked =
         |root: &TaskId| asked.as_ref().is_none_or(|asked| asked.contains(root)) && !others.contains(root);
-    let owned = trees_run_elsewhere(desk, &place, &*store, is_asked).await?;
+    let owned = trees_run_elsewhere(context, &data_dir, &*store, is_asked).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
     let mut left: IndexMap<TaskId, String> = IndexMap::new();
@@ -73,7 +74,10 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
             // The process that runs part of a tree takes care of all of it.
             left.insert(
                 root,
-                format!("{root} is run by another process; watch it with:  {}", place.attach_command(root)),
+                format!(
+                    "{root} is run by another process; watch it with:  {}",
+                    data_dir.attach_command(root)
+                ),
             );
         } else if let Some(why) = why_not_runnable(&*store, &team, &known, &loader).await? {
             unloadable |= team != known && matches!(team, TeamRef::File(_));
@@ -87,12 +91,13 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
         }
     }
     for line in left.values() {
-        desk.note(line);
+        context.note(line);
     }
     if roots.is_empty() {
         if !args.json {
-            desk.term.print_line(
-                &nothing_to_resume_message(&place, &*store, asked.as_ref(), !left.is_empty(), more).await?,
+            context.term.print_line(
+                &nothing_to_resume_message(&data_dir, &*store, asked.as_ref(), !left.is_empty(), more)
+                    .await?,
             )?;
         }
         // Do not report success for tasks that were not resumed.
@@ -124,40 +129,42 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
         ));
     }
     if args.detach {
-        let done = start_in_background(desk, args, &place, &roots).await;
+        let done = start_in_background(context, args, &data_dir, &roots).await;
         return match done? {
             CliExitCode::Success if unloadable => Ok(CliExitCode::Store),
             CliExitCode::Success if undone => Ok(CliExitCode::Failed),
             code => Ok(code),
         };
     }
-    let attended = std::io::stdin().is_terminal() && desk.term.live && !args.json;
+    let attended = std::io::stdin().is_terminal() && context.term.live && !args.json;
     let people = AttendanceOptions {
         unattended: args.unattended.map(Into::into),
         ask_timeout: args.ask_timeout,
         attended,
     };
-    let hands =
-        TreeRunner::start(desk, &place, store, &roots, &args.providers, team, args.pace, people).await?;
-    let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
+    let runner =
+        TreeRunner::start(context, &data_dir, store, &roots, &args.providers, team, args.pace, people)
+            .await?;
+    let which: Vec<String> =
+        roots.iter().map(|root| context.term.paint(Ink::Id, &root.to_string())).collect();
     let intro =
         vec![format!("Carrying on {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
-    let manner = if args.json { OutputMode::Json } else { OutputMode::Human };
+    let mode = if args.json { OutputMode::Json } else { OutputMode::Human };
     let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !attended;
     let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
-    let carry = RunSession::new(desk, &place, hands.longhaul, roots);
-    let carry = RunSession {
+    let session = RunSession::new(context, &data_dir, runner.longhaul, roots);
+    let session = RunSession {
         since,
-        mode: manner,
+        mode,
         intro,
         reported_tasks: subjects,
         stop_on_question: needs_nobody,
         timeout,
         fail_on_denied,
-        ..carry
+        ..session
     };
-    let done = carry.run().await;
-    team::close_environment(&hands.environment).await;
+    let done = session.run().await;
+    team::close_environment(&runner.environment).await;
     // Do not report success if only some of the requested tasks were resumed.
     match done {
         Ok(CliExitCode::Success) if unloadable => Ok(CliExitCode::Store),
@@ -168,8 +175,8 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
 
 /// Returns the trees that other processes run. Waits for those that may become free.
 async fn trees_run_elsewhere(
-    desk: &CliContext,
-    place: &DataDir,
+    context: &CliContext,
+    data_dir: &DataDir,
     store: &dyn Store,
     is_asked: impl Fn(&TaskId) -> bool,
 ) -> Result<HashSet<TaskId>, CliError> {
@@ -178,7 +185,7 @@ async fn trees_run_elsewhere(
     if wanted.is_empty() {
         return Ok(owned);
     }
-    let still = tree_owner::wait_until_free(store, place, &wanted, |text| desk.note(text)).await?;
+    let still = tree_owner::wait_until_free(store, data_dir, &wanted, |text| context.note(text)).await?;
     Ok(owned.into_iter().filter(|root| !wanted.contains(root) || still.contains(root)).collect())
 }
 
@@ -199,9 +206,9 @@ async fn exit_code_of_ended(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Re
 /// whether to resume the others (`None` if the user declines), and fails elsewhere with an error that names
 /// them.
 async fn runs_of_other_projects(
-    desk: &CliContext,
+    context: &CliContext,
     args: &ResumeArgs,
-    place: &DataDir,
+    data_dir: &DataDir,
     store: &dyn Store,
 ) -> Result<Option<HashSet<TaskId>>, CliError> {
     let here = project_of(Path::new("."));
@@ -222,13 +229,13 @@ async fn runs_of_other_projects(
     if others.is_empty() {
         return Ok(Some(which));
     }
-    let all = place.shell_command("resume --all");
+    let all = data_dir.shell_command("resume --all");
     if others.len() < roots.len() {
-        desk.note(&format!("{runs} of other projects left as they are; carry on all with:  {all}"));
+        context.note(&format!("{runs} of other projects left as they are; carry on all with:  {all}"));
         return Ok(Some(which));
     }
-    desk.note(&format!("nothing to resume in {}; of other projects there are:", here.display()));
-    others.values().for_each(|line| desk.note(&format!("  {line}")));
+    context.note(&format!("nothing to resume in {}; of other projects there are:", here.display()));
+    others.values().for_each(|line| context.note(&format!("  {line}")));
     let on_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !args.json;
     if on_terminal && ask_yes_no(&format!("Carry on {runs}? [y/N] "))? {
         return Ok(Some(HashSet::new()));
@@ -236,20 +243,20 @@ async fn runs_of_other_projects(
     if !on_terminal {
         let what =
             format!("nothing was resumed: no run of this project is open, and {runs} of other projects are");
-        let one = place.shell_command("resume ID");
+        let one = data_dir.shell_command("resume ID");
         return Err(CliError::new(CliExitCode::Usage, what)
             .with_hint(format!("carry one on with `{one}`, or all with `{all}`")));
     }
-    desk.note(&format!("carry one on with:  {}", place.shell_command("resume ID")));
-    desk.note(&format!("or all of them with:  {all}"));
+    context.note(&format!("carry one on with:  {}", data_dir.shell_command("resume ID")));
+    context.note(&format!("or all of them with:  {all}"));
     Ok(None)
 }
 
 /// Hands each run to a background process.
 async fn start_in_background(
-    desk: &CliContext,
+    context: &CliContext,
     args: &ResumeArgs,
-    place: &DataDir,
+    data_dir: &DataDir,
     roots: &[TaskId],
 ) -> Result<CliExitCode, CliError> {
     for root in roots {
@@ -259,13 +266,16 @@ async fn start_in_background(
             timeout: args.timeout,
             ..BackgroundOptions::new(&args.providers)
         };
-        background::start(place, *root, options).await?;
+        background::start(data_dir, *root, options).await?;
         if args.json {
-            desk.term.print_json(&serde_json::json!({ "task": root }))?;
+            context.term.print_json(&serde_json::json!({ "task": root }))?;
             continue;
         }
-        desk.term.print_line(&root.to_string())?;
-        desk.note(&format!("it goes on in the background; watch it with:  {}", place.attach_command(*root)));
+        context.term.print_line(&root.to_string())?;
+        context.note(&format!(
+            "it goes on in the background; watch it with:  {}",
+            data_dir.attach_command(*root)
+        ));
     }
     Ok(CliExitCode::Success)
 }
@@ -302,30 +312,31 @@ pub(super) struct TreeRunner {
 impl TreeRunner {
     #[expect(clippy::too_many_arguments, reason = "what a process is made of, said once")]
     pub(super) async fn start(
-        desk: &CliContext,
-        place: &DataDir,
+        context: &CliContext,
+        data_dir: &DataDir,
         store: Arc<dyn Store>,
         roots: &[TaskId],
-        outside: &ProviderArgs,
+        providers: &ProviderArgs,
         demo: Team,
         pace: DemoPace,
         people: AttendanceOptions,
     ) -> Result<TreeRunner, CliError> {
-        let outfit = team::build_environment(desk, outside, place)?;
-        let mut builder = super::longhaul_builder(demo).loader(StoredTeamLoader::new(pace, outfit.clone()));
+        let environment = team::build_environment(context, providers, data_dir)?;
+        let mut builder =
+            super::longhaul_builder(demo).loader(StoredTeamLoader::new(pace, environment.clone()));
         for root in roots {
             builder = builder.only_tree(*root);
         }
         // Limits apply per process, not per tree: several trees get the defaults.
         if let [root] = roots
             && let Some(head) = store.task_state(*root).await?
-            && let Some(limits) = team::stored_team_limits(&*store, &head.team, &outfit).await?
+            && let Some(limits) = team::stored_team_limits(&*store, &head.team, &environment).await?
         {
             builder = builder.limits(limits);
         }
         builder = people.apply_to(builder);
         let longhaul = builder.shared_store(store).start().await?;
-        Ok(TreeRunner { longhaul, environment: outfit })
+        Ok(TreeRunner { longhaul, environment })
     }
 }
 
@@ -388,7 +399,7 @@ async fn find_requested(
 
 /// Explains why there is nothing to resume.
 async fn nothing_to_resume_message(
-    place: &DataDir,
+    data_dir: &DataDir,
     store: &dyn Store,
     asked: Option<&HashSet<TaskId>>,
     some: bool,
@@ -405,9 +416,9 @@ async fn nothing_to_resume_message(
         if let Some(TaskState { id, status, headline, .. }) = store.task_state(*root).await? {
             told.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
             told.push(match more.is_open() {
-                true => format!("To continue it, write to it: {}", place.send_command(id)),
+                true => format!("To continue it, write to it: {}", data_dir.send_command(id)),
                 false => {
-                    let command = place
+                    let command = data_dir
                         .shell_command(&format!("run --session {id} PROMPT --max-tokens N --max-cost N"));
                     format!("To continue it with another limit: {command}")
                 }

@@ -27,15 +27,17 @@ use crate::tree_owner;
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, OutputStream, TerminalOutput, sanitize};
 
-pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &RunArgs) -> Result<CliExitCode, CliError> {
     let dir = team::resolve_working_dir(args.working_dir.as_deref())?;
-    let place = desk.data_dir()?;
-    let outfit = team::build_environment(desk, &args.providers, &place)?;
+    let data_dir = context.data_dir()?;
+    let environment = team::build_environment(context, &args.providers, &data_dir)?;
     let RunPositionals { team: file, prompt } = RunPositionals::from_args(args);
-    let Some(file) = file else { return continue_without_file(desk, args, &place, &outfit, prompt).await };
-    let made = team::assemble_team(desk, &outfit, args, file, &dir)?;
+    let Some(file) = file else {
+        return continue_without_file(context, args, &data_dir, &environment, prompt).await;
+    };
+    let made = team::assemble_team(context, &environment, args, file, &dir)?;
     // Ask before anything from the file is started or contacted.
-    TeamFileTrust::new(&place, file, &made.bundle).ask_for_trust(desk, args.trust)?;
+    TeamFileTrust::new(&data_dir, file, &made.bundle).ask_for_trust(context, args.trust)?;
     let mut prompts = prompts(args, prompt, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),
@@ -45,16 +47,16 @@ pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode
         }
     };
     let budget = budget(args, made.budget)?;
-    team::check_auto_model(&made.team, &outfit).await?;
+    team::check_auto_model(&made.team, &environment).await?;
     if budget.cost.is_some() {
         check_prices_known(&made.team)?;
     }
-    let store = place.open_store()?;
+    let store = data_dir.open_store()?;
     let team = made.save_to(&*store).await?;
-    let run = RunInvocation { context: desk, args, data_dir: &place, environment: &outfit };
+    let run = RunInvocation { context, args, data_dir: &data_dir, environment: &environment };
     if let Some(session) = &args.session {
         let done = run.continue_session(team, made.limits, store, session, prompts).await;
-        team::close_environment(&outfit).await;
+        team::close_environment(&environment).await;
         return done;
     }
     let first = prompts.pop_front().unwrap_or_default();
@@ -81,7 +83,7 @@ pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode
     }
     let root = longhaul.submit(order).await?;
     let done = run.run_until_end(longhaul, root, since, next).await;
-    team::close_environment(&outfit).await;
+    team::close_environment(&environment).await;
     done
 }
 
@@ -104,10 +106,10 @@ impl RunPositionals<'_> {
 
 /// Continues an earlier run without its team file, with the team from the store.
 async fn continue_without_file(
-    desk: &CliContext,
+    context: &CliContext,
     args: &RunArgs,
-    place: &DataDir,
-    outfit: &Environment,
+    data_dir: &DataDir,
+    environment: &Environment,
     prompt: Option<&str>,
 ) -> Result<CliExitCode, CliError> {
     let session = args.session.as_deref().unwrap_or_default();
@@ -116,10 +118,10 @@ async fn continue_without_file(
             .with_hint("longhaul run TEAM --session ID --model MODEL PROMPT"));
     }
     let demo = demo::demo_team(DemoPace::default()).map_err(super::demo::demo_failure)?;
-    let store = place.open_store()?;
+    let store = data_dir.open_store()?;
     let id = store.find(session).await?;
     let head = store.task_state(id).await?.ok_or(StoreError::NoTask(id))?;
-    let loader = StoredTeamLoader::new(DemoPace::default(), outfit.clone());
+    let loader = StoredTeamLoader::new(DemoPace::default(), environment.clone());
     if let Some(why) = why_not_runnable(&*store, &head.team, demo.reference(), &loader).await? {
         return Err(CliError::new(CliExitCode::Failed, format!("--session: {id} {}", sanitize(&why)))
             .with_hint("name the team file: longhaul run TEAM --session ID PROMPT"));
@@ -128,10 +130,10 @@ async fn continue_without_file(
         priced_tree(&*store, head.root, &loader).await?;
     }
     let prompts = prompts(args, prompt, &team::stored_team_commands(&*store, &head.team).await?)?;
-    let limits = team::stored_team_limits(&*store, &head.team, outfit).await?.unwrap_or_default();
-    let run = RunInvocation { context: desk, args, data_dir: place, environment: outfit };
+    let limits = team::stored_team_limits(&*store, &head.team, environment).await?.unwrap_or_default();
+    let run = RunInvocation { context, args, data_dir, environment };
     let done = run.continue_session(demo, limits, store, session, prompts).await;
-    team::close_environment(outfit).await;
+    team::close_environment(environment).await;
     done
 }
 
@@ -186,22 +188,22 @@ impl RunInvocation<'_> {
             String::new(),
         ];
         let leaves = (args.on_finish == Some(OnFinishArg::Detach)).then_some(&args.providers);
-        let bell = Notifier::new(args.notify, args.notify_after);
-        let manner = self.output_mode();
-        let carry = RunSession::new(self.context, self.data_dir, longhaul, vec![root]);
+        let notifier = Notifier::new(args.notify, args.notify_after);
+        let mode = self.output_mode();
+        let session = RunSession::new(self.context, self.data_dir, longhaul, vec![root]);
         let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !self.is_attended();
         let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
-        let carry = RunSession {
+        let session = RunSession {
             since,
-            mode: manner,
+            mode,
             intro,
             next_prompts: next,
             leave_to_background: leaves,
-            notifier: bell,
+            notifier,
             stop_on_question: needs_nobody,
-            ..carry
+            ..session
         };
-        RunSession { timeout, fail_on_denied, ..carry }.run().await
+        RunSession { timeout, fail_on_denied, ..session }.run().await
     }
 
     /// Continues an earlier run: sends each prompt as a letter to it, or to the run that continues it.
@@ -269,7 +271,7 @@ impl RunInvocation<'_> {
         order: Order,
         more: &VecDeque<String>,
     ) -> Result<CliExitCode, CliError> {
-        let RunInvocation { context: desk, args, data_dir: place, .. } = self;
+        let RunInvocation { context, args, data_dir, .. } = self;
         if !more.is_empty() {
             return Err(CliError::new(CliExitCode::Usage, "--detach takes one prompt").with_hint(
                 "the next ones can be sent when it has answered: longhaul run TEAM --session ID PROMPT",
@@ -282,15 +284,16 @@ impl RunInvocation<'_> {
             timeout: args.timeout,
             ..BackgroundOptions::new(&args.providers)
         };
-        background::start(place, root, options).await?;
+        background::start(data_dir, root, options).await?;
         if args.json {
-            desk.term.print_json(&serde_json::json!({ "task": root }))?;
+            context.term.print_json(&serde_json::json!({ "task": root }))?;
             return Ok(CliExitCode::Success);
         }
         // Print only the id, so that scripts can use it.
         TerminalOutput::for_stream(OutputStream::Stdout).print_line(&root.to_string())?;
-        let watch = format!("it goes on in the background; watch it with:  {}", place.attach_command(root));
-        desk.note(&watch);
+        let watch =
+            format!("it goes on in the background; watch it with:  {}", data_dir.attach_command(root));
+        context.note(&watch);
         Ok(CliExitCode::Success)
     }
 }

@@ -10,16 +10,16 @@ use crate::args::SendArgs;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::Ink;
 
-pub(super) async fn run(desk: &CliContext, args: &SendArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &SendArgs) -> Result<CliExitCode, CliError> {
     let text = join_or_read_stdin(&args.text)?;
-    let longhaul = desk.client().await?;
+    let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
     let sent = longhaul.send(id, text.trim_end()).await?;
-    let (term, to, place) = (desk.term, sent.to, desk.data_dir()?);
+    let (term, to, data_dir) = (context.term, sent.to, context.data_dir()?);
     let head = longhaul.state(to).await?;
     let background = match args.wait {
         true => Ok(false),
-        false => super::start_background_process(&longhaul, &place, &head, &args.providers).await,
+        false => super::start_background_process(&longhaul, &data_dir, &head, &args.providers).await,
     };
     let shown = term.paint(Ink::Id, &to.to_string());
     match (args.json, sent.continued) {
@@ -29,16 +29,16 @@ pub(super) async fn run(desk: &CliContext, args: &SendArgs) -> Result<CliExitCod
         }
         (false, false) => {
             term.print_line(&format!("sent to {shown}"))?;
-            super::report_who_runs(desk, &place, &head, background)?;
+            super::report_who_runs(context, &data_dir, &head, background)?;
         }
         (false, true) => {
             let told = format!("{id} had ended: it is continued as {shown}, which will read your letter");
             term.print_line(&told)?;
-            super::report_who_runs(desk, &place, &head, background)?;
+            super::report_who_runs(context, &data_dir, &head, background)?;
         }
     }
     if args.wait {
-        super::wait_until_ended(desk, &longhaul, vec![to], &args.providers, args.json).await
+        super::wait_until_ended(context, &longhaul, vec![to], &args.providers, args.json).await
     } else {
         Ok(CliExitCode::Success)
     }

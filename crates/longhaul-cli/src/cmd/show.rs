@@ -101,8 +101,8 @@ impl UsageTotals {
     }
 }
 
-pub(super) async fn run(desk: &CliContext, args: &ShowArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &ShowArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
     // People see the last events; programs also get the number of earlier ones.
     let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.recent_snapshot(id).await? };
@@ -111,7 +111,7 @@ pub(super) async fn run(desk: &CliContext, args: &ShowArgs) -> Result<CliExitCod
     let again = TaskFilter { retries: Some(id), ..TaskFilter::default() };
     let retried = longhaul.store().ids(again).await?;
     let spent = UsageTotals::sum_of(below.iter().copied().chain([&task.state]));
-    let term = desk.term;
+    let term = context.term;
     if args.json {
         let Snapshot { state: head, order, output, outcome, questions, events, dropped, .. } = &task;
         let questions =
@@ -131,7 +131,7 @@ pub(super) async fn run(desk: &CliContext, args: &ShowArgs) -> Result<CliExitCod
         })?;
     } else {
         let mut page =
-            ShowPage { term, data_dir: desk.data_dir()?, now: Timestamp::now(), lines: Vec::new() };
+            ShowPage { term, data_dir: context.data_dir()?, now: Timestamp::now(), lines: Vec::new() };
         let team = team::name(&**longhaul.store(), &task.state.team).await;
         page.status_fields(&task, &team);
         if let Some(since) = silent_since(&longhaul, &task.state).await? {

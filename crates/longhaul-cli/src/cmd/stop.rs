@@ -8,9 +8,9 @@ use crate::args::StopArgs;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::{Ink, pluralize};
 
-pub(super) async fn run(desk: &CliContext, args: &StopArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
-    let term = desk.term;
+pub(super) async fn run(context: &CliContext, args: &StopArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
+    let term = context.term;
     if args.json {
         let ids =
             if args.all { longhaul.stop_all().await? } else { resolve_ids(&longhaul, &args.ids).await? };

@@ -20,36 +20,36 @@ const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How far to count tasks that are not shown.
 const COUNTED: usize = 1_000;
 
-pub(super) async fn run(desk: &CliContext, args: &TasksArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &TasksArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let wanted = TaskSelection::new(&longhaul, args).await?;
     if args.watch {
-        return watch::run(desk, &longhaul, &wanted).await;
+        return watch::run(context, &longhaul, &wanted).await;
     }
     let now = Timestamp::now();
-    let code = report_unloadable(desk, &longhaul, &wanted.filters(now)).await?;
+    let code = report_unloadable(context, &longhaul, &wanted.filters(now)).await?;
     let heads = wanted.list(&longhaul, now).await?;
     if args.json {
-        heads.iter().try_for_each(|head| desk.term.print_json(head))?;
+        heads.iter().try_for_each(|head| context.term.print_json(head))?;
         return Ok(code);
     }
     if heads.is_empty() {
-        desk.term.print_line(&desk.term.wrap(&wanted.empty_message(&longhaul).await?))?;
+        context.term.print_line(&context.term.wrap(&wanted.empty_message(&longhaul).await?))?;
         return Ok(code);
     }
-    for line in view::task_table(&heads, desk.term, now, wanted.layout()) {
-        desk.term.print_line(&line)?;
+    for line in view::task_table(&heads, context.term, now, wanted.layout()) {
+        context.term.print_line(&line)?;
     }
     let older = wanted.count_older(&longhaul, now).await?;
     for (ink, line) in wanted.footer(&heads, older) {
-        desk.term.print_line(&desk.term.paint(ink, &desk.term.wrap(&line)))?;
+        context.term.print_line(&context.term.paint(ink, &context.term.wrap(&line)))?;
     }
     Ok(code)
 }
 
 /// Reports tasks that cannot be read, and why: among the selected, the open and the newest ones.
 async fn report_unloadable(
-    desk: &CliContext,
+    context: &CliContext,
     longhaul: &Longhaul,
     wanted: &[TaskFilter],
 ) -> Result<CliExitCode, CliError> {
@@ -58,7 +58,7 @@ async fn report_unloadable(
     for which in wanted.iter().chain(&others) {
         for damage in longhaul.store().find_damaged(which.clone(), false).await? {
             if damaged.insert(damage.task) {
-                desk.note(&format!("warning: {} cannot be loaded: {}", damage.task, damage.why));
+                context.note(&format!("warning: {} cannot be loaded: {}", damage.task, damage.why));
             }
         }
     }

@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Shows the TUI until the user leaves it.
-pub(crate) async fn run(desk: &CliContext, args: TuiArgs) -> Result<CliExitCode, CliError> {
+pub(crate) async fn run(context: &CliContext, args: TuiArgs) -> Result<CliExitCode, CliError> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(CliError::new(
             CliExitCode::Usage,
@@ -49,35 +49,34 @@ pub(crate) async fn run(desk: &CliContext, args: TuiArgs) -> Result<CliExitCode,
         return Err(CliError::new(CliExitCode::Team, format!("there is no team file {}", team.display()))
             .with_hint("`longhaul init FILE` writes one to begin with"));
     }
-    let place = desk.data_dir()?;
+    let data_dir = context.data_dir()?;
     // Ask for trust before the TUI starts: its runs are started unattended.
     if let Some(team) = &args.team
         && let Ok(bundle) = TeamBundle::load(team)
     {
-        TeamFileTrust::new(&place, team, &bundle).ask_for_trust(desk, args.trust)?;
+        TeamFileTrust::new(&data_dir, team, &bundle).ask_for_trust(context, args.trust)?;
     }
-    let store = place.open_store()?;
-    let hands =
-        EffectRunner { longhaul: Longhaul::client(store).await?, data_dir: place, args: Arc::new(args) };
-    let team = hands.args.team.as_ref().and_then(|team| team.file_name());
+    let store = data_dir.open_store()?;
+    let effects = EffectRunner { longhaul: Longhaul::client(store).await?, data_dir, args: Arc::new(args) };
+    let team = effects.args.team.as_ref().and_then(|team| team.file_name());
     let team = team.map(|name| sanitize(&name.to_string_lossy()));
-    let model = TuiModel::new(Theme { color: desk.term.color }, team, hands.store().now());
+    let model = TuiModel::new(Theme { color: context.term.color }, team, effects.store().now());
     let left = match (TuiSignals::listen(), TerminalScreen::enter()) {
         (Ok(calls), Ok(taken)) => {
-            TuiEventLoop::new(model, hands.clone(), taken).run(EventStream::new(), calls).await
+            TuiEventLoop::new(model, effects.clone(), taken).run(EventStream::new(), calls).await
         }
-        (Err(trouble), _) => Err(trouble),
+        (Err(error), _) => Err(error),
         (_, Err(error)) => Err(error.into()),
     };
-    hands.longhaul.shutdown().await;
+    effects.longhaul.shutdown().await;
     let (open, drained) = left?;
     if let Some(asked) = drained {
-        desk.note(&match asked {
+        context.note(&match asked {
             0 => "nobody could be asked to drain".to_owned(),
             asked => format!("{} asked to drain; `longhaul resume` carries on", pluralize(asked, "process")),
         });
     } else if open > 0 {
-        desk.note(&format!("{} on; `longhaul` shows this screen again", goes(open)));
+        context.note(&format!("{} on; `longhaul` shows this screen again", goes(open)));
     }
     Ok(CliExitCode::Success)
 }
@@ -103,11 +102,11 @@ struct TuiEventLoop<S> {
 }
 
 impl<S: TuiScreen> TuiEventLoop<S> {
-    fn new(model: TuiModel, hands: EffectRunner, stage: S) -> TuiEventLoop<S> {
+    fn new(model: TuiModel, effects: EffectRunner, screen: S) -> TuiEventLoop<S> {
         TuiEventLoop {
             model,
-            effects: hands,
-            screen: stage,
+            effects,
+            screen,
             work: JoinSet::new(),
             reading: None,
             changed: IndexSet::new(),

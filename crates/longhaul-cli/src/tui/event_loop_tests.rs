@@ -162,12 +162,12 @@ impl EventLoopFixture {
 
         let longhaul = Longhaul::client(store.clone() as Arc<dyn Store>).await.unwrap();
         let args = Arc::new(TuiArgs { team: None, trust: false, providers: ProviderArgs::default() });
-        let hands =
+        let effects =
             EffectRunner { longhaul, data_dir: DataDir::resolve(Some("unused".as_ref())).unwrap(), args };
         let model = TuiModel::new(Theme { color: true }, None, store.now());
         let drawn = RecordingScreen::default();
         let (keys, events) = mpsc::unbounded();
-        let edge = TuiEventLoop::new(model, hands, drawn.clone());
+        let edge = TuiEventLoop::new(model, effects, drawn.clone());
         let shown = tokio::spawn(edge.run(events, TuiSignals::none()));
         let scene = EventLoopFixture { store, tasks, drawn, keys, shown };
         // Everything is read and drawn.

@@ -15,7 +15,7 @@ impl TuiModel {
             .rows
             .iter()
             .filter_map(|row| match row {
-                TuiRow::Task(place) => Some(place.id),
+                TuiRow::Task(position) => Some(position.id),
                 _ => None,
             })
             .collect();
@@ -89,13 +89,13 @@ impl TuiModel {
             return Vec::new();
         }
         let Some(id) = self.selected else { return Vec::new() };
-        let place = self.tree.rows.iter().find_map(|row| match row {
-            TuiRow::Task(place) if place.id == id => Some(*place),
+        let position = self.tree.rows.iter().find_map(|row| match row {
+            TuiRow::Task(position) if position.id == id => Some(*position),
             _ => None,
         });
-        let Some(place) = place else { return Vec::new() };
+        let Some(position) = position else { return Vec::new() };
         self.tree_stale = true;
-        match (fold, place.has_children, place.folded) {
+        match (fold, position.has_children, position.folded) {
             (true, true, false) => {
                 self.folded.insert(id);
                 Vec::new()

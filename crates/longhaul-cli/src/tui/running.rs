@@ -74,7 +74,7 @@ impl TuiModel {
         let height = self.areas()?.list.height;
         let rows = self.tree.rows.iter().skip(self.list_top).take(usize::from(height));
         let in_sight = rows.filter_map(|row| match row {
-            TuiRow::Activity(place) => Some(place.id),
+            TuiRow::Activity(position) => Some(position.id),
             _ => None,
         });
         let mut wanted = Vec::new();

@@ -55,8 +55,8 @@ impl EffectRunner {
             older.append(&mut heads);
             heads = older;
         }
-        let slip = self.store().stored_value(PINS).await?;
-        Ok(TuiMessage::Loaded(heads, serde_json::from_slice(&slip.bytes).unwrap_or_default()))
+        let stored = self.store().stored_value(PINS).await?;
+        Ok(TuiMessage::Loaded(heads, serde_json::from_slice(&stored.bytes).unwrap_or_default()))
     }
 
     /// Reads the state of these tasks.
@@ -93,13 +93,13 @@ impl EffectRunner {
             TuiEffect::Run(prompt) => self.start_run(prompt).await,
             TuiEffect::SavePins(pinned) => match self.save_pins(&pinned).await {
                 Ok(()) => return Ok(TuiMessage::Tick),
-                Err(trouble) => Err(trouble),
+                Err(error) => Err(error),
             },
             TuiEffect::Redraw | TuiEffect::Suspend | TuiEffect::Quit { .. } => return Ok(TuiMessage::Tick),
         };
-        Ok(TuiMessage::ActionDone(done.map_err(|trouble| match trouble.hint_text() {
-            Some(hint) => format!("{}; {hint}", trouble.message()),
-            None => trouble.message().to_owned(),
+        Ok(TuiMessage::ActionDone(done.map_err(|error| match error.hint_text() {
+            Some(hint) => format!("{}; {hint}", error.message()),
+            None => error.message().to_owned(),
         })))
     }
 
@@ -277,8 +277,8 @@ impl EffectRunner {
         let bytes = serde_json::to_vec(pinned)?;
         // The last write wins if two TUIs pin at once.
         for _ in 0..5 {
-            let slip = store.stored_value(PINS).await?;
-            if store.put_stored_value(PINS, slip.version, bytes.clone()).await? {
+            let stored = store.stored_value(PINS).await?;
+            if store.put_stored_value(PINS, stored.version, bytes.clone()).await? {
                 break;
             }
         }
@@ -301,9 +301,10 @@ fn report_of(text: String) -> ActionReport {
     ActionReport { text, select: None }
 }
 
-fn provider_flags(outside: &ProviderArgs) -> Vec<(&'static str, &std::path::Path)> {
-    let all = outside.env_from_file.iter().map(|path| ("--env-from-file", &**path));
-    let more = [("--prices", &outside.prices), ("--record", &outside.record), ("--replay", &outside.replay)];
+fn provider_flags(providers: &ProviderArgs) -> Vec<(&'static str, &std::path::Path)> {
+    let all = providers.env_from_file.iter().map(|path| ("--env-from-file", &**path));
+    let more =
+        [("--prices", &providers.prices), ("--record", &providers.record), ("--replay", &providers.replay)];
     let more = more.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
     all.chain(more).collect()
 }

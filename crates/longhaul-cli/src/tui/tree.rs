@@ -82,7 +82,7 @@ impl TuiRow {
     /// Returns the task of this line.
     pub(crate) fn task(&self) -> Option<TaskId> {
         match self {
-            TuiRow::Task(place) | TuiRow::Activity(place) => Some(place.id),
+            TuiRow::Task(position) | TuiRow::Activity(position) => Some(position.id),
             _ => None,
         }
     }
@@ -171,7 +171,7 @@ impl TaskTreeView {
 
     /// Returns the line of a task.
     pub(crate) fn line_of(&self, id: TaskId) -> Option<usize> {
-        self.rows.iter().position(|row| matches!(row, TuiRow::Task(place) if place.id == id))
+        self.rows.iter().position(|row| matches!(row, TuiRow::Task(position) if position.id == id))
     }
 }
 
@@ -190,11 +190,11 @@ impl TreeRowBuilder<'_> {
             all.iter().filter(|child| self.matching.is_none_or(|hits| hits.contains(&child.id))).collect();
         // A search shows folded tasks.
         let folded = !all.is_empty() && self.matching.is_none() && self.options.folded.contains(&head.id);
-        let place =
+        let position =
             TreePosition { id: head.id, depth, open_levels: more, folded, has_children: !all.is_empty() };
-        self.rows.push(TuiRow::Task(place));
+        self.rows.push(TuiRow::Task(position));
         if !head.status.is_final() || head.status == Status::Failed {
-            self.rows.push(TuiRow::Activity(place));
+            self.rows.push(TuiRow::Activity(position));
         }
         if folded {
             return;

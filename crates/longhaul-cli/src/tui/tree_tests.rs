@@ -21,7 +21,7 @@ fn shape(forest: &TaskTreeView) -> Vec<String> {
     let row = |row: &TuiRow| match row {
         TuiRow::GroupTitle(group, many) => format!("{} {many}", group.title()),
         TuiRow::Gap => String::new(),
-        TuiRow::Task(place) => format!("{}{}", "  ".repeat(place.depth.into()), place.id),
+        TuiRow::Task(position) => format!("{}{}", "  ".repeat(position.depth.into()), position.id),
         TuiRow::Activity(_) => "…".to_owned(),
     };
     forest.rows.iter().map(row).filter(|row| row != "…").collect()

@@ -53,8 +53,8 @@ impl EventFormatter {
     }
 
     /// Sets the data directory, so that questions are printed with the command that answers them.
-    pub(crate) fn with_data_dir(mut self, place: &DataDir) -> Self {
-        self.data_dir = Some(place.clone());
+    pub(crate) fn with_data_dir(mut self, data_dir: &DataDir) -> Self {
+        self.data_dir = Some(data_dir.clone());
         self
     }
 
@@ -104,8 +104,8 @@ impl EventFormatter {
             }
             EventKind::Asked { question, asks, until } => {
                 let mut words = vec![(Ink::Attention, format!("asks    {}", self.body(&asks.text)))];
-                if let Some(place) = &self.data_dir {
-                    let command = place.answer_command(event.task, Some(*question), &asks.wants);
+                if let Some(data_dir) = &self.data_dir {
+                    let command = data_dir.answer_command(event.task, Some(*question), &asks.wants);
                     words.push((Ink::Attention, format!("        answer it with:  {command}")));
                 }
                 if let Some(until) = until {

@@ -64,8 +64,8 @@ pub(crate) struct TypedAnswer {
 
 impl QuestionQueue {
     /// Creates a queue for tasks in this data directory.
-    pub(crate) fn with_data_dir(place: &DataDir) -> QuestionQueue {
-        QuestionQueue { data_dir: Some(place.clone()), ..QuestionQueue::default() }
+    pub(crate) fn with_data_dir(data_dir: &DataDir) -> QuestionQueue {
+        QuestionQueue { data_dir: Some(data_dir.clone()), ..QuestionQueue::default() }
     }
 
     /// Applies an event. Returns a message if it settles a question.
@@ -274,7 +274,7 @@ impl QuestionQueue {
         let others = 2 + offered.len() + usize::from(!self.wrong.is_empty()) + usize::from(!may);
         let room = rows.saturating_sub(others).max(1);
         let hint = || match &self.data_dir {
-            Some(place) => place.shell_command(&format!("show {}", open.task)),
+            Some(data_dir) => data_dir.shell_command(&format!("show {}", open.task)),
             None => format!("longhaul show {}", open.task),
         };
         let (body, whole) = elide_middle(all, room, columns.saturating_sub(4), hint);
@@ -494,9 +494,9 @@ mod tests {
         cmd: &str,
         columns: usize,
         rows: usize,
-        place: Option<DataDir>,
+        data_dir: Option<DataDir>,
     ) -> (QuestionQueue, Vec<String>) {
-        let mut asked = QuestionQueue { data_dir: place, ..QuestionQueue::default() };
+        let mut asked = QuestionQueue { data_dir, ..QuestionQueue::default() };
         let arguments = serde_json::json!({ "cmd": cmd }).to_string();
         asks(&mut asked, 0, leave_of("shell", arguments));
         let term = TerminalOutput { stream: Default::default(), color: false, live: true };
@@ -534,9 +534,9 @@ mod tests {
             assert!(lines.iter().any(|line| line.contains(" more lines")), "{lines:#?}");
             assert!(asked.handle_key(KeyPress::Char('y'), at(2000)).is_some());
         }
-        let place = DataDir::resolve(Some("/somewhere/else".as_ref())).unwrap();
+        let data_dir = DataDir::resolve(Some("/somewhere/else".as_ref())).unwrap();
         for columns in [40, 120] {
-            let (_, lines) = command(&cmd, columns, 12, Some(place.clone()));
+            let (_, lines) = command(&cmd, columns, 12, Some(data_dir.clone()));
             let said = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
             assert!(said.contains("more lines: longhaul --data /somewhere/else show t-aaaaa"), "{lines:#?}");
         }

@@ -27,11 +27,11 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Watches until Ctrl-C.
 pub(super) async fn run(
-    desk: &CliContext,
+    context: &CliContext,
     longhaul: &Longhaul,
     wanted: &TaskSelection<'_>,
 ) -> Result<CliExitCode, CliError> {
-    let drawn = desk.term.live && !wanted.args.json;
+    let drawn = context.term.live && !wanted.args.json;
     // Subscribe before the first read, so that no change is missed.
     let mut hints = longhaul.store().hints();
     let mut seen = PrintedStates::default();
@@ -40,9 +40,9 @@ pub(super) async fn run(
     let mut heads = list_tasks(longhaul, wanted).await?;
     loop {
         if drawn {
-            draw(desk, wanted, &heads)?;
+            draw(context, wanted, &heads)?;
         } else {
-            seen.print_changes(desk, wanted, &heads)?;
+            seen.print_changes(context, wanted, &heads)?;
         }
         let busy = drawn && heads.0.iter().any(|head| head.status == Status::Running);
         tokio::select! {
@@ -83,11 +83,11 @@ async fn wait_for_change(hints: &mut HintStream) {
 }
 
 fn draw(
-    desk: &CliContext,
+    context: &CliContext,
     wanted: &TaskSelection<'_>,
     TaskListing(heads, _, older): &TaskListing,
 ) -> Result<(), CliError> {
-    let (term, now) = (desk.term, Timestamp::now());
+    let (term, now) = (context.term, Timestamp::now());
     let (columns, rows) = term.size();
     let footer = wanted.footer(heads, *older);
     // Leave room for the titles, the line about hidden tasks, and the cursor.
@@ -104,7 +104,7 @@ fn draw(
     lines.extend(footer.iter().map(|(ink, text)| term.paint(*ink, &truncate(text, columns))));
     let lines: Vec<StyledLine> =
         lines.into_iter().map(|text| StyledLine { width: styled_width(&text), text }).collect();
-    Ok(desk.screen.draw(&lines, columns)?)
+    Ok(context.screen.draw(&lines, columns)?)
 }
 
 /// Returns the width of a line with colour codes.
@@ -144,7 +144,7 @@ struct PrintedStates(HashMap<TaskId, (&'static str, String)>);
 impl PrintedStates {
     fn print_changes(
         &mut self,
-        desk: &CliContext,
+        context: &CliContext,
         wanted: &TaskSelection<'_>,
         TaskListing(heads, ..): &TaskListing,
     ) -> Result<(), CliError> {
@@ -155,11 +155,11 @@ impl PrintedStates {
                 continue;
             }
             if wanted.args.json {
-                desk.term.print_json(head)?;
+                context.term.print_json(head)?;
             } else {
                 let (at, agent) = (format_clock(head.active), one_line(head.agent.as_str()));
                 let what = &stands.1;
-                desk.term.print_line(&format!(
+                context.term.print_line(&format!(
                     "{at}  {}  {sign} {}  {}  {what}",
                     head.id,
                     align_left(word, 11),
