@@ -153,16 +153,19 @@ mod tests {
     #[test]
     fn a_database_has_any_name_and_a_directory_has_one_of_ours() {
         let dir = std::env::temp_dir();
-        let place = |path: &Path| DataDir::resolve(Some(path)).unwrap();
-        assert_eq!(place(&dir).database, dir.join("longhaul.db"));
-        assert_eq!(place(&dir).data(), dir);
+        let resolve = |path: &Path| DataDir::resolve(Some(path)).unwrap();
+        assert_eq!(resolve(&dir).database, dir.join("longhaul.db"));
+        assert_eq!(resolve(&dir).data(), dir);
         for name in ["tasks.db", "x.sqlite", "y.sqlite3"] {
             let file = dir.join("nowhere").join(name);
-            assert_eq!((place(&file).database.clone(), place(&file).data()), (file.clone(), file.as_path()));
-            assert_eq!(place(&file).path(), dir.join("nowhere"));
+            assert_eq!(
+                (resolve(&file).database.clone(), resolve(&file).data()),
+                (file.clone(), file.as_path())
+            );
+            assert_eq!(resolve(&file).path(), dir.join("nowhere"));
         }
-        assert_eq!(place(Path::new("tasks.db")).path(), Path::new("."));
-        assert_eq!(place(Path::new("some.thing")).database, Path::new("some.thing/longhaul.db"));
+        assert_eq!(resolve(Path::new("tasks.db")).path(), Path::new("."));
+        assert_eq!(resolve(Path::new("some.thing")).database, Path::new("some.thing/longhaul.db"));
     }
 
     #[test]

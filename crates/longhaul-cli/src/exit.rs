@@ -116,8 +116,8 @@ impl CliError {
     }
 
     /// Turns the error of a closed output pipe into success.
-    pub(crate) fn ignore_closed_output(told: Result<(), CliError>) -> Result<(), CliError> {
-        told.or_else(|error| if error.message.is_none() { Ok(()) } else { Err(error) })
+    pub(crate) fn ignore_closed_output(result: Result<(), CliError>) -> Result<(), CliError> {
+        result.or_else(|error| if error.message.is_none() { Ok(()) } else { Err(error) })
     }
 
     /// The silent error for a closed output pipe: no one reads what we would print.
@@ -247,15 +247,15 @@ mod tests {
 
     #[test]
     fn the_beginning_of_every_id_names_no_task() {
-        let told = CliError::from(StoreError::NotFound { typed: "t-".to_owned() });
-        assert_eq!(told.code, CliExitCode::NotFound);
-        assert!(told.message().contains("every id begins with 't-'"), "{told}");
+        let error = CliError::from(StoreError::NotFound { typed: "t-".to_owned() });
+        assert_eq!(error.code, CliExitCode::NotFound);
+        assert!(error.message().contains("every id begins with 't-'"), "{error}");
     }
 
     #[test]
     fn an_error_is_a_paragraph_and_a_hint_and_a_closed_pipe_is_silent() {
-        let told = CliError::new(CliExitCode::Usage, "wrong\x1b[31m").with_hint("do it right").to_string();
-        assert_eq!(told, "error: wrong\nhint: do it right\n");
+        let text = CliError::new(CliExitCode::Usage, "wrong\x1b[31m").with_hint("do it right").to_string();
+        assert_eq!(text, "error: wrong\nhint: do it right\n");
         assert_eq!(CliError::from(io::Error::from(io::ErrorKind::BrokenPipe)).to_string(), "");
     }
 }

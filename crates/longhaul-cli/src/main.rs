@@ -60,9 +60,9 @@ fn main() -> ExitCode {
         Err(error) => {
             use std::io::Write as _;
             // If stderr cannot be written either, there is nothing left to do.
-            let told = view::TerminalOutput::for_stream(view::OutputStream::Stderr)
+            let text = view::TerminalOutput::for_stream(view::OutputStream::Stderr)
                 .wrap(error.to_string().trim_end());
-            let _ = if told.is_empty() { Ok(()) } else { writeln!(std::io::stderr(), "{told}") };
+            let _ = if text.is_empty() { Ok(()) } else { writeln!(std::io::stderr(), "{text}") };
             error.code.into()
         }
     }

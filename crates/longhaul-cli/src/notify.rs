@@ -64,8 +64,11 @@ mod tests {
     #[test]
     fn what_is_told_ends_no_sequence_of_its_own() {
         assert_eq!(escape_sequence(NotifyMethod::Bell, "x"), "\x07");
-        let told = escape_sequence(NotifyMethod::All, "done\x1b\\;\x07 \n\u{9c}now");
+        let sequence = escape_sequence(NotifyMethod::All, "done\x1b\\;\x07 \n\u{9c}now");
         let text = "done␛\\,␇ ⟨U+009C⟩now";
-        assert_eq!(told, format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\\x07"));
+        assert_eq!(
+            sequence,
+            format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\\x07")
+        );
     }
 }

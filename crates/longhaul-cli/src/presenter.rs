@@ -180,8 +180,8 @@ impl<'a> Presenter<'a> {
                 Ok(())
             }
             OutputMode::Human => {
-                let told = self.formatter.format_event(event);
-                for line in told {
+                let lines = self.formatter.format_event(event);
+                for line in lines {
                     self.write_text(self.context.term.stream, format!("{line}\n")).await?;
                 }
                 Ok(())
@@ -210,8 +210,8 @@ impl<'a> Presenter<'a> {
         match &event.kind {
             EventKind::Text { text } => self.answer_stream.push_text(text),
             EventKind::Usage { .. } => {
-                let told = self.answer_stream.take_complete_lines(columns);
-                self.above.extend(told);
+                let lines = self.answer_stream.take_complete_lines(columns);
+                self.above.extend(lines);
                 let rest = self.answer_stream.finish_reply(columns);
                 self.above.extend(rest);
             }
@@ -235,8 +235,8 @@ impl<'a> Presenter<'a> {
         self.frame += 1;
         let (term, now) = (self.context.term, Timestamp::now());
         let (columns, rows) = term.size();
-        let told = self.answer_stream.take_complete_lines(columns);
-        self.above.extend(told);
+        let lines = self.answer_stream.take_complete_lines(columns);
+        self.above.extend(lines);
         let tall = |text: &str| wrap_text(text, columns).lines().count();
         let mut shares = RowAllocation::new(rows, tall(footer));
         // Questions get rows first, then unfinished text; the tasks get the rest.
@@ -278,8 +278,8 @@ impl<'a> Presenter<'a> {
     pub(crate) fn clear(&mut self) -> Result<(), CliError> {
         let columns = self.columns();
         if self.is_live() {
-            let told = self.answer_stream.take_complete_lines(columns);
-            self.above.extend(told);
+            let lines = self.answer_stream.take_complete_lines(columns);
+            self.above.extend(lines);
             let above = std::mem::take(&mut self.above);
             self.context.screen.draw_below(&above, &[], columns)?;
         }

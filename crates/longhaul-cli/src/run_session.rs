@@ -151,14 +151,14 @@ impl<'a> RunSession<'a> {
         }
         let mut last = None;
         let watched = self.watch(&mut presenter, &mut signals, &mut last).await;
-        let told = match &last {
+        let shown = match &last {
             Some(event) => tokio::select! {
-                told = presenter.handle_event(event) => told,
+                shown = presenter.handle_event(event) => shown,
                 () = signals.next() => Ok(()),
             },
             None => Ok(()),
         };
-        let over = match watched.and_then(|over| told.map(|()| over)) {
+        let over = match watched.and_then(|over| shown.map(|()| over)) {
             Ok(over) => over,
             Err(error) => {
                 // The output has failed: give the tasks back, so that they can be resumed.
@@ -173,11 +173,11 @@ impl<'a> RunSession<'a> {
             }
             SessionEnd::LeftTasksRunning => {
                 // Print the answer first, so that no one waits for the handover.
-                let told = self.print_summary(&mut presenter).await;
+                let printed = self.print_summary(&mut presenter).await;
                 self.longhaul.shutdown_within(HANDOVER).await;
                 drop(locks);
                 self.hand_to_background().await?;
-                return told;
+                return printed;
             }
             SessionEnd::NeedsInput => {
                 self.longhaul.shutdown().await;
@@ -260,7 +260,7 @@ impl<'a> RunSession<'a> {
                         }
                         // A slow reader delays the output and nothing else.
                         tokio::select! {
-                            told = presenter.handle_event(&event) => told?,
+                            shown = presenter.handle_event(&event) => shown?,
                             () = signals.next() => return Ok(SessionEnd::Interrupted),
                         }
                         if self.stop_on_question && matches!(event.kind, EventKind::Asked { .. }) {
@@ -637,7 +637,7 @@ impl<'a> RunSession<'a> {
     async fn print_summary(&self, presenter: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
         presenter.clear()?;
         let (term, heads) = (self.context.term, self.task_states().await?);
-        let told = self.mode == OutputMode::Human;
+        let for_people = self.mode == OutputMode::Human;
         // A closed output does not change how the tasks ended.
         let line = |term: TerminalOutput, text: &str| CliError::ignore_closed_output(term.print_line(text));
         if self.mode != OutputMode::Silent {
@@ -646,7 +646,7 @@ impl<'a> RunSession<'a> {
                 let _ = self.longhaul.mark_read(*subject).await;
             }
         }
-        if told || self.mode == OutputMode::Quiet {
+        if for_people || self.mode == OutputMode::Quiet {
             for (index, head) in
                 heads.iter().filter(|head| self.reported_tasks.contains(&head.id)).enumerate()
             {
@@ -654,7 +654,7 @@ impl<'a> RunSession<'a> {
                 // The live block leaves an empty line behind, and the answer may go to another stream.
                 let here =
                     head.error.is_some() || head.cut_short.is_some() || term.stream == OutputStream::Stdout;
-                if told && (index > 0 || (!term.live && here)) {
+                if for_people && (index > 0 || (!term.live && here)) {
                     line(term, "")?;
                 }
                 if let Some(error) = &head.error {
@@ -675,11 +675,11 @@ impl<'a> RunSession<'a> {
                     presenter
                         .answer_lines(head.id, &output)
                         .iter()
-                        .try_for_each(|told| line(out, &told.text))?;
+                        .try_for_each(|styled| line(out, &styled.text))?;
                 }
             }
         }
-        if told {
+        if for_people {
             line(term, "")?;
             for row in summary_table(&heads, term, Timestamp::now()) {
                 line(term, &row)?;

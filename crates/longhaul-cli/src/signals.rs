@@ -47,9 +47,9 @@ impl ExitSignals {
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) {
         loop {
-            let heard = self.all.iter_mut().map(|signal| Box::pin(signal.recv()));
-            let (heard, which, _) = futures::future::select_all(heard).await;
-            if heard.is_none() {
+            let received = self.all.iter_mut().map(|signal| Box::pin(signal.recv()));
+            let (received, which, _) = futures::future::select_all(received).await;
+            if received.is_none() {
                 std::future::pending::<()>().await;
             }
             let now = Instant::now();

@@ -57,7 +57,7 @@ pub(crate) async fn wait_until_free(
     mut tell: impl FnMut(&str),
 ) -> Result<HashSet<TaskId>, CliError> {
     let begun = Instant::now();
-    let mut told = false;
+    let mut announced = false;
     let mut first: HashMap<WorkerId, WorkerLiveness> = HashMap::new();
     let mut alive: HashSet<WorkerId> = HashSet::new();
     loop {
@@ -83,7 +83,7 @@ pub(crate) async fn wait_until_free(
             return Ok(held.into_iter().map(|head| head.root).collect());
         }
         // Most live processes renew their lease at once.
-        if begun.elapsed() > 3 * POLL_INTERVAL && !std::mem::replace(&mut told, true) {
+        if begun.elapsed() > 3 * POLL_INTERVAL && !std::mem::replace(&mut announced, true) {
             let which: BTreeSet<String> = open.iter().map(|root| describe_owner(data_dir, *root)).collect();
             let which = which.into_iter().collect::<Vec<_>>().join(", ");
             tell(&format!("waiting up to {} s to see whether it is alive: {which}", most.as_secs()));

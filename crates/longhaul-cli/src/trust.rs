@@ -338,12 +338,12 @@ mod tests {
         let changed = fixture.write("moved.yaml", "kind", "./b");
         let TrustStatus::Changed(before) = fixture.trust(&changed).status() else { panic!("it has changed") };
         assert_eq!(before[0].to_string(), "hook task_end of root: ./a");
-        let told = fixture.trust(&changed).question_lines(
+        let lines = fixture.trust(&changed).question_lines(
             &TrustStatus::Changed(before),
             TerminalOutput { color: false, ..fixture.context.term },
         );
-        assert!(told.contains(&"  + starts programs: hook task_end of root: ./b".to_owned()), "{told:#?}");
-        assert!(told.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{told:#?}");
+        assert!(lines.contains(&"  + starts programs: hook task_end of root: ./b".to_owned()), "{lines:#?}");
+        assert!(lines.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{lines:#?}");
     }
 
     #[cfg(unix)]

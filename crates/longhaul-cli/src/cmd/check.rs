@@ -93,7 +93,7 @@ impl TeamFileReport {
                 && reading.problems.iter().all(|problem| !problem.is_error())
             {
                 let more = run_problems(bundle, environment).await;
-                let is_new = |problem: &Problem| reading.problems.iter().all(|told| told.at != problem.at);
+                let is_new = |problem: &Problem| reading.problems.iter().all(|known| known.at != problem.at);
                 let more: Vec<Problem> = more.into_iter().filter(is_new).collect();
                 reading.problems.extend(more);
             }

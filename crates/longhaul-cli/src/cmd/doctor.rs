@@ -255,14 +255,15 @@ fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> DoctorCheck 
 
 /// Lists model servers on this machine. Having none is not a problem.
 fn check_local_servers(servers: &[(&str, String, Option<String>)]) -> DoctorCheck {
-    let has = |(name, place, model): &(&str, String, Option<String>)| {
-        Some(format!("{name} at {place} has {}", one_line(model.as_ref()?)))
+    let has = |(name, address, model): &(&str, String, Option<String>)| {
+        Some(format!("{name} at {address} has {}", one_line(model.as_ref()?)))
     };
     let there: Vec<String> = servers.iter().filter_map(has).collect();
     if !there.is_empty() {
         return DoctorCheck::fine("servers", there.join("; "));
     }
-    let looked: Vec<String> = servers.iter().map(|(name, place, _)| format!("{name} at {place}")).collect();
+    let looked: Vec<String> =
+        servers.iter().map(|(name, address, _)| format!("{name} at {address}")).collect();
     DoctorCheck::fine(
         "servers",
         format!("none of this machine answers ({}); only their models need one", looked.join(", ")),

@@ -42,8 +42,9 @@ mod tests {
     fn what_is_written_is_right() {
         for text in [AUTO, SCRIPTED] {
             let reading = longhaul::teamfile::parse(text);
-            let told: Vec<String> = reading.problems.iter().map(|p| p.render("team.yaml", text)).collect();
-            assert!(told.is_empty(), "{}", told.join("\n"));
+            let problems: Vec<String> =
+                reading.problems.iter().map(|p| p.render("team.yaml", text)).collect();
+            assert!(problems.is_empty(), "{}", problems.join("\n"));
         }
     }
 }

@@ -54,9 +54,9 @@ pub(super) async fn run(context: &CliContext, args: &PruneArgs) -> Result<CliExi
                 if kept.is_none() {
                     gone.extend(group.tasks.iter().map(|head| head.root));
                 }
-                let told =
+                let report =
                     PruneReport { group: &group, keep_reason: kept.as_ref(), now, dry_run: args.dry_run };
-                if args.json { told.print_json(context.term)? } else { told.print_line(context.term)? }
+                if args.json { report.print_json(context.term)? } else { report.print_line(context.term)? }
             }
         }
         let Some(tree) = next else { break };
@@ -113,8 +113,8 @@ async fn vacuum(context: &CliContext, args: &PruneArgs, data_dir: &DataDir) -> R
     let Some(done) = done? else { return Ok(CliExitCode::Success) };
     if args.json {
         let (before, after, freed) = (done.before, done.after, done.freed());
-        let told = json!({ "before": before, "after": after, "freed": freed, "would_free": dry_run });
-        context.term.print_json(&json!({ "vacuum": told }))?;
+        let report = json!({ "before": before, "after": after, "freed": freed, "would_free": dry_run });
+        context.term.print_json(&json!({ "vacuum": report }))?;
         return Ok(CliExitCode::Success);
     }
     let (freed, size) = (format_bytes(done.freed()), format_bytes(done.after));

@@ -62,8 +62,8 @@ pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliEx
     let mut open = 0;
     let mut left: IndexMap<TaskId, String> = IndexMap::new();
     for damage in damaged.into_iter().filter(|damage| is_asked(&damage.root)) {
-        let told = format!("{} cannot be loaded: {}. Its tree is left as it is", damage.task, damage.why);
-        left.entry(damage.root).or_insert(told);
+        let reason = format!("{} cannot be loaded: {}. Its tree is left as it is", damage.task, damage.why);
+        left.entry(damage.root).or_insert(reason);
     }
     let mut unloadable = !left.is_empty();
     for TaskState { id, root, team, .. } in store.list(TaskFilter::default().live()).await? {
@@ -220,8 +220,8 @@ async fn runs_of_other_projects(
     for (root, head) in &roots {
         let project = project_of_run(store, *root).await;
         if let Some(project) = project.filter(|project| *project != here) {
-            let told = format!("{root}  {}  in {}", one_line(&head.headline), project.display());
-            others.insert(*root, sanitize(&told));
+            let line = format!("{root}  {}  in {}", one_line(&head.headline), project.display());
+            others.insert(*root, sanitize(&line));
         }
     }
     let which: HashSet<TaskId> = others.keys().copied().collect();
@@ -411,11 +411,11 @@ async fn nothing_to_resume_message(
     let Some(asked) = asked else {
         return Ok("There is nothing to resume: every task has ended.".to_owned());
     };
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for root in asked {
         if let Some(TaskState { id, status, headline, .. }) = store.task_state(*root).await? {
-            told.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
-            told.push(match more.is_open() {
+            lines.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
+            lines.push(match more.is_open() {
                 true => format!("To continue it, write to it: {}", data_dir.send_command(id)),
                 false => {
                     let command = data_dir
@@ -425,5 +425,5 @@ async fn nothing_to_resume_message(
             });
         }
     }
-    Ok(told.join("\n"))
+    Ok(lines.join("\n"))
 }

@@ -427,11 +427,15 @@ mod tests {
     #[test]
     fn a_command_of_the_team_is_expanded() {
         let commands = [("fix".to_owned(), "Fix the tests.\n".to_owned())];
-        let told = |prompt: &str| expand_team_command(prompt, &commands).map_err(|error| error.to_string());
-        assert_eq!(told("/fix"), Ok("Fix the tests.\n".to_owned()));
-        assert_eq!(told("/fix only the slow ones"), Ok("Fix the tests.\n\nonly the slow ones".to_owned()));
-        assert_eq!(told("fix"), Ok("fix".to_owned()));
-        assert_eq!(told("/etc/passwd is what?"), Ok("/etc/passwd is what?".to_owned()));
-        assert!(told("/fxi").is_err_and(|error| error.contains("it has: /fix")));
+        let expanded =
+            |prompt: &str| expand_team_command(prompt, &commands).map_err(|error| error.to_string());
+        assert_eq!(expanded("/fix"), Ok("Fix the tests.\n".to_owned()));
+        assert_eq!(
+            expanded("/fix only the slow ones"),
+            Ok("Fix the tests.\n\nonly the slow ones".to_owned())
+        );
+        assert_eq!(expanded("fix"), Ok("fix".to_owned()));
+        assert_eq!(expanded("/etc/passwd is what?"), Ok("/etc/passwd is what?".to_owned()));
+        assert!(expanded("/fxi").is_err_and(|error| error.contains("it has: /fix")));
     }
 }

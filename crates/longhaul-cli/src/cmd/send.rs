@@ -32,8 +32,8 @@ pub(super) async fn run(context: &CliContext, args: &SendArgs) -> Result<CliExit
             super::report_who_runs(context, &data_dir, &head, background)?;
         }
         (false, true) => {
-            let told = format!("{id} had ended: it is continued as {shown}, which will read your letter");
-            term.print_line(&told)?;
+            let text = format!("{id} had ended: it is continued as {shown}, which will read your letter");
+            term.print_line(&text)?;
             super::report_who_runs(context, &data_dir, &head, background)?;
         }
     }

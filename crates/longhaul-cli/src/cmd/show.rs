@@ -322,9 +322,9 @@ impl ShowPage {
 
     fn events(&mut self, task: &Snapshot) {
         let mut teller = EventFormatter::new(self.term, EventDetail::OneTask);
-        let told: Vec<String> = task.events.iter().flat_map(|event| teller.format_event(event)).collect();
-        let all = task.dropped + told.len() as u64;
-        let last = &told[told.len().saturating_sub(LAST)..];
+        let lines: Vec<String> = task.events.iter().flat_map(|event| teller.format_event(event)).collect();
+        let all = task.dropped + lines.len() as u64;
+        let last = &lines[lines.len().saturating_sub(LAST)..];
         match all > last.len() as u64 {
             true => {
                 let logs = format!("logs {}", task.state.id);

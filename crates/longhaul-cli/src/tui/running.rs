@@ -23,10 +23,10 @@ pub(crate) struct RunningCalls(HashMap<TaskId, Vec<(CallId, Option<String>)>>);
 
 impl RunningCalls {
     /// Stores a call that has been read.
-    pub(super) fn take(&mut self, task: TaskId, id: CallId, told: String) {
+    pub(super) fn take(&mut self, task: TaskId, id: CallId, summary: String) {
         let calls = self.0.entry(task).or_default();
         calls.retain(|(known, _)| *known != id);
-        calls.push((id, Some(told)));
+        calls.push((id, Some(summary)));
     }
 
     /// Forgets calls that have returned.
@@ -46,13 +46,13 @@ impl RunningCalls {
     }
 
     /// Returns the running calls of a task in short form, or the names of their tools if no more is known.
-    pub(crate) fn told(&self, head: &TaskState) -> Vec<String> {
+    pub(crate) fn summaries(&self, head: &TaskState) -> Vec<String> {
         let known = self.0.get(&head.id);
-        let told = |id: &CallId| {
-            let (_, told) = known?.iter().find(|(known, _)| known == id)?;
-            told.clone().filter(|told| !told.is_empty())
+        let summary = |id: &CallId| {
+            let (_, summary) = known?.iter().find(|(known, _)| known == id)?;
+            summary.clone().filter(|summary| !summary.is_empty())
         };
-        head.calling.iter().map(|(id, tool)| told(id).unwrap_or_else(|| one_line(tool))).collect()
+        head.calling.iter().map(|(id, tool)| summary(id).unwrap_or_else(|| one_line(tool))).collect()
     }
 
     /// Returns the unknown calls of a task, and marks them as being read.
@@ -104,12 +104,12 @@ pub(super) fn found(records: &[Record], ids: &[CallId]) -> Option<Vec<(CallId, S
             _ => None,
         })
     };
-    let told = |id: &CallId| {
+    let summary = |id: &CallId| {
         let call = reply.calls().nth(id.index as usize)?;
         let arguments = changed(id).unwrap_or_else(|| call.arguments.clone());
         Some(brief_call(&call.tool, &arguments, KEPT))
     };
-    Some(ids.iter().map(|id| (*id, told(id).unwrap_or_default())).collect())
+    Some(ids.iter().map(|id| (*id, summary(id).unwrap_or_default())).collect())
 }
 
 /// Returns the position after which the last `entries` entries up to `end` begin.

@@ -191,7 +191,7 @@ impl EffectRunner {
 
     /// Reads the arguments of calls: from the ends of journals, back to the replies that made the calls.
     async fn calls(self, wanted: Vec<(TaskId, Seq, Vec<CallId>)>) -> Result<TuiMessage, CliError> {
-        let mut told = Vec::new();
+        let mut summaries = Vec::new();
         for (task, end, ids) in wanted {
             let mut calls = None;
             for entries in CALL_IS_WITHIN {
@@ -204,9 +204,9 @@ impl EffectRunner {
                 }
             }
             let calls = calls.unwrap_or_else(|| ids.iter().map(|id| (*id, String::new())).collect());
-            told.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
+            summaries.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
         }
-        Ok(TuiMessage::Calls(told))
+        Ok(TuiMessage::Calls(summaries))
     }
 
     async fn retry(&self, task: TaskId) -> Result<ActionReport, CliError> {

@@ -229,14 +229,14 @@ pub(super) fn serve(
     }
     model.prepare_frame();
     if let Some(TuiEffect::ReadCalls(wanted)) = model.unknown_calls() {
-        let mut told = Vec::new();
+        let mut summaries = Vec::new();
         for (task, end, ids) in wanted {
             let story = stories.iter().find(|story| story.id == task).unwrap();
             let records = &story.records[..end.0 as usize];
             let calls = super::running::found(records, &ids).unwrap();
-            told.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
+            summaries.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
         }
-        update(model, TuiMessage::Calls(told));
+        update(model, TuiMessage::Calls(summaries));
         model.prepare_frame();
     }
     rest

@@ -114,9 +114,9 @@ impl TranscriptBlockKind {
     /// Returns whether the block contains the search text, folded or not.
     fn contains(&self, needle: &TextSearchPattern) -> bool {
         match self {
-            TranscriptBlockKind::Call { told, arguments, result, .. } => {
+            TranscriptBlockKind::Call { summary, arguments, result, .. } => {
                 let result = result.as_ref().is_some_and(|got| needle.occurs_in(&got.text));
-                result || needle.occurs_in(told) || needle.occurs_in(arguments)
+                result || needle.occurs_in(summary) || needle.occurs_in(arguments)
             }
             TranscriptBlockKind::Thought { text, .. } | TranscriptBlockKind::Letter { text, .. } => {
                 needle.occurs_in(text)

@@ -67,7 +67,7 @@ pub(crate) enum TranscriptBlockKind {
     /// A tool call.
     Call {
         call: CallId,
-        told: String,
+        summary: String,
         arguments: String,
         progress: Option<String>,
         result: Option<TuiCallResult>,
@@ -210,10 +210,10 @@ impl TuiTranscript {
             }
             // The call was made before this part of the journal.
             None => {
-                let told = self.calls.get(id.index as usize).map_or("a tool", |call| call.tool.as_str());
+                let summary = self.calls.get(id.index as usize).map_or("a tool", |call| call.tool.as_str());
                 let what = TranscriptBlockKind::Call {
                     call: id,
-                    told: one_line(told),
+                    summary: one_line(summary),
                     arguments: String::new(),
                     progress: None,
                     result: Some(got),

@@ -21,8 +21,8 @@ fn results(talk: &TuiTranscript) -> Vec<(&str, Option<&str>)> {
         .iter()
         .filter(|block| call(block))
         .map(|block| match &block.kind {
-            TranscriptBlockKind::Call { told, result, .. } => {
-                (told.as_str(), result.as_ref().map(|got| got.text.as_str()))
+            TranscriptBlockKind::Call { summary, result, .. } => {
+                (summary.as_str(), result.as_ref().map(|got| got.text.as_str()))
             }
             _ => ("", None),
         })
@@ -78,9 +78,9 @@ fn escape_sequences_are_not_kept_and_what_is_long_is_cut() {
         .asked(leave(), evil)
         .failed(evil);
     let talk = TuiTranscript::from_records(Seq(0), &story.records);
-    let told = format!("{:?}", talk.blocks);
-    assert!(!told.contains("\\u{1b}") && !told.contains("\\u{7}") && !told.contains("202e"), "{told}");
-    assert!(told.len() < 120_000, "{}", told.len());
+    let text = format!("{:?}", talk.blocks);
+    assert!(!text.contains("\\u{1b}") && !text.contains("\\u{7}") && !text.contains("202e"), "{text}");
+    assert!(text.len() < 120_000, "{}", text.len());
     let TranscriptBlockKind::Call { result: Some(got), .. } = &talk
         .blocks
         .iter()

@@ -117,8 +117,9 @@ pub(crate) fn transcript_lines(
                 }
             }
         }
-        TranscriptBlockKind::Call { told, arguments, progress, result, .. } => {
-            let mut lines = vec![call_line(block, told, progress.as_deref(), result.as_ref(), opened, sheet)];
+        TranscriptBlockKind::Call { summary, arguments, progress, result, .. } => {
+            let mut lines =
+                vec![call_line(block, summary, progress.as_deref(), result.as_ref(), opened, sheet)];
             if opened {
                 let part = |ink, text: &str| {
                     let inner = BlockRenderer { columns: sheet.columns.saturating_sub(4), ..sheet };
@@ -181,7 +182,7 @@ pub(crate) fn transcript_lines(
 
 fn call_line(
     block: &TranscriptBlock,
-    told: &str,
+    summary: &str,
     progress: Option<&str>,
     result: Option<&TuiCallResult>,
     opened: bool,
@@ -204,10 +205,10 @@ fn call_line(
         (None, None) => ("…".to_owned(), ink(Ink::Busy)),
     };
     let room = sheet.columns.saturating_sub(grapheme_width(&end) + 4);
-    let told = truncate_graphemes(told, room);
-    let gap = room - grapheme_width(&told).min(room) + 2;
+    let summary = truncate_graphemes(summary, room);
+    let gap = room - grapheme_width(&summary).min(room) + 2;
     // The tool's name has another style than its arguments.
-    let (name, rest) = told.split_at(told.find('(').unwrap_or(told.len()));
+    let (name, rest) = summary.split_at(summary.find('(').unwrap_or(summary.len()));
     Line::from(vec![
         Span::styled(if opened { "▾ " } else { "▸ " }, ink(Ink::Faint)),
         Span::styled(name.to_owned(), ink(Ink::Id)),
@@ -257,14 +258,14 @@ pub(crate) fn timeline_lines(
         TranscriptBlockKind::Order { text } => (Ink::Strong, format!("submitted  {text}")),
         TranscriptBlockKind::Text { text, .. } => (Ink::Plain, format!("said  {text}")),
         TranscriptBlockKind::Thought { text, .. } => (Ink::Faint, format!("thought  {text}")),
-        TranscriptBlockKind::Call { told, result: Some(got), .. } if got.is_error => {
-            (Ink::Bad, format!("{told}  failed"))
+        TranscriptBlockKind::Call { summary, result: Some(got), .. } if got.is_error => {
+            (Ink::Bad, format!("{summary}  failed"))
         }
-        TranscriptBlockKind::Call { told, result: Some(got), .. } => {
+        TranscriptBlockKind::Call { summary, result: Some(got), .. } => {
             let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
-            (Ink::Id, format!("{told}  {}", format_duration(took)))
+            (Ink::Id, format!("{summary}  {}", format_duration(took)))
         }
-        TranscriptBlockKind::Call { told, .. } => (Ink::Busy, format!("{told}  …")),
+        TranscriptBlockKind::Call { summary, .. } => (Ink::Busy, format!("{summary}  …")),
         TranscriptBlockKind::Letter { from, text, .. } => {
             (Ink::Plain, format!("letter from {}  {text}", sender(from)))
         }

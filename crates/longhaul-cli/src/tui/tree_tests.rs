@@ -114,9 +114,9 @@ fn an_unknown_cost_is_shown_as_unknown() {
         for lines in
             [task_table(&heads, term, at(60), TaskLayout::Table), summary_table(&heads, term, at(60))]
         {
-            let told = lines.join("\n");
-            assert!(told.contains("COST") && told.contains('?'), "{told}");
-            assert_eq!(told.contains("$0.0025"), heads.len() == 2, "{told}");
+            let text = lines.join("\n");
+            assert!(text.contains("COST") && text.contains('?'), "{text}");
+            assert_eq!(text.contains("$0.0025"), heads.len() == 2, "{text}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
             effects
         }
         TuiMessage::Calls(calls) => {
-            calls.into_iter().for_each(|(task, call, told)| model.calls.take(task, call, told));
+            calls.into_iter().for_each(|(task, call, summary)| model.calls.take(task, call, summary));
             Vec::new()
         }
         TuiMessage::TaskGone(task) => {

@@ -109,8 +109,9 @@ impl EventFormatter {
                     words.push((Ink::Attention, format!("        answer it with:  {command}")));
                 }
                 if let Some(until) = until {
-                    let told = format!("        until {}, then the answer is no", format_timestamp(*until));
-                    words.push((Ink::Attention, told));
+                    let deadline =
+                        format!("        until {}, then the answer is no", format_timestamp(*until));
+                    words.push((Ink::Attention, deadline));
                 }
                 words
             }
@@ -285,7 +286,7 @@ pub(crate) fn describe_wait(on: &WaitReason) -> String {
 
 /// Formats a tool call as one line: `search_files_content(TODO)`.
 pub(crate) fn format_call(tool: &str, arguments: &str, most: usize) -> String {
-    let told = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+    let shown = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
             let value = |value: &serde_json::Value| match value {
                 serde_json::Value::String(text) => escape_invisible_line(text),
@@ -302,7 +303,7 @@ pub(crate) fn format_call(tool: &str, arguments: &str, most: usize) -> String {
         }
         Err(_) => escape_invisible_line(arguments),
     };
-    format!("{}({})", escape_invisible_line(tool), truncate(&told, most))
+    format!("{}({})", escape_invisible_line(tool), truncate(&shown, most))
 }
 
 /// Returns the most informative argument of a call, for narrow columns: `make all`, `src/main.rs`.
@@ -321,7 +322,7 @@ pub(crate) fn main_argument(arguments: &str) -> String {
         "agent",
         "name",
     ];
-    let told = |value: &serde_json::Value| match value {
+    let value_text = |value: &serde_json::Value| match value {
         serde_json::Value::String(text) => escape_invisible_line(text),
         other => escape_invisible_line(&other.to_string()),
     };
@@ -329,7 +330,7 @@ pub(crate) fn main_argument(arguments: &str) -> String {
         Ok(map) => {
             let main = MAIN.iter().find_map(|key| map.get(*key));
             let main = main.or_else(|| map.values().find(|value| value.is_string())).or(map.values().next());
-            main.map(told).unwrap_or_default()
+            main.map(value_text).unwrap_or_default()
         }
         Err(_) => escape_invisible_line(arguments),
     }
@@ -367,7 +368,7 @@ mod tests {
 
     #[test]
     fn numbers_have_their_endings() {
-        let told: Vec<_> = [1, 2, 3, 4, 11, 12, 21, 113].map(ordinal).into();
-        assert_eq!(told, ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "113th"]);
+        let ordinals: Vec<_> = [1, 2, 3, 4, 11, 12, 21, 113].map(ordinal).into();
+        assert_eq!(ordinals, ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "113th"]);
     }
 }

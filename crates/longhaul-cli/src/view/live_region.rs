@@ -60,13 +60,13 @@ impl LiveRegion {
         frame.push_str(&drawn.cursor_to_top(columns));
         if !above.is_empty() {
             frame.push_str(CLEAR_BELOW);
-            let told: String = above.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
+            let text: String = above.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
             if self.out == OutputStream::Stdout {
-                frame.push_str(&told);
+                frame.push_str(&text);
             } else {
                 self.out.write(&frame)?;
                 drawn.lines.clear();
-                OutputStream::Stdout.write(&told)?;
+                OutputStream::Stdout.write(&text)?;
                 frame.clear();
             }
         }

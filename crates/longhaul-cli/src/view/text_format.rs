@@ -227,13 +227,13 @@ mod tests {
 
     #[test]
     fn times_are_told_as_people_say_them() {
-        let told = |ms| format_duration(Duration::from_millis(ms));
-        assert_eq!(told(0), "0.0s");
-        assert_eq!(told(9_990), "9.9s");
-        assert_eq!(told(42_000), "42s");
-        assert_eq!(told(65_000), "1m05s");
-        assert_eq!(told(7_380_000), "2h03m");
-        assert_eq!(told(273_600_000), "3d04h");
+        let formatted = |ms| format_duration(Duration::from_millis(ms));
+        assert_eq!(formatted(0), "0.0s");
+        assert_eq!(formatted(9_990), "9.9s");
+        assert_eq!(formatted(42_000), "42s");
+        assert_eq!(formatted(65_000), "1m05s");
+        assert_eq!(formatted(7_380_000), "2h03m");
+        assert_eq!(formatted(273_600_000), "3d04h");
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(format_ago(at(100), at(90)), "just now");
         assert_eq!(format_ago(at(0), at(200)), "3 min ago");

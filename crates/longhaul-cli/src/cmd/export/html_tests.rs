@@ -81,15 +81,15 @@ fn markdown_is_rendered() {
 #[test]
 fn the_answer_is_there_once() {
     for page in [html, markdown] {
-        let told = page(vec![replied("First words."), replied("THE ANSWER."), completed("THE ANSWER.")]);
-        assert_eq!(told.matches("THE ANSWER.").count(), 1, "{told}");
-        assert!(told.contains("First words."), "{told}");
+        let rendered = page(vec![replied("First words."), replied("THE ANSWER."), completed("THE ANSWER.")]);
+        assert_eq!(rendered.matches("THE ANSWER.").count(), 1, "{rendered}");
+        assert!(rendered.contains("First words."), "{rendered}");
         // If the output differs, nothing is left out.
-        let told = page(vec![replied("LAST WORDS."), completed("ANOTHER ANSWER.")]);
-        assert!(told.contains("LAST WORDS.") && told.contains("ANOTHER ANSWER."), "{told}");
+        let rendered = page(vec![replied("LAST WORDS."), completed("ANOTHER ANSWER.")]);
+        assert!(rendered.contains("LAST WORDS.") && rendered.contains("ANOTHER ANSWER."), "{rendered}");
         // An earlier reply with the same text stays.
-        let told = page(vec![replied("AGAIN."), replied("AGAIN."), completed("AGAIN.")]);
-        assert_eq!(told.matches("AGAIN.").count(), 2, "{told}");
+        let rendered = page(vec![replied("AGAIN."), replied("AGAIN."), completed("AGAIN.")]);
+        assert_eq!(rendered.matches("AGAIN.").count(), 2, "{rendered}");
     }
 }
 

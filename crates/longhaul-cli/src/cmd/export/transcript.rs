@@ -307,7 +307,7 @@ pub(super) mod tests {
     fn words_are_told_once_and_what_is_void_is_not_told() {
         let waits = Entry::Waiting { on: WaitReason::Provider("429".into()), until: None };
         let reply = |text: &str| Entry::Replied(std::sync::Arc::new(Reply::text_only(text)));
-        let told = transcript(vec![
+        let exported = transcript(vec![
             claimed(),
             said("Hel"),
             waits,
@@ -316,7 +316,7 @@ pub(super) mod tests {
             said("And"),
             reply("And so on."),
         ]);
-        let words: Vec<&ExportedItemKind> = told.items.iter().map(|item| &item.what).collect();
+        let words: Vec<&ExportedItemKind> = exported.items.iter().map(|item| &item.what).collect();
         let said = |text: &str| ExportedItemKind::Said { text: text.to_owned() };
         let waits = ExportedItemKind::Note { text: "waits for its provider: 429".to_owned() };
         assert_eq!(words, [&waits, &said("Hello, you."), &said("And so on.")]);
@@ -337,16 +337,16 @@ pub(super) mod tests {
             handoff: None,
             model: None,
         };
-        let told = transcript(vec![
+        let exported = transcript(vec![
             claimed(),
             Entry::Replied(std::sync::Arc::new(reply)),
             Entry::Called { call: id, tool: "look".into(), arguments: None, effects: false },
             Entry::Returned(Box::new(returned)),
         ]);
         let [ExportedItem { what: ExportedItemKind::Call { tool, output, is_error: true, .. }, .. }] =
-            &told.items[..]
+            &exported.items[..]
         else {
-            panic!("{:?}", told.items)
+            panic!("{:?}", exported.items)
         };
         assert_eq!((tool.as_str(), output.as_deref()), ("look", Some("seen")));
     }

@@ -123,8 +123,8 @@ fn draw_search_matches(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
         for (row, column, columns) in needle.find_in_lines(lines) {
             let line = start + row;
             if (top..bottom).contains(&line) {
-                let place = Rect::new(area.x + 1 + column, area.y + (line - top) as u16, columns, 1);
-                buffer.set_style(place.intersection(area), model.theme.search_match());
+                let matched = Rect::new(area.x + 1 + column, area.y + (line - top) as u16, columns, 1);
+                buffer.set_style(matched.intersection(area), model.theme.search_match());
             }
         }
     }

@@ -312,7 +312,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
                 let on = crate::view::event_text::describe_wait(&waiting.on);
                 return (Ink::Faint, format!("waits for {on}"), String::new());
             }
-            let calls = model.calls.told(head).join(", ");
+            let calls = model.calls.summaries(head).join(", ");
             let what = match &head.progress {
                 _ if calls.is_empty() => "thinking".to_owned(),
                 Some(progress) => format!("{calls}: {}", one_line(progress)),

@@ -75,7 +75,7 @@ impl TuiTranscript {
                 let arguments = arguments.unwrap_or_default();
                 let what = TranscriptBlockKind::Call {
                     call: *id,
-                    told: format_call(tool, &arguments, 400),
+                    summary: format_call(tool, &arguments, 400),
                     arguments: truncate_kept(format_arguments(&arguments), MAX_OUTPUT_BYTES),
                     progress: None,
                     result: None,

@@ -131,18 +131,18 @@ fn all_but_the_last_block_is_settled() {
 #[test]
 fn told_in_pieces_it_is_the_same() {
     let whole = plain(RICH, 60);
-    let (mut told, mut pending) = (Vec::new(), String::new());
+    let (mut parts, mut pending) = (Vec::new(), String::new());
     for c in RICH.chars() {
         pending.push(c);
         let at = stable_prefix_len(&pending);
         let rest = pending.split_off(at);
         if !pending.trim().is_empty() {
-            told.push(plain(&pending, 60));
+            parts.push(plain(&pending, 60));
         }
         pending = rest;
     }
-    told.push(plain(&pending, 60));
-    assert_eq!(told.join("\n\n"), whole);
+    parts.push(plain(&pending, 60));
+    assert_eq!(parts.join("\n\n"), whole);
 }
 
 #[test]
