@@ -10,19 +10,19 @@ use longhaul::task::IllegalTransition;
 /// The exit codes, as `--help` shows them.
 pub(crate) const HELP: &str = "\
 Exit codes:
-    0  all is well; of a run: its root has answered (sub-agents may have failed, if it was told of that)
-    1  a task failed, or a request was refused; of a run: its root failed, or a failure that it was not told of
+    0  success; for a run: its root has answered (sub-agents may have failed, if the root was notified)
+    1  a task failed, or a request was refused; for a run: the root failed, or a task whose parent was not notified
     2  the command line is wrong
     3  a task was cancelled
-    4  no such task, or several whose ids begin like that
+    4  no such task, or several ids with that prefix
     5  the database cannot be used, is damaged, or was deleted during the run (the answer is still printed)
-    6  a team file is wrong, or what it needs is missing
-    7  a limit cut the run short: turns, tokens or money (an answer that there is all the same is printed)
-    8  an approval or an answer of a person is needed (`run --unattended stop`): answer, then `longhaul resume`; or
-       a call was denied because no one was there (`--fail-on-denied`)
-    9  another process has taken the tasks over, while this one was stopped or could not reach the database
-  124  the time is up: of `wait` (the tasks go on), or of `run` and `resume` with `--timeout`
-  130  interrupted: tasks were given back, `longhaul resume` carries them on; of `attach`: it was left";
+    6  a team file is wrong, or something it needs is missing
+    7  a limit ended the run early: turns, tokens or money (any answer produced so far is still printed)
+    8  a person has to approve or answer (`run --unattended stop`): answer, then `longhaul resume`; or a call
+       was denied because no one was there (`--fail-on-denied`)
+    9  another process has taken over the tasks while this one was stopped or could not reach the database
+  124  the time is up: for `wait` (the tasks go on), or for `run` and `resume` with `--timeout`
+  130  interrupted: `longhaul resume` continues the tasks; for `attach`: detached, the tasks go on";
 
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

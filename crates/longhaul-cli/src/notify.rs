@@ -10,7 +10,7 @@ use crate::view::one_line;
 pub(crate) enum NotifyMethod {
     /// The terminal's bell
     Bell,
-    /// A notification of the desktop, where the terminal makes one (OSC 9 and OSC 777)
+    /// A desktop notification, if the terminal supports it (OSC 9 and OSC 777)
     Desktop,
     /// Both
     All,
