@@ -107,11 +107,8 @@ pub(crate) async fn start(
 ) -> Result<(), CliError> {
     let BackgroundOptions { providers, unattended, ask_timeout, timeout } = options;
     let cannot = |why: String| {
-        CliError::new(
-            CliExitCode::Failed,
-            format!("no process could be started that carries {root} on: {why}"),
-        )
-        .with_hint(format!("carry it on here: {}", data_dir.resume_command(root)))
+        CliError::new(CliExitCode::Failed, format!("cannot start a background process for {root}: {why}"))
+            .with_hint(format!("run it here: {}", data_dir.resume_command(root)))
     };
     let program = std::env::current_exe().map_err(|error| cannot(error.to_string()))?;
     let mut command = tokio::process::Command::new(program);
@@ -143,7 +140,7 @@ pub(crate) async fn start(
     if let Some(out) = child.stdout.take() {
         let mut out = BufReader::new(out);
         let read = tokio::time::timeout(STARTUP_TIMEOUT, out.read_line(&mut line)).await;
-        read.map_err(|_| cannot("it did not begin in time".to_owned()))?
+        read.map_err(|_| cannot("it did not start in time".to_owned()))?
             .map_err(|error| cannot(error.to_string()))?;
     }
     match serde_json::from_str(&line) {
@@ -155,7 +152,7 @@ pub(crate) async fn start(
                 None => error,
             })
         }
-        Err(_) => Err(cannot(format!("it ended at once; see {}", self::log_path(data_dir, root).display()))),
+        Err(_) => Err(cannot(format!("it exited at once; see {}", self::log_path(data_dir, root).display()))),
     }
 }
 
@@ -169,8 +166,9 @@ pub(crate) fn drain(data_dir: &DataDir, root: TaskId) -> Result<bool, CliError> 
         Ok(()) => Ok(true),
         Err(nix::errno::Errno::ESRCH) => Ok(false),
         Err(error) => {
-            let what = format!("the process {pid}, which carries {root}, cannot be told to drain: {error}");
-            Err(CliError::new(CliExitCode::Failed, what).with_hint("is it another user's?"))
+            let what = format!("cannot ask process {pid}, which runs {root}, to drain: {error}");
+            Err(CliError::new(CliExitCode::Failed, what)
+                .with_hint("check whether the process belongs to another user"))
         }
     }
 }

@@ -150,17 +150,16 @@ impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CliError::closed_output(),
-            _ => CliError::new(CliExitCode::Failed, format!("the output could not be written: {error}"))
-                .with_hint(
-                    "is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`",
-                ),
+            _ => CliError::new(CliExitCode::Failed, format!("cannot write the output: {error}")).with_hint(
+                "is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`",
+            ),
         }
     }
 }
 
 impl From<serde_json::Error> for CliError {
     fn from(error: serde_json::Error) -> Self {
-        CliError::new(CliExitCode::Failed, format!("this could not be written as JSON: {error}"))
+        CliError::new(CliExitCode::Failed, format!("cannot write JSON: {error}"))
     }
 }
 
@@ -168,21 +167,20 @@ impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoTask(id) => CliError::new(CliExitCode::NotFound, format!("there is no task {id}"))
-                .with_hint("`longhaul tasks --all` shows all there are"),
+                .with_hint("`longhaul tasks --all` lists all tasks"),
             StoreError::NotFound { typed } if typed.is_empty() => {
-                CliError::new(CliExitCode::NotFound, "the id of the task is empty").with_hint(
-                    "`longhaul tasks` shows the ids; any beginning that only one task has is enough",
-                )
+                CliError::new(CliExitCode::NotFound, "the id of the task is empty")
+                    .with_hint("`longhaul tasks` lists the ids; any unique prefix is enough")
             }
             StoreError::NotFound { typed } if typed.trim().eq_ignore_ascii_case("t-") => {
                 CliError::new(CliExitCode::NotFound, "every id begins with 't-': that names no task")
-                    .with_hint("type more of the id; `longhaul tasks` shows the ids")
+                    .with_hint("type more of the id; `longhaul tasks` lists the ids")
             }
             StoreError::NotFound { typed } => CliError::new(
                 CliExitCode::NotFound,
                 format!("there is no task whose id begins with '{typed}'"),
             )
-            .with_hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place"),
+            .with_hint("`longhaul tasks --all` lists all tasks; `--data DIR` selects another data directory"),
             StoreError::Ambiguous { typed, matches } => {
                 let some: Vec<_> = matches.iter().map(ToString::to_string).collect();
                 let what = format!("several tasks begin with '{typed}': {}", some.join(", "));
@@ -192,11 +190,11 @@ impl From<StoreError> for CliError {
                 CliExitCode::Failed,
                 format!("task {task} has not read its letters: its mailbox is full"),
             )
-            .with_hint("write again when it has read some; `longhaul show` tells how many are unread"),
+            .with_hint("try again when it has read some; `longhaul show` shows how many are unread"),
             StoreError::Database { what, transient: passing } => CliError::new(CliExitCode::Store, what)
                 .with_hint(match passing {
-                    true => "nothing that was acknowledged is lost; try again when that has passed",
-                    false => "`--data DIR` keeps tasks in another place",
+                    true => "nothing that was acknowledged is lost; try again later",
+                    false => "`--data DIR` selects another data directory",
                 }),
             StoreError::BadEntry { .. } | StoreError::Damaged { .. } => {
                 CliError::new(CliExitCode::Store, error.to_string())
@@ -212,23 +210,23 @@ impl From<LonghaulError> for CliError {
         match error {
             LonghaulError::Store(error) => error.into(),
             LonghaulError::Empty(what) => CliError::new(CliExitCode::Usage, format!("the {what} is empty"))
-                .with_hint("say something, or `-` to read it from standard input"),
+                .with_hint("type some text, or `-` to read it from stdin"),
             LonghaulError::TooLong { what, size, most } => {
                 let (size, most) =
                     (crate::view::format_count(size as u64), crate::view::format_count(most as u64));
                 CliError::new(
                     CliExitCode::Usage,
-                    format!("the {what} is {size} bytes long; at most {most} are taken"),
+                    format!("the {what} is too long: {size} bytes, the limit is {most}"),
                 )
-                .with_hint("put it in a file, and write the name of the file instead")
+                .with_hint("put it in a file, and send the name of the file instead")
             }
             LonghaulError::AmbiguousQuestion { .. } => CliError::new(CliExitCode::Usage, error.to_string())
-                .with_hint("`--question NAME` says which you answer"),
+                .with_hint("choose one with `--question NAME`"),
             LonghaulError::BadAnswer(_) => CliError::new(CliExitCode::Usage, error.to_string()),
             LonghaulError::NotAsking { .. }
             | LonghaulError::AlreadyAnswered { .. }
             | LonghaulError::UnknownQuestion { .. } => CliError::new(CliExitCode::Failed, error.to_string())
-                .with_hint("`longhaul tasks` shows who asks something"),
+                .with_hint("`longhaul tasks --state asks` lists tasks with open questions"),
             other => CliError::new(CliExitCode::Failed, other.to_string()),
         }
     }

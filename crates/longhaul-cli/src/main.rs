@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .map_err(|error| {
-            exit::CliError::new(exit::CliExitCode::Failed, format!("no threads could be started: {error}"))
+            exit::CliError::new(exit::CliExitCode::Failed, format!("cannot start threads: {error}"))
         })
         .and_then(|runtime| {
             let ended = runtime.block_on(cmd::run(&context, cli.command));

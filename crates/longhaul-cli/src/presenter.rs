@@ -216,7 +216,7 @@ impl<'a> Presenter<'a> {
                 self.above.extend(rest);
             }
             what if what.voids_partial_reply() && self.answer_stream.discard_reply() => {
-                let text = "(broken off; it begins again)";
+                let text = "(interrupted; the model is asked again)";
                 self.above.push(StyledLine {
                     width: display_width(text),
                     text: self.context.term.paint(Ink::Faint, text),
@@ -254,7 +254,7 @@ impl<'a> Presenter<'a> {
             rest.remove(0);
         }
         shares.allocate(heights(&rest));
-        let away = "Ctrl-B: do not wait for it, let it go on in the background";
+        let away = "Ctrl-B: stop waiting, continue it in the background";
         let blocked = footer.is_empty() && self.reads_keys && self.board.is_blocked();
         let footer = if blocked && shares.fit_footer(tall(away)) { away } else { footer };
         let frame =

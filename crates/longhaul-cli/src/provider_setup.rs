@@ -30,7 +30,7 @@ impl EnvFileVariables {
                     // Do not print the line itself: it may contain a key.
                     let what = format!("{}:{}: this line is not NAME=VALUE", path.display(), number + 1);
                     return Err(CliError::new(CliExitCode::Usage, what)
-                        .with_hint("lines that begin with # are left out"));
+                        .with_hint("lines that begin with # are ignored"));
                 };
                 all.insert(name.trim().to_owned(), unquoted(value.trim()).to_owned());
             }
@@ -59,7 +59,7 @@ pub(crate) fn build_http(
         let text = read_flag_file(path, "--prices")?;
         prices = prices.with_overrides(&text).map_err(|error| {
             CliError::new(CliExitCode::Usage, format!("the prices in {} cannot be read: {error}", path.display()))
-                .with_hint("the form is {\"openai/gpt-5\": {\"input\": 1250000, \"output\": 10000000}}, in millionths of a dollar for a million tokens")
+                .with_hint("the format is {\"openai/gpt-5\": {\"input\": 1250000, \"output\": 10000000}}, in millionths of a dollar for a million tokens")
         })?;
     }
     let places = provider_base_urls(|name| variables.get(name));
@@ -137,7 +137,7 @@ fn server_base_url(listens: &str, port: &str) -> String {
 fn read_flag_file(path: &Path, flag: &str) -> Result<String, CliError> {
     std::fs::read_to_string(path).map_err(|error| {
         CliError::new(CliExitCode::Usage, format!("{flag}: {} cannot be read: {error}", path.display()))
-            .with_hint("name a file that is there, and that you may read")
+            .with_hint("name a file that exists and that you may read")
     })
 }
 

@@ -35,7 +35,7 @@ pub(crate) async fn exit_code_of_run(
             code = worse(code, CliExitCode::Failed);
             let error = child.error.as_deref().map(one_line).unwrap_or_default();
             why.push(format!(
-                "{} of {} failed, and {} ended without hearing of it: {error}",
+                "{} of {} failed, and {} ended without being notified: {error}",
                 child.id, child.agent, parent.id
             ));
         }

@@ -189,7 +189,7 @@ impl<'a> RunSession<'a> {
             }
             SessionEnd::Abandoned => self.report_detached(
                 &mut presenter,
-                "is run by nobody any more; carry it on with",
+                "is no longer running; resume it with",
                 DataDir::resume_command,
             ),
             SessionEnd::TakenOver(task) => self.report_taken_over(&mut presenter, task).await,
@@ -204,7 +204,7 @@ impl<'a> RunSession<'a> {
                     .collect::<Vec<_>>()
                     .join("; ");
                 Err(CliError::from(LonghaulError::from(error))
-                    .with_hint(format!("then carry on with: {resume}")))
+                    .with_hint(format!("then resume with: {resume}")))
             }
         };
         drop(locks);
@@ -439,7 +439,7 @@ impl<'a> RunSession<'a> {
                     _ = look.tick() => steps = self.current_steps().await.unwrap_or(steps),
                     _ = beat.tick(), if presenter.is_live() && !gone => {
                         let waited = format_duration(began.elapsed());
-                        let waits = describe_steps(&steps).unwrap_or_else(|| "the tasks to be given back".to_owned());
+                        let waits = describe_steps(&steps).unwrap_or_else(|| "the tasks to be released".to_owned());
                         // If the terminal is gone, still give the tasks back.
                         gone = presenter.draw(&format!("{pausing}\nWaiting {waited} for {waits}")).is_err();
                     }
@@ -466,7 +466,7 @@ impl<'a> RunSession<'a> {
             }
             for root in open.into_iter().filter(|_| self.mode != OutputMode::Silent) {
                 self.context.note(&format!(
-                    "{root} was given back; carry it on with:  {}",
+                    "{root} was released; resume it with:  {}",
                     self.data_dir.resume_command(root)
                 ));
             }
@@ -549,7 +549,7 @@ impl<'a> RunSession<'a> {
             }
         }
         for root in &self.roots {
-            self.context.note(&format!("then carry it on with:  {}", self.data_dir.resume_command(*root)));
+            self.context.note(&format!("then resume it with:  {}", self.data_dir.resume_command(*root)));
         }
         Ok(CliExitCode::NeedsInput)
     }
@@ -575,7 +575,7 @@ impl<'a> RunSession<'a> {
         }
         let what = format!("{task} was taken over by another process, which is gone: {why}");
         Err(CliError::new(CliExitCode::TakenOver, what)
-            .with_hint(format!("carry it on: {}", self.data_dir.resume_command(root))))
+            .with_hint(format!("resume it: {}", self.data_dir.resume_command(root))))
     }
 
     /// Prints how to go on after this process stops watching.

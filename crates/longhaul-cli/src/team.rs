@@ -115,7 +115,7 @@ pub(crate) fn assemble_team(
     let mut bundle = TeamBundle::load(file).map_err(|error| {
         let hint = match file.is_dir() {
             true => "name a team file in it",
-            false => "`longhaul init FILE` writes one to begin with",
+            false => "`longhaul init FILE` writes a starter file",
         };
         CliError::new(CliExitCode::Team, format!("the team file {error}")).with_hint(hint)
     })?;
@@ -243,11 +243,11 @@ fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
                     "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul \
                      demo` needs none"
                 }
-                false => "docs/teams.md tells what can be in a team file",
+                false => "see docs/teams.md for what a team file may contain",
             };
             CliError::new(
                 CliExitCode::Team,
-                format!("the team file is right, but cannot be run here\n\n{error}"),
+                format!("the team file is valid, but cannot run here\n\n{error}"),
             )
             .with_hint(hint)
         }

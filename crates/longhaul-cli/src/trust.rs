@@ -84,12 +84,9 @@ impl<'a> TeamFileTrust<'a> {
         if !ask_yes_no("Run it? [y/N] ")? {
             return Err(CliError::new(
                 CliExitCode::Team,
-                format!("{} was not run: you did not agree to it", self.name),
+                format!("{} was not run: you did not accept it", self.name),
             )
-            .with_hint(format!(
-                "`longhaul check {}` lists what it does; `--trust` agrees to it",
-                self.name
-            )));
+            .with_hint(format!("`longhaul check {}` lists what it does; `--trust` accepts it", self.name)));
         }
         self.remember(context);
         Ok(())
@@ -186,7 +183,7 @@ impl<'a> TeamFileTrust<'a> {
         let mut lines = Vec::new();
         match standing {
             TrustStatus::Changed(before) => {
-                lines.push(format!("{name} does other things than you agreed to. What has changed:"));
+                lines.push(format!("{name} has changed since you accepted it:"));
                 let gone = before.iter().filter(|item| !self.items.contains(item));
                 let new = self.items.iter().filter(|item| !before.contains(item));
                 lines.extend(new.map(|item| {

@@ -64,7 +64,7 @@ pub(super) async fn run(context: &CliContext, args: &AnswerArgs) -> Result<CliEx
     }
     if head.status == Status::Pending {
         term.print_line(&format!(
-            "nobody runs it now; carry it on with:  {}",
+            "it is not running; resume it with:  {}",
             data_dir.resume_command(head.root)
         ))?;
     }
@@ -122,6 +122,8 @@ fn suggest_asking_tasks(tree: &[TaskState], error: LonghaulError) -> CliError {
     let error = CliError::from(error);
     match asking.is_empty() {
         true => error,
-        false => error.with_hint(format!("in its tree these ask something: {}", asking.join(", "))),
+        false => {
+            error.with_hint(format!("these tasks of its tree have open questions: {}", asking.join(", ")))
+        }
     }
 }

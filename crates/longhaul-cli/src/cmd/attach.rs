@@ -27,9 +27,9 @@ pub(super) async fn run(context: &CliContext, args: &AttachArgs) -> Result<CliEx
     {
         return Err(CliError::new(
             CliExitCode::Failed,
-            format!("nobody runs {root} now: there is nothing to watch"),
+            format!("{root} is not running: there is nothing to watch"),
         )
-        .with_hint(format!("carry it on: {}", data_dir.resume_command(root))));
+        .with_hint(format!("resume it: {}", data_dir.resume_command(root))));
     }
     let which = context.term.paint(Ink::Id, &root.to_string());
     let intro = match open.len() {

@@ -104,7 +104,7 @@ async fn nothing_to_run_error(
     Ok(match store.task_state(root).await? {
         Some(head) => CliError::new(
             CliExitCode::Failed,
-            format!("{root} has ended ({}): there is nothing to carry on", head.status),
+            format!("{root} has ended ({}): there is nothing to run", head.status),
         )
         .with_hint(format!("to continue it, write to it: {}", data_dir.send_command(root))),
         None => CliError::new(CliExitCode::NotFound, format!("there is no task {root}"))

@@ -227,7 +227,7 @@ pub(crate) fn read_team_file(path: &Path) -> Result<String, CliError> {
     let name = path.display();
     let cannot = |error: std::io::Error| {
         CliError::new(CliExitCode::Team, format!("the team file {name} cannot be read: {error}"))
-            .with_hint("`longhaul init FILE` writes one to begin with")
+            .with_hint("`longhaul init FILE` writes a starter file")
     };
     let file = std::fs::File::open(path).map_err(cannot)?;
     let most = teamfile::MAX_TEAM_FILE_BYTES as u64 + 1;

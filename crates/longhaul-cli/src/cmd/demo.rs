@@ -81,7 +81,7 @@ fn read(path: &Path) -> Result<(ModelScript, String), CliError> {
     })?;
     let script = ModelScript::parse(&name, &text).map_err(|error| {
         CliError::new(CliExitCode::Usage, error.to_string())
-            .with_hint("docs/scripted.md tells what can be in a script")
+            .with_hint("see docs/scripted.md for what a script may contain")
     })?;
     Ok((script, text))
 }
@@ -90,7 +90,7 @@ fn read(path: &Path) -> Result<(ModelScript, String), CliError> {
 pub(super) fn demo_failure(why: demo::DemoError) -> CliError {
     CliError::new(
         CliExitCode::Failed,
-        format!("the demo's team is broken, which is a fault in Longhaul: {why}"),
+        format!("the demo's team is broken, which is a bug in Longhaul: {why}"),
     )
     .with_hint("please report it")
 }

@@ -147,17 +147,16 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
     let mut checks = Vec::new();
     match if full { SqliteStore::examine(path) } else { SqliteStore::examine_newest(path) } {
         Err(error) => {
-            let hint = "`--data DIR` keeps tasks in another place";
+            let hint = "`--data DIR` selects another data directory";
             checks.push(DoctorCheck::broken("database", error.to_string(), hint));
         }
         Ok(None) => checks.push(DoctorCheck::fine(
             "database",
-            format!("{name} is not there yet: the first task begins it"),
+            format!("{name} does not exist yet: the first task creates it"),
         )),
         Ok(Some(health)) if !health.problems.is_empty() => {
             let what = format!("{name} is damaged: {}", health.problems.join("; "));
-            let hint =
-                format!("put a backup in its place, or get out what can be read: sqlite3 {name} .recover");
+            let hint = format!("restore a backup, or recover what is readable: sqlite3 {name} .recover");
             checks.push(DoctorCheck::broken("database", what, hint));
         }
         Ok(Some(health)) => {
@@ -168,9 +167,9 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
                 }
             };
             let others = match health.workers {
-                0 => "nobody runs tasks of it now".to_owned(),
-                1 => "1 process runs tasks of it now".to_owned(),
-                several => format!("{several} processes run tasks of it now"),
+                0 => "no process runs its tasks now".to_owned(),
+                1 => "1 process runs its tasks now".to_owned(),
+                several => format!("{several} processes run its tasks now"),
             };
             let tasks = match health.tasks > DatabaseHealth::COUNTED {
                 true => format!("more than {} tasks", format_count(DatabaseHealth::COUNTED)),
@@ -239,9 +238,9 @@ fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> DoctorCheck 
     if !set.is_empty() {
         return DoctorCheck::fine("keys", format!("{} set", set.join(", ")));
     }
-    let what = format!("none is set of the keys that {} providers use", all.len());
+    let what = format!("no key is set for any of the {} providers", all.len());
     match server_here {
-        true => DoctorCheck::fine("keys", format!("{what}; a server of this machine answers")),
+        true => DoctorCheck::fine("keys", format!("{what}; a local server answers")),
         false => DoctorCheck::warning(
             "keys",
             what,
@@ -266,7 +265,7 @@ fn check_local_servers(servers: &[(&str, String, Option<String>)]) -> DoctorChec
         servers.iter().map(|(name, address, _)| format!("{name} at {address}")).collect();
     DoctorCheck::fine(
         "servers",
-        format!("none of this machine answers ({}); only their models need one", looked.join(", ")),
+        format!("none answers on this machine ({}); only their models need one", looked.join(", ")),
     )
 }
 
@@ -305,7 +304,7 @@ async fn git() -> DoctorCheck {
 /// Reports what the terminal supports.
 fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> DoctorCheck {
     if !term.live {
-        return DoctorCheck::fine("terminal", "standard output is none: no colours, nothing is drawn over");
+        return DoctorCheck::fine("terminal", "stdout is not a terminal: no colours, no live display");
     }
     let (columns, rows) = term.size();
     let colours = if term.color { "colours" } else { "no colours" };
@@ -322,7 +321,7 @@ fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> Docto
         (false, _) => DoctorCheck::warning(
             "terminal",
             format!("{what}; the locale is {}, not UTF-8", locale.as_deref().unwrap_or("not set")),
-            "if lines and signs look wrong: export LANG=C.UTF-8",
+            "if lines and symbols look wrong: export LANG=C.UTF-8",
         ),
         (true, ..40) => DoctorCheck::warning("terminal", what, "40 columns or more are needed for tables"),
         (true, _) => DoctorCheck::fine("terminal", what),
@@ -384,7 +383,7 @@ async fn check_team(
                     DoctorCheck::fine("toolset", format!("{whose}: {}", pluralize(tools.len(), "tool")))
                 }
                 Ok(Err(error)) => {
-                    let hint = format!("mend that; until then {agent} runs without these tools");
+                    let hint = format!("fix that; until then {agent} runs without these tools");
                     DoctorCheck::broken("toolset", format!("{whose}: {}", sanitize(&error.why)), hint)
                 }
                 Err(_) => {

@@ -35,9 +35,7 @@ pub(super) async fn run(context: &CliContext, args: &ExportArgs) -> Result<CliEx
         Some(path) => {
             std::fs::write(path, &text).map_err(|error| {
                 CliError::new(CliExitCode::Failed, format!("{} cannot be written: {error}", path.display()))
-                    .with_hint(
-                        "`-o FILE` names a file in a directory that is there, and that you may write to",
-                    )
+                    .with_hint("`-o FILE` names a file in an existing directory that you may write to")
             })?;
             context.note(&format!("{} written to {}", pluralize(tasks.len(), "task"), path.display()));
         }

@@ -17,8 +17,8 @@ pub(super) fn run(context: &CliContext, args: &InitArgs) -> Result<CliExitCode, 
         if args.force { std::fs::File::create(&args.file) } else { std::fs::File::create_new(&args.file) };
     opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            CliError::new(CliExitCode::Usage, format!("{name} is there already, and stays as it is"))
-                .with_hint("name another file, or write over it with --force")
+            CliError::new(CliExitCode::Usage, format!("{name} exists already, and was not changed"))
+                .with_hint("name another file, or overwrite it with --force")
         }
         _ => CliError::new(CliExitCode::Failed, format!("{name} cannot be written: {error}"))
             .with_hint("name a file in a directory that you may write to"),

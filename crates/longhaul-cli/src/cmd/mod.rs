@@ -111,7 +111,7 @@ fn report_who_runs(
         }
         Ok(false) => {}
         Err(error) => {
-            context.note(&format!("nobody runs it now: {}", error.message()));
+            context.note(&format!("it is not running: {}", error.message()));
             context.term.print_line(&format!("run it with:  {}", data_dir.resume_command(head.id)))?;
         }
     }

@@ -109,7 +109,7 @@ async fn vacuum(context: &CliContext, args: &PruneArgs, data_dir: &DataDir) -> R
     });
     let done = done
         .await
-        .map_err(|error| CliError::new(CliExitCode::Failed, format!("a fault in Longhaul: {error}")))?;
+        .map_err(|error| CliError::new(CliExitCode::Failed, format!("a bug in Longhaul: {error}")))?;
     let Some(done) = done? else { return Ok(CliExitCode::Success) };
     if args.json {
         let (before, after, freed) = (done.before, done.after, done.freed());
@@ -207,7 +207,7 @@ impl PruneReport<'_> {
             None => String::new(),
             Some(KeepReason::Open(open)) => format!("not ended: {} · ", few(open)),
             Some(KeepReason::Unread(unread)) => format!("unread: {} · ", few(unread)),
-            Some(KeepReason::Busy) => "just now something happened to it · ".to_owned(),
+            Some(KeepReason::Busy) => "active just now · ".to_owned(),
         };
         let size = pluralize(self.group.tasks.len(), "task");
         let age = format_ago(self.group.last_active(), self.now);

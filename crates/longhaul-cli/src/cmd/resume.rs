@@ -147,8 +147,7 @@ pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliEx
             .await?;
     let which: Vec<String> =
         roots.iter().map(|root| context.term.paint(Ink::Id, &root.to_string())).collect();
-    let intro =
-        vec![format!("Carrying on {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
+    let intro = vec![format!("Resuming {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
     let mode = if args.json { OutputMode::Json } else { OutputMode::Human };
     let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !attended;
     let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
@@ -231,13 +230,13 @@ async fn runs_of_other_projects(
     }
     let all = data_dir.shell_command("resume --all");
     if others.len() < roots.len() {
-        context.note(&format!("{runs} of other projects left as they are; carry on all with:  {all}"));
+        context.note(&format!("{runs} of other projects left as they are; resume all with:  {all}"));
         return Ok(Some(which));
     }
-    context.note(&format!("nothing to resume in {}; of other projects there are:", here.display()));
+    context.note(&format!("nothing to resume in {}; other projects have:", here.display()));
     others.values().for_each(|line| context.note(&format!("  {line}")));
     let on_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !args.json;
-    if on_terminal && ask_yes_no(&format!("Carry on {runs}? [y/N] "))? {
+    if on_terminal && ask_yes_no(&format!("Resume {runs}? [y/N] "))? {
         return Ok(Some(HashSet::new()));
     }
     if !on_terminal {
@@ -245,9 +244,9 @@ async fn runs_of_other_projects(
             format!("nothing was resumed: no run of this project is open, and {runs} of other projects are");
         let one = data_dir.shell_command("resume ID");
         return Err(CliError::new(CliExitCode::Usage, what)
-            .with_hint(format!("carry one on with `{one}`, or all with `{all}`")));
+            .with_hint(format!("resume one with `{one}`, or all with `{all}`")));
     }
-    context.note(&format!("carry one on with:  {}", data_dir.shell_command("resume ID")));
+    context.note(&format!("resume one with:  {}", data_dir.shell_command("resume ID")));
     context.note(&format!("or all of them with:  {all}"));
     Ok(None)
 }
@@ -406,7 +405,7 @@ async fn nothing_to_resume_message(
     more: Budget,
 ) -> Result<String, CliError> {
     if some {
-        return Ok("There is nothing that this process could carry on.".to_owned());
+        return Ok("There is nothing that this process can resume.".to_owned());
     }
     let Some(asked) = asked else {
         return Ok("There is nothing to resume: every task has ended.".to_owned());

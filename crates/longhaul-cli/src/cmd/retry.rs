@@ -23,7 +23,7 @@ pub(super) async fn run(context: &CliContext, args: &RetryArgs) -> Result<CliExi
                 let hint = match head.status.is_final() {
                     true => format!("to go on from its answer, write to it: {}", data_dir.send_command(id)),
                     false if head.worker.is_none() => {
-                        format!("to carry it on: {}", data_dir.resume_command(head.root))
+                        format!("to resume it: {}", data_dir.resume_command(head.root))
                     }
                     false => format!("to end it first: {}", data_dir.shell_command(&format!("stop {id}"))),
                 };

@@ -68,6 +68,6 @@ fn from_stdin() -> Result<String, CliError> {
     }
     String::from_utf8(text).map_err(|_| {
         CliError::new(CliExitCode::Usage, "the message on standard input is not text (UTF-8)")
-            .with_hint("put it in a file, and write the name of the file instead")
+            .with_hint("put it in a file, and send the name of the file instead")
     })
 }

@@ -74,7 +74,7 @@ impl TeamLoader for DemoScriptLoader {
         let text = std::str::from_utf8(file).unwrap_or_default();
         let script = text
             .strip_prefix(STORED_SCRIPT_PREFIX)
-            .ok_or_else(|| TeamError::File("it is no script".to_owned()))?;
+            .ok_or_else(|| TeamError::File("it is not a script".to_owned()))?;
         let script =
             ModelScript::parse("the script", script).map_err(|error| TeamError::File(error.to_string()))?;
         team_from_script(script, self.0)

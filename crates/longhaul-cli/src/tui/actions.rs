@@ -32,7 +32,7 @@ impl TuiModel {
         let (task, name) = (head.id, question.question);
         if question.tool.is_none() {
             self.focus_prompt(Some(PromptPurpose::Answer(task, name)));
-            return self.show_notice(Ink::Attention, "this wants an answer in words");
+            return self.show_notice(Ink::Attention, "this question needs a typed answer");
         }
         if words != "no" && !self.is_question_visible() {
             // Do not approve what the user has not seen: open the task first, whose transcript shows all of
@@ -101,7 +101,7 @@ impl TuiModel {
         }
         let instead = match head.status {
             Status::Completed => format!("{id} completed: r continues it"),
-            _ if is_interrupted(head) => format!("{id} has not failed, but nobody runs it: r carries it on"),
+            _ if is_interrupted(head) => format!("{id} has not failed, it is interrupted: r resumes it"),
             _ => format!("{id} is being worked on: only what failed or was cancelled can be retried"),
         };
         self.show_notice(Ink::Plain, instead)

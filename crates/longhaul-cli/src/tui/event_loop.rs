@@ -35,19 +35,16 @@ const POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// Shows the TUI until the user leaves it.
 pub(crate) async fn run(context: &CliContext, args: TuiArgs) -> Result<CliExitCode, CliError> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(CliError::new(
-            CliExitCode::Usage,
-            "the screen needs a terminal, on standard input and output",
-        )
-        .with_hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` tells what else there is"));
+        return Err(CliError::new(CliExitCode::Usage, "the TUI needs a terminal on stdin and stdout")
+            .with_hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` lists all commands"));
     }
     if std::env::var_os("TERM").is_none_or(|kind| kind == "dumb") {
-        return Err(CliError::new(CliExitCode::Usage, "this terminal cannot show the screen: TERM is not set, or dumb")
+        return Err(CliError::new(CliExitCode::Usage, "this terminal cannot show the TUI: TERM is not set, or dumb")
             .with_hint("`longhaul tasks` lists tasks anywhere; `export TERM=xterm-256color` if the terminal is better than that"));
     }
     if let Some(team) = args.team.as_ref().filter(|team| !team.is_file()) {
         return Err(CliError::new(CliExitCode::Team, format!("there is no team file {}", team.display()))
-            .with_hint("`longhaul init FILE` writes one to begin with"));
+            .with_hint("`longhaul init FILE` writes a starter file"));
     }
     let data_dir = context.data_dir()?;
     // Ask for trust before the TUI starts: its runs are started unattended.
@@ -72,8 +69,11 @@ pub(crate) async fn run(context: &CliContext, args: TuiArgs) -> Result<CliExitCo
     let (open, drained) = left?;
     if let Some(asked) = drained {
         context.note(&match asked {
-            0 => "nobody could be asked to drain".to_owned(),
-            asked => format!("{} asked to drain; `longhaul resume` carries on", pluralize(asked, "process")),
+            0 => "no process to drain".to_owned(),
+            asked => format!(
+                "{} asked to drain; `longhaul resume` continues the tasks",
+                pluralize(asked, "process")
+            ),
         });
     } else if open > 0 {
         context.note(&format!("{} on; `longhaul` shows this screen again", goes(open)));
@@ -148,7 +148,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
                     }
                 },
                 () = fault.notified() => {
-                    return Err(CliError::new(CliExitCode::Failed, "a fault in Longhaul: what it was is above")
+                    return Err(CliError::new(CliExitCode::Failed, "a bug in Longhaul: see the message above")
                         .with_hint("the tasks go on: `longhaul` shows them again"));
                 }
                 event = events.next() => match event {
@@ -166,7 +166,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
                     Ok(msg) => self.dispatch(msg?),
                     Err(error) if error.is_cancelled() => {}
                     Err(error) => {
-                        return Err(CliError::new(CliExitCode::Failed, format!("a fault in Longhaul: {error}")));
+                        return Err(CliError::new(CliExitCode::Failed, format!("a bug in Longhaul: {error}")));
                     }
                 },
                 () = sleep_until(look), if news => {

@@ -143,7 +143,7 @@ impl EffectRunner {
         let head = self.store().task_state(sent.to).await?;
         if !sent.continued {
             let nobody = head.is_some_and(|head| head.status == Status::Pending && head.attempt.0 > 0);
-            let more = if nobody { "; nobody runs it now: r carries it on" } else { "" };
+            let more = if nobody { "; not running: r resumes it" } else { "" };
             return Ok(report_of(format!("sent to {to}{more}")));
         }
         let root = head.map_or(sent.to, |head| head.root);
@@ -186,7 +186,7 @@ impl EffectRunner {
 
     async fn resume(&self, root: TaskId) -> Result<ActionReport, CliError> {
         background::start(&self.data_dir, root, BackgroundOptions::new(&self.args.providers)).await?;
-        Ok(report_of(format!("a process in the background carries {root} on")))
+        Ok(report_of(format!("a background process runs {root}")))
     }
 
     /// Reads the arguments of calls: from the ends of journals, back to the replies that made the calls.

@@ -195,21 +195,23 @@ impl EventFormatter {
             EventKind::Read { .. } => return None,
             EventKind::Nudged { why } => {
                 let why = match why {
-                    NudgeReason::Empty => "it answered nothing".to_owned(),
-                    NudgeReason::Shape => "its answer has not the form that is asked for".to_owned(),
-                    NudgeReason::Begun => "what its hooks say at the beginning".to_owned(),
+                    NudgeReason::Empty => "the answer was empty".to_owned(),
+                    NudgeReason::Shape => "the answer does not match the required schema".to_owned(),
+                    NudgeReason::Begun => "the output of its start hooks".to_owned(),
                     NudgeReason::Repeating => "it repeats itself".to_owned(),
-                    NudgeReason::Launching => "it has results, and starts the same tasks again".to_owned(),
-                    NudgeReason::ToolsOff => "it goes round in circles, and is to answer".to_owned(),
-                    NudgeReason::LastWord(limit) => format!("its last word: {}", one_line(limit)),
+                    NudgeReason::Launching => {
+                        "it has the results, but starts the same tasks again".to_owned()
+                    }
+                    NudgeReason::ToolsOff => "it is stuck in a loop, and must answer now".to_owned(),
+                    NudgeReason::LastWord(limit) => format!("to give its final answer: {}", one_line(limit)),
                 };
-                (Ink::Attention, format!("told    {why}"))
+                (Ink::Attention, format!("nudged  {why}"))
             }
             EventKind::Answered { answer, .. } => {
                 (Ink::Plain, format!("answer  {}", one_line(&answer.to_string())))
             }
             EventKind::Backgrounded => {
-                (Ink::Plain, "told    not to wait: it goes on in the background".to_owned())
+                (Ink::Plain, "moved   to the background: it no longer waits".to_owned())
             }
             EventKind::HookFailed { failure } => {
                 (Ink::Attention, format!("hook    {}", one_line(&failure.to_string())))
@@ -225,7 +227,7 @@ impl EventFormatter {
                     ReleaseReason::Drained => "its process is ending".to_owned(),
                     ReleaseReason::Lost => "its process is gone".to_owned(),
                 };
-                (Ink::Attention, format!("given back: {why}"))
+                (Ink::Attention, format!("released: {why}"))
             }
             EventKind::Finished { status, output, error } => {
                 let mut text = status.to_string();
@@ -238,7 +240,7 @@ impl EventFormatter {
                 (Ink::for_status(*status), text)
             }
             EventKind::Continued { by } => (Ink::Plain, format!("continued by {by}")),
-            EventKind::Compacted => (Ink::Faint, "its conversation was made shorter".to_owned()),
+            EventKind::Compacted => (Ink::Faint, "its conversation was compacted".to_owned()),
             EventKind::Sampled { usage, model, .. } => (Ink::Faint, describe_sampling(usage, model)),
             _ => return None,
         })

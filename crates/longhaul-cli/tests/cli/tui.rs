@@ -276,10 +276,9 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
     head(&kit, "idler", |status| status == Status::Completed);
     running.murder();
     let terminal = Terminal::run(&kit.command(&["tui"]), 100, 30);
-    terminal.until("what is interrupted", |screen| screen.contains("nobody runs it now: r carries it on"));
+    terminal.until("what is interrupted", |screen| screen.contains("not running: r resumes it"));
     terminal.keys(&["r"]);
-    terminal
-        .until("somebody who carries it on", |screen| screen.contains("a process in the background carries"));
+    terminal.until("somebody who carries it on", |screen| screen.contains("a background process runs"));
     terminal.until("the question", |screen| lists(screen, "?", "writer Take notes"));
     terminal.keys(&["a"]);
     kit.write("go", "");

@@ -189,20 +189,20 @@ impl ExportedTask {
             EventKind::Waiting { on, .. } => self.note(at, format!("waits for {}", describe_wait(&on))),
             EventKind::Nudged { why } => self.note(at, nudge(&why)),
             EventKind::Backgrounded => {
-                self.note(at, "told not to wait: what it waits for goes on in the background")
+                self.note(at, "stopped waiting: the tasks it waited for go on in the background")
             }
             EventKind::HookFailed { failure } => self.note(at, failure.to_string()),
             EventKind::Warned { text } => self.note(at, format!("warning: {text}")),
             EventKind::BudgetSet { budget } => self.note(at, format!("allowed {}", budget_words(&budget))),
             EventKind::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
             EventKind::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
-            EventKind::Compacted => self.note(at, "its conversation was made shorter"),
+            EventKind::Compacted => self.note(at, "its conversation was compacted"),
             EventKind::Sampled { usage, model, .. } => self.note(at, describe_sampling(&usage, &model)),
             EventKind::Released { why: ReleaseReason::Drained } => {
-                self.note(at, "given back: its process was ending")
+                self.note(at, "released: its process was ending")
             }
             EventKind::Released { why: ReleaseReason::Lost } => {
-                self.note(at, "given back: its process was gone")
+                self.note(at, "released: its process was gone")
             }
             EventKind::Finished { status, error, .. } => {
                 let why = error.map(|error| format!(": {}", one_line(&error))).unwrap_or_default();
@@ -224,13 +224,13 @@ impl ExportedTask {
 
 fn nudge(why: &NudgeReason) -> String {
     match why {
-        NudgeReason::Empty => "reminded: it answered nothing".to_owned(),
-        NudgeReason::Shape => "reminded: its answer had not the form that is asked for".to_owned(),
-        NudgeReason::Begun => "told what its hooks say at the beginning".to_owned(),
+        NudgeReason::Empty => "reminded: the answer was empty".to_owned(),
+        NudgeReason::Shape => "reminded: the answer did not match the required schema".to_owned(),
+        NudgeReason::Begun => "given the output of its start hooks".to_owned(),
         NudgeReason::Repeating => "reminded: it repeats itself".to_owned(),
-        NudgeReason::Launching => "reminded: it has results, and starts the same tasks again".to_owned(),
-        NudgeReason::ToolsOff => "asked for an answer: it goes round in circles".to_owned(),
-        NudgeReason::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
+        NudgeReason::Launching => "reminded: it has the results, but starts the same tasks again".to_owned(),
+        NudgeReason::ToolsOff => "asked for an answer: it is stuck in a loop".to_owned(),
+        NudgeReason::LastWord(limit) => format!("asked for its final answer: {}", one_line(limit)),
     }
 }
 

@@ -295,7 +295,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     }
     match head.status {
         Status::Pending if head.attempt.0 > 0 => {
-            (Ink::Attention, "nobody runs it now: r carries it on".to_owned(), String::new())
+            (Ink::Attention, "not running: r resumes it".to_owned(), String::new())
         }
         Status::Pending => (Ink::Faint, "waits for its turn".to_owned(), String::new()),
         Status::Running => {

@@ -157,25 +157,24 @@ impl TuiTranscript {
             Entry::Nudged { text, .. } if text.is_empty() => {}
             Entry::Nudged { why, .. } => {
                 let why = match why {
-                    NudgeReason::Empty => "told: it answered nothing".to_owned(),
-                    NudgeReason::Shape => "told: its answer has not the form that is asked for".to_owned(),
-                    NudgeReason::Begun => "told what its hooks say at the beginning".to_owned(),
-                    NudgeReason::Repeating => "told: it repeats itself".to_owned(),
-                    NudgeReason::Launching => {
-                        "told: it has results, and starts the same tasks again".to_owned()
+                    NudgeReason::Empty => "reminded: the answer was empty".to_owned(),
+                    NudgeReason::Shape => {
+                        "reminded: the answer does not match the required schema".to_owned()
                     }
-                    NudgeReason::ToolsOff => "asked for an answer: it goes round in circles".to_owned(),
-                    NudgeReason::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
+                    NudgeReason::Begun => "given the output of its start hooks".to_owned(),
+                    NudgeReason::Repeating => "reminded: it repeats itself".to_owned(),
+                    NudgeReason::Launching => {
+                        "reminded: it has the results, but starts the same tasks again".to_owned()
+                    }
+                    NudgeReason::ToolsOff => "asked for an answer: it is stuck in a loop".to_owned(),
+                    NudgeReason::LastWord(limit) => {
+                        format!("asked for its final answer: {}", one_line(limit))
+                    }
                 };
                 self.note(record, Ink::Attention, why, false);
             }
             Entry::Backgrounded => {
-                self.note(
-                    record,
-                    Ink::Plain,
-                    "told not to wait: it goes on in the background".to_owned(),
-                    false,
-                );
+                self.note(record, Ink::Plain, "sent to the background".to_owned(), false);
             }
             Entry::HookFailed(failure) => {
                 self.note(record, Ink::Attention, one_line(&failure.to_string()), false);
@@ -191,10 +190,10 @@ impl TuiTranscript {
                 self.note(record, Ink::Plain, text, false);
             }
             Entry::StopRequested(stop) => {
-                self.note(record, Ink::Attention, format!("is to stop: {}", stop.cause), false);
+                self.note(record, Ink::Attention, format!("stopping: {}", stop.cause), false);
             }
             Entry::Compacted { .. } => {
-                self.note(record, Ink::Faint, "its conversation was made shorter".to_owned(), false);
+                self.note(record, Ink::Faint, "its conversation was compacted".to_owned(), false);
             }
             Entry::Sampled(asked) => {
                 self.note(record, Ink::Faint, describe_sampling(&asked.usage, &asked.model), false);
@@ -206,7 +205,7 @@ impl TuiTranscript {
                     ReleaseReason::Drained => "its process ended",
                     ReleaseReason::Lost => "its process is gone",
                 };
-                self.note(record, Ink::Attention, format!("given back: {why}"), false);
+                self.note(record, Ink::Attention, format!("released: {why}"), false);
             }
             Entry::Finished(outcome) => {
                 let status = match **outcome {

@@ -130,8 +130,7 @@ fn what_has_failed_is_tried_again_by_a_key() {
     assert!(picture(&mut model).contains("R  retries"), "{}", picture(&mut model));
     assert_eq!(press(&mut model, "R", &stories), [TuiEffect::Retry(id(5))]);
     // Other tasks cannot be retried: the notice says what to do instead.
-    for (keys, says) in [("R", "r carries it on"), ("Down R", "being worked on"), ("End R", "r continues it")]
-    {
+    for (keys, says) in [("R", "r resumes it"), ("Down R", "being worked on"), ("End R", "r continues it")] {
         let mut model = screen((120, 40), &stories);
         let wished = press(&mut model, keys, &stories);
         assert!(
