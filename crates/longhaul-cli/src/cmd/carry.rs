@@ -31,10 +31,10 @@ pub(super) async fn run(context: &CliContext, args: &CarryArgs) -> Result<CliExi
         Err(error) => BackgroundStartup::failed(error).print(),
     }
     let (runner, signed) = begun?;
-    let needs_nobody = args.unattended == UnattendedArg::Stop;
+    let stop_on_question = args.unattended == UnattendedArg::Stop;
     let session = RunSession {
         mode: OutputMode::Silent,
-        stop_on_question: needs_nobody,
+        stop_on_question,
         timeout: args.timeout,
         ..RunSession::new(context, &data_dir, runner.longhaul, vec![args.root])
     };

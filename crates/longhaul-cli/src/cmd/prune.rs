@@ -266,9 +266,9 @@ impl PruneSummary {
             words += &format!("; {} kept", self.kept);
         }
         if self.unread > 0 {
-            words += ". What is unread is so until somebody looks at it (longhaul show ID); --force deletes it all the same";
+            words += ". Unread tasks are kept until you look at them (longhaul show ID); --force deletes them anyway";
         } else if self.kept > 0 && !args.force {
-            words += ". --force stops what has not ended, and deletes it";
+            words += ". --force stops open tasks and deletes them";
         }
         words + "."
     }

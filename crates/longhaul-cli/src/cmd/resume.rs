@@ -149,7 +149,7 @@ pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliEx
         roots.iter().map(|root| context.term.paint(Ink::Id, &root.to_string())).collect();
     let intro = vec![format!("Resuming {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
     let mode = if args.json { OutputMode::Json } else { OutputMode::Human };
-    let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !attended;
+    let stop_on_question = args.unattended == Some(UnattendedArg::Stop) && !attended;
     let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
     let session = RunSession::new(context, &data_dir, runner.longhaul, roots);
     let session = RunSession {
@@ -157,7 +157,7 @@ pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliEx
         mode,
         intro,
         reported_tasks: subjects,
-        stop_on_question: needs_nobody,
+        stop_on_question,
         timeout,
         fail_on_denied,
         ..session
@@ -292,8 +292,8 @@ pub(super) struct AttendanceOptions {
 impl AttendanceOptions {
     pub(super) fn apply_to(self, mut builder: LonghaulBuilder) -> LonghaulBuilder {
         builder = builder.attended(self.attended);
-        if let Some(nobody) = self.unattended {
-            builder = builder.unattended(nobody);
+        if let Some(unattended) = self.unattended {
+            builder = builder.unattended(unattended);
         }
         match self.ask_timeout {
             Some(time) => builder.ask_timeout(time),

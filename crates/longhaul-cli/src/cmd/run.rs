@@ -191,7 +191,7 @@ impl RunInvocation<'_> {
         let notifier = Notifier::new(args.notify, args.notify_after);
         let mode = self.output_mode();
         let session = RunSession::new(self.context, self.data_dir, longhaul, vec![root]);
-        let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !self.is_attended();
+        let stop_on_question = args.unattended == Some(UnattendedArg::Stop) && !self.is_attended();
         let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
         let session = RunSession {
             since,
@@ -200,7 +200,7 @@ impl RunInvocation<'_> {
             next_prompts: next,
             leave_to_background: leaves,
             notifier,
-            stop_on_question: needs_nobody,
+            stop_on_question,
             ..session
         };
         RunSession { timeout, fail_on_denied, ..session }.run().await

@@ -142,8 +142,8 @@ impl EffectRunner {
         let sent = self.longhaul.send(to, text).await?;
         let head = self.store().task_state(sent.to).await?;
         if !sent.continued {
-            let nobody = head.is_some_and(|head| head.status == Status::Pending && head.attempt.0 > 0);
-            let more = if nobody { "; not running: r resumes it" } else { "" };
+            let interrupted = head.is_some_and(|head| head.status == Status::Pending && head.attempt.0 > 0);
+            let more = if interrupted { "; not running: r resumes it" } else { "" };
             return Ok(report_of(format!("sent to {to}{more}")));
         }
         let root = head.map_or(sent.to, |head| head.root);

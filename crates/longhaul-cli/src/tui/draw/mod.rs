@@ -134,7 +134,7 @@ fn draw_empty_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
             strong("  longhaul run team.yaml \"…\""),
             plain("a team of your own:"),
             strong("  longhaul init"),
-            plain("writes one to begin with."),
+            plain("writes a starter team file."),
         ]);
     }
     for (row, (ink, line)) in (0..area.height).zip(lines) {
