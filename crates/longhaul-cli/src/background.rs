@@ -227,7 +227,7 @@ pub(crate) fn lock_session(data_dir: &DataDir, first: TaskId) -> SessionLock {
         .map_err(TryLockError::Error)
         .and_then(|()| lock_pid_file(path.clone()));
     match locked {
-        Ok(signed) => SessionLock::Acquired { _held: Some(signed) },
+        Ok(lock) => SessionLock::Acquired { _held: Some(lock) },
         Err(TryLockError::Error(_)) => SessionLock::Acquired { _held: None },
         Err(TryLockError::WouldBlock) => {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -318,10 +318,10 @@ mod tests {
         let data_dir = DataDir::resolve(Some(dir.path())).unwrap();
         let root: TaskId = "t-aaaaa".parse().unwrap();
         assert_eq!(running_pid(&data_dir, root), None);
-        let signed = lock_tree(&data_dir, root).unwrap();
+        let lock = lock_tree(&data_dir, root).unwrap();
         assert_eq!(running_pid(&data_dir, root), i32::try_from(std::process::id()).ok());
         assert!(lock_tree(&data_dir, root).is_none(), "there is one already");
-        drop(signed);
+        drop(lock);
         assert_eq!(running_pid(&data_dir, root), None);
         // The file of a killed process does not count.
         std::fs::write(pid_file(&data_dir, root), "1234").unwrap();

@@ -191,11 +191,12 @@ impl From<StoreError> for CliError {
                 format!("task {task} has not read its letters: its mailbox is full"),
             )
             .with_hint("try again when it has read some; `longhaul show` shows how many are unread"),
-            StoreError::Database { what, transient: passing } => CliError::new(CliExitCode::Store, what)
-                .with_hint(match passing {
+            StoreError::Database { what, transient } => {
+                CliError::new(CliExitCode::Store, what).with_hint(match transient {
                     true => "nothing that was acknowledged is lost; try again later",
                     false => "`--data DIR` selects another data directory",
-                }),
+                })
+            }
             StoreError::BadEntry { .. } | StoreError::Damaged { .. } => {
                 CliError::new(CliExitCode::Store, error.to_string())
                     .with_hint("other tasks are not affected; `longhaul doctor` checks the whole database")

@@ -27,8 +27,8 @@ pub(crate) struct Notifier {
 
 impl Notifier {
     /// Creates a notifier that stays silent until this much time has passed.
-    pub(crate) fn new(how: Option<NotifyMethod>, after: Duration) -> Notifier {
-        Notifier { method: how, began: Instant::now(), after }
+    pub(crate) fn new(method: Option<NotifyMethod>, after: Duration) -> Notifier {
+        Notifier { method, began: Instant::now(), after }
     }
 
     /// Creates a notifier that never sends anything.
@@ -38,19 +38,19 @@ impl Notifier {
 
     /// Sends a notification.
     pub(crate) fn notify(&self, text: &str) {
-        let Some(how) = self.method.filter(|_| self.began.elapsed() >= self.after) else { return };
+        let Some(method) = self.method.filter(|_| self.began.elapsed() >= self.after) else { return };
         let mut out = std::io::stderr();
         if out.is_terminal() {
             // A failed notification cannot be reported anywhere.
-            let _ = out.write_all(escape_sequence(how, text).as_bytes()).and_then(|()| out.flush());
+            let _ = out.write_all(escape_sequence(method, text).as_bytes()).and_then(|()| out.flush());
         }
     }
 }
 
-fn escape_sequence(how: NotifyMethod, text: &str) -> String {
+fn escape_sequence(method: NotifyMethod, text: &str) -> String {
     let text = one_line(text).replace(';', ",");
     let desktop = format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\");
-    match how {
+    match method {
         NotifyMethod::Bell => "\x07".to_owned(),
         NotifyMethod::Desktop => desktop,
         NotifyMethod::All => format!("{desktop}\x07"),

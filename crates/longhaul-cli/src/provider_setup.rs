@@ -62,8 +62,8 @@ pub(crate) fn build_http(
                 .with_hint("the format is {\"openai/gpt-5\": {\"input\": 1250000, \"output\": 10000000}}, in millionths of a dollar for a million tokens")
         })?;
     }
-    let places = provider_base_urls(|name| variables.get(name));
-    let options = HttpOptions { system_proxy: true, prices, base_urls: places, ..HttpOptions::default() };
+    let base_urls = provider_base_urls(|name| variables.get(name));
+    let options = HttpOptions { system_proxy: true, prices, base_urls, ..HttpOptions::default() };
     let tape = |flag: &str, path: &Path, error: CassetteError| {
         let (file, hint) = (
             path.display().to_string(),
@@ -104,19 +104,19 @@ const BASE_URL_VARIABLES: [(&str, &str); 4] = [
 /// the variables that configure those servers.
 fn provider_base_urls(get: impl Fn(&str) -> Option<String>) -> HashMap<String, String> {
     let set = |name: &str| get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-    let mut places = HashMap::new();
+    let mut base_urls = HashMap::new();
     for (variable, provider) in BASE_URL_VARIABLES {
-        places.extend(set(variable).map(|url| (provider.to_owned(), url)));
+        base_urls.extend(set(variable).map(|url| (provider.to_owned(), url)));
     }
     if let Some(host) = set("OLLAMA_HOST") {
-        places.insert("ollama".to_owned(), server_base_url(&host, "11434"));
+        base_urls.insert("ollama".to_owned(), server_base_url(&host, "11434"));
     }
     let (host, port) = (set("LLAMA_ARG_HOST"), set("LLAMA_ARG_PORT"));
     if host.is_some() || port.is_some() {
         let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
-        places.insert("llamacpp".to_owned(), server_base_url(&host, port.as_deref().unwrap_or("8080")));
+        base_urls.insert("llamacpp".to_owned(), server_base_url(&host, port.as_deref().unwrap_or("8080")));
     }
-    places
+    base_urls
 }
 
 /// Returns the base URL of a server that listens at `host`, `host:port`, `:port` or a URL.

@@ -145,9 +145,9 @@ impl<'a> RunSession<'a> {
         let lock = |root: &TaskId| background::lock_tree(self.data_dir, *root);
         let locks: Vec<_> = self.roots.iter().filter(|_| self.runs_here).map(lock).collect();
         let mut presenter = Presenter::new(self.context, self.data_dir, self.mode, self.since, self.notifier);
-        if let [speaker] = self.reported_tasks[..] {
-            let team = self.longhaul.state(speaker).await?.team;
-            presenter.stream_text_of(speaker, matches!(team, TeamRef::File(_)));
+        if let [task] = self.reported_tasks[..] {
+            let team = self.longhaul.state(task).await?.team;
+            presenter.stream_text_of(task, matches!(team, TeamRef::File(_)));
         }
         let mut last = None;
         let watched = self.watch(&mut presenter, &mut signals, &mut last).await;

@@ -20,7 +20,8 @@ pub(super) async fn run(context: &CliContext, args: &AttachArgs) -> Result<CliEx
     let id = longhaul.find(&args.id).await?;
     let root = longhaul.state(id).await?.root;
     let open = longhaul.list(TaskFilter::tree(root).live()).await?;
-    let subjects = seen_events::tasks_to_report(&longhaul.list(TaskFilter::tree(root)).await?, root, &[id]);
+    let reported_tasks =
+        seen_events::tasks_to_report(&longhaul.list(TaskFilter::tree(root)).await?, root, &[id]);
     if !open.is_empty()
         && !tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root)
         && background::running_pid(&data_dir, root).is_none()
@@ -41,5 +42,5 @@ pub(super) async fn run(context: &CliContext, args: &AttachArgs) -> Result<CliEx
     };
     let mode = if args.json { OutputMode::Json } else { OutputMode::Human };
     let session = RunSession::new(context, &data_dir, longhaul, vec![root]);
-    RunSession { since, mode, runs_here: false, intro, reported_tasks: subjects, ..session }.run().await
+    RunSession { since, mode, runs_here: false, intro, reported_tasks, ..session }.run().await
 }

@@ -30,7 +30,7 @@ pub(super) async fn run(context: &CliContext, args: &CarryArgs) -> Result<CliExi
         Ok(_) => BackgroundStartup::Carrying.print(),
         Err(error) => BackgroundStartup::failed(error).print(),
     }
-    let (runner, signed) = begun?;
+    let (runner, lock) = begun?;
     let stop_on_question = args.unattended == UnattendedArg::Stop;
     let session = RunSession {
         mode: OutputMode::Silent,
@@ -40,7 +40,7 @@ pub(super) async fn run(context: &CliContext, args: &CarryArgs) -> Result<CliExi
     };
     let done = session.run_with_signals(signals).await;
     team::close_environment(&runner.environment).await;
-    drop(signed);
+    drop(lock);
     let log = background::log_path(&data_dir, args.root);
     // Remove the empty log of a successful run.
     if done.is_ok() && log.metadata().is_ok_and(|log| log.len() == 0) {
@@ -58,14 +58,14 @@ async fn prepare_tree(
     let root = args.root;
     let tree = store.list(TaskFilter::tree(root).live()).await?;
     let Some(task) = tree.first() else { return Err(nothing_to_run_error(data_dir, &*store, root).await?) };
-    let signed = background::lock_tree(data_dir, root);
+    let lock = background::lock_tree(data_dir, root);
     let was_owned = tree_owner::owned_trees(&*store).await?.contains(&root);
     let owned = match was_owned {
         // Do not print what we wait for: no one reads it.
         true => tree_owner::wait_until_free(&*store, data_dir, &HashSet::from([root]), |_| {})
             .await?
             .contains(&root),
-        false => signed.is_none() && background::running_pid(data_dir, root).is_some(),
+        false => lock.is_none() && background::running_pid(data_dir, root).is_some(),
     };
     if owned {
         return Err(CliError::new(CliExitCode::Failed, format!("{root} is run by another process already"))
@@ -93,7 +93,7 @@ async fn prepare_tree(
     let runner =
         TreeRunner::start(context, data_dir, store, &[root], &args.providers, demo, args.pace, people)
             .await?;
-    Ok((runner, signed))
+    Ok((runner, lock))
 }
 
 async fn nothing_to_run_error(

@@ -16,11 +16,12 @@ const PAGE: usize = 1000;
 pub(super) async fn run(context: &CliContext, args: &LogsArgs) -> Result<CliExitCode, CliError> {
     let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
-    let mut teller = EventFormatter::new(context.term, EventDetail::Full).with_data_dir(&context.data_dir()?);
+    let mut formatter =
+        EventFormatter::new(context.term, EventDetail::Full).with_data_dir(&context.data_dir()?);
     let mut tell = |events: Vec<Event>| -> Result<(), CliError> {
         let lines: Result<Vec<String>, CliError> = match args.json {
             true => events.iter().map(TerminalOutput::to_json_line).collect(),
-            false => Ok(events.iter().flat_map(|event| teller.format_event(event)).collect()),
+            false => Ok(events.iter().flat_map(|event| formatter.format_event(event)).collect()),
         };
         context.term.print_lines(&lines?)
     };

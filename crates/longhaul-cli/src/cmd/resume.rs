@@ -120,9 +120,9 @@ pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliEx
         client.shutdown().await;
     }
 
-    let mut subjects = Vec::new();
+    let mut reported_tasks = Vec::new();
     for root in &roots {
-        subjects.extend(seen_events::tasks_to_report(
+        reported_tasks.extend(seen_events::tasks_to_report(
             &store.list(TaskFilter::tree(*root)).await?,
             *root,
             &named,
@@ -156,7 +156,7 @@ pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliEx
         since,
         mode,
         intro,
-        reported_tasks: subjects,
+        reported_tasks,
         stop_on_question,
         timeout,
         fail_on_denied,

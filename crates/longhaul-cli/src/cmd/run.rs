@@ -187,7 +187,7 @@ impl RunInvocation<'_> {
             format!("resume  {}", term.paint(Ink::Strong, &sanitize(&self.data_dir.resume_command(root)))),
             String::new(),
         ];
-        let leaves = (args.on_finish == Some(OnFinishArg::Detach)).then_some(&args.providers);
+        let leave_to_background = (args.on_finish == Some(OnFinishArg::Detach)).then_some(&args.providers);
         let notifier = Notifier::new(args.notify, args.notify_after);
         let mode = self.output_mode();
         let session = RunSession::new(self.context, self.data_dir, longhaul, vec![root]);
@@ -198,7 +198,7 @@ impl RunInvocation<'_> {
             mode,
             intro,
             next_prompts: next,
-            leave_to_background: leaves,
+            leave_to_background,
             notifier,
             stop_on_question,
             ..session

@@ -321,8 +321,8 @@ impl ShowPage {
     }
 
     fn events(&mut self, task: &Snapshot) {
-        let mut teller = EventFormatter::new(self.term, EventDetail::OneTask);
-        let lines: Vec<String> = task.events.iter().flat_map(|event| teller.format_event(event)).collect();
+        let mut formatter = EventFormatter::new(self.term, EventDetail::OneTask);
+        let lines: Vec<String> = task.events.iter().flat_map(|event| formatter.format_event(event)).collect();
         let all = task.dropped + lines.len() as u64;
         let last = &lines[lines.len().saturating_sub(LAST)..];
         match all > last.len() as u64 {

@@ -167,8 +167,8 @@ impl EventLoopFixture {
         let model = TuiModel::new(Theme { color: true }, None, store.now());
         let drawn = RecordingScreen::default();
         let (keys, events) = mpsc::unbounded();
-        let edge = TuiEventLoop::new(model, effects, drawn.clone());
-        let shown = tokio::spawn(edge.run(events, TuiSignals::none()));
+        let event_loop = TuiEventLoop::new(model, effects, drawn.clone());
+        let shown = tokio::spawn(event_loop.run(events, TuiSignals::none()));
         let scene = EventLoopFixture { store, tasks, drawn, keys, shown };
         // Everything is read and drawn.
         tokio::time::sleep(Duration::from_millis(500)).await;

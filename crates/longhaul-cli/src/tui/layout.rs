@@ -42,9 +42,9 @@ pub(crate) fn screen_areas(size: (u16, u16), pane: Pane, asks: u16, typed: u16) 
     let typed = typed.clamp(1, most_typed(height));
     // One rule above, one below, the prompt and the footer.
     let body = height - 3 - typed;
-    let both = width >= TWO_PANES;
+    let two_panes = width >= TWO_PANES;
     let none = Rect::new(0, 1, 0, 0);
-    let (list, detail) = match (both, pane) {
+    let (list, detail) = match (two_panes, pane) {
         (true, _) => {
             let left = (width * 45 / 100).clamp(32, 76);
             (Rect::new(0, 1, left, body), Rect::new(left + 1, 1, width - left - 1, body))
@@ -58,7 +58,7 @@ pub(crate) fn screen_areas(size: (u16, u16), pane: Pane, asks: u16, typed: u16) 
         Rect::new(detail.x, (detail.y + from).min(detail.bottom()), detail.width, rows.min(detail.height))
     };
     Some(ScreenAreas {
-        two_panes: both,
+        two_panes,
         list,
         tabs: row(0, 1),
         status: row(1, 1),

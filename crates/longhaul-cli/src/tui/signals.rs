@@ -27,7 +27,7 @@ impl TuiSignals {
     /// Starts to listen.
     pub(super) fn listen() -> Result<TuiSignals, CliError> {
         #[cfg(unix)]
-        let aside = {
+        let job_control = {
             use nix::sys::signal::Signal::{SIGCONT, SIGTSTP};
             use tokio::signal::unix::{SignalKind, signal};
             let deaf =
@@ -38,7 +38,7 @@ impl TuiSignals {
         Ok(TuiSignals {
             exit: Some(ExitSignals::listen()?),
             #[cfg(unix)]
-            job_control: aside,
+            job_control,
         })
     }
 
@@ -62,7 +62,7 @@ impl TuiSignals {
             TuiSignal::Exit
         };
         #[cfg(unix)]
-        let aside = async {
+        let job_control = async {
             let Some([stop, back]) = &mut self.job_control else { return std::future::pending().await };
             tokio::select! {
                 biased;
@@ -72,11 +72,11 @@ impl TuiSignals {
             }
         };
         #[cfg(not(unix))]
-        let aside = std::future::pending();
+        let job_control = std::future::pending();
         tokio::select! {
             biased;
             call = end => call,
-            call = aside => call,
+            call = job_control => call,
         }
     }
 }

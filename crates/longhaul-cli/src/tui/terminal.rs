@@ -50,8 +50,8 @@ struct TerminalGuard {
 impl TerminalScreen {
     /// Puts the terminal into TUI mode.
     pub(super) fn enter() -> std::io::Result<TerminalScreen> {
-        let hold = Arc::<TerminalGuard>::default();
-        let seen = hold.clone();
+        let guard = Arc::<TerminalGuard>::default();
+        let seen = guard.clone();
         let before = std::panic::take_hook();
         // Restore the terminal first, so that the panic message is readable.
         std::panic::set_hook(Box::new(move |panic| {
@@ -60,9 +60,9 @@ impl TerminalScreen {
             }
             before(panic);
         }));
-        let pen = FrameBuffer::default();
-        let terminal = Terminal::new(CrosstermBackend::new(pen.clone()))?;
-        let mut taken = TerminalScreen { terminal, buffer: pen, guard: hold };
+        let buffer = FrameBuffer::default();
+        let terminal = Terminal::new(CrosstermBackend::new(buffer.clone()))?;
+        let mut taken = TerminalScreen { terminal, buffer, guard };
         taken.resume()?;
         Ok(taken)
     }

@@ -67,8 +67,8 @@ impl TestJournal {
                 TeamRef::Named("test".into()),
             )
         };
-        let story = TestJournal { id: id(number), records: Vec::new(), now: 0, turn: 0 };
-        story.and(Entry::Submitted(Box::new(submitted)))
+        let journal = TestJournal { id: id(number), records: Vec::new(), now: 0, turn: 0 };
+        journal.and(Entry::Submitted(Box::new(submitted)))
     }
 
     pub(super) fn child(&self, number: u32, agent: &str, task: &str) -> TestJournal {
@@ -193,12 +193,12 @@ pub(super) fn leave() -> ExpectedAnswer {
 }
 
 /// Creates a model of this screen size with these tasks.
-pub(super) fn screen(size: (u16, u16), stories: &[TestJournal]) -> TuiModel {
+pub(super) fn screen(size: (u16, u16), journals: &[TestJournal]) -> TuiModel {
     let mut model = TuiModel::new(Theme { color: true }, None, at(100));
     update(&mut model, TuiMessage::Resize(size.0, size.1));
-    let heads = stories.iter().map(TestJournal::head).collect();
+    let heads = journals.iter().map(TestJournal::head).collect();
     let effects = update(&mut model, TuiMessage::Loaded(heads, Vec::new()));
-    serve(&mut model, effects, stories);
+    serve(&mut model, effects, journals);
     model
 }
 
@@ -206,7 +206,7 @@ pub(super) fn screen(size: (u16, u16), stories: &[TestJournal]) -> TuiModel {
 pub(super) fn serve(
     model: &mut TuiModel,
     effects: Vec<TuiEffect>,
-    stories: &[TestJournal],
+    journals: &[TestJournal],
 ) -> Vec<TuiEffect> {
     let mut rest = Vec::new();
     for effect in effects {
@@ -214,10 +214,10 @@ pub(super) fn serve(
             rest.push(effect);
             continue;
         };
-        let story = stories.iter().find(|story| story.id == task).unwrap();
+        let journal = journals.iter().find(|journal| journal.id == task).unwrap();
         let records: Vec<Record> =
-            story.records.iter().filter(|record| record.seq > after).take(limit).cloned().collect();
-        let order = match &story.records[0].entry {
+            journal.records.iter().filter(|record| record.seq > after).take(limit).cloned().collect();
+        let order = match &journal.records[0].entry {
             Entry::Submitted(submitted) if order => {
                 Some((Box::new(submitted.order.clone()), submitted.team.to_string()))
             }
@@ -225,14 +225,14 @@ pub(super) fn serve(
         };
         let more = update(model, TuiMessage::Records { task, after, limit, records, order });
         model.prepare_frame();
-        rest.extend(serve(model, more, stories));
+        rest.extend(serve(model, more, journals));
     }
     model.prepare_frame();
     if let Some(TuiEffect::ReadCalls(wanted)) = model.unknown_calls() {
         let mut summaries = Vec::new();
         for (task, end, ids) in wanted {
-            let story = stories.iter().find(|story| story.id == task).unwrap();
-            let records = &story.records[..end.0 as usize];
+            let journal = journals.iter().find(|journal| journal.id == task).unwrap();
+            let records = &journal.records[..end.0 as usize];
             let calls = super::running::found(records, &ids).unwrap();
             summaries.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
         }
@@ -243,7 +243,7 @@ pub(super) fn serve(
 }
 
 /// Presses keys one by one, and returns the effects other than reads.
-pub(super) fn press(model: &mut TuiModel, keys: &str, stories: &[TestJournal]) -> Vec<TuiEffect> {
+pub(super) fn press(model: &mut TuiModel, keys: &str, journals: &[TestJournal]) -> Vec<TuiEffect> {
     let mut wishes = Vec::new();
     for word in keys.split_whitespace() {
         let codes: Vec<KeyCode> = match word {
@@ -262,7 +262,7 @@ pub(super) fn press(model: &mut TuiModel, keys: &str, stories: &[TestJournal]) -
         };
         for code in codes {
             let effects = update(model, TuiMessage::Key(KeyEvent::new(code, KeyModifiers::NONE)));
-            wishes.extend(serve(model, effects, stories));
+            wishes.extend(serve(model, effects, journals));
         }
     }
     wishes

@@ -106,9 +106,9 @@ impl TuiTranscript {
 
     /// Creates a transcript of these entries.
     pub(crate) fn from_records(after: Seq, records: &[Record]) -> TuiTranscript {
-        let mut talk = TuiTranscript::starting_after(after);
-        records.iter().for_each(|record| talk.apply_record(record));
-        talk
+        let mut transcript = TuiTranscript::starting_after(after);
+        records.iter().for_each(|record| transcript.apply_record(record));
+        transcript
     }
 
     /// Drops the oldest blocks until `most` are left, and returns how many were dropped.

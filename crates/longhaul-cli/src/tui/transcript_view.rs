@@ -66,17 +66,17 @@ pub(crate) struct LiveReplyLayout {
 }
 
 impl LiveReplyLayout {
-    fn layout(&mut self, seq: Seq, text: &str, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
-        let of = Some((seq, sheet.columns));
+    fn layout(&mut self, seq: Seq, text: &str, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
+        let of = Some((seq, renderer.columns));
         if self.of != of || !text.is_char_boundary(self.settled) {
             *self = LiveReplyLayout { of, ..LiveReplyLayout::default() };
         }
         let more = stable_prefix_len(&text[self.settled..]);
         let (lines, rest) = (&mut self.lines, &text[self.settled..]);
-        append_part(lines, sheet.markdown_lines(&rest[..more]));
+        append_part(lines, renderer.markdown_lines(&rest[..more]));
         self.settled += more;
         let mut lines = self.lines.clone();
-        append_part(&mut lines, sheet.markdown_lines(&rest[more..]));
+        append_part(&mut lines, renderer.markdown_lines(&rest[more..]));
         lines
     }
 }
@@ -93,41 +93,44 @@ fn append_part(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
 pub(crate) fn transcript_lines(
     block: &TranscriptBlock,
     opened: bool,
-    sheet: BlockRenderer<'_>,
+    renderer: BlockRenderer<'_>,
     growing: &mut LiveReplyLayout,
 ) -> Vec<Line<'static>> {
-    let ink = |ink| sheet.theme.ink(ink);
+    let ink = |ink| renderer.theme.ink(ink);
     let gap = || vec![Line::default()];
     match &block.kind {
-        TranscriptBlockKind::Order { text } => sheet.hanging("› ", ink(Ink::Id), ink(Ink::Strong), text),
+        TranscriptBlockKind::Order { text } => renderer.hanging("› ", ink(Ink::Id), ink(Ink::Strong), text),
         TranscriptBlockKind::Text { text, live: true } => {
-            [gap(), growing.layout(block.seq, text, sheet)].concat()
+            [gap(), growing.layout(block.seq, text, renderer)].concat()
         }
-        TranscriptBlockKind::Text { text, .. } => [gap(), sheet.markdown_lines(text)].concat(),
+        TranscriptBlockKind::Text { text, .. } => [gap(), renderer.markdown_lines(text)].concat(),
         TranscriptBlockKind::Thought { text, live } => {
-            let lines = sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
+            let lines = renderer.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
             match (opened, live) {
                 (true, _) => lines,
                 // Show the end: the current thought is the most interesting.
                 (false, true) => lines[lines.len().saturating_sub(3)..].to_vec(),
                 (false, false) => {
                     let text =
-                        truncate_graphemes(&crate::view::one_line(text), sheet.columns.saturating_sub(2));
-                    sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), &text)
+                        truncate_graphemes(&crate::view::one_line(text), renderer.columns.saturating_sub(2));
+                    renderer.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), &text)
                 }
             }
         }
         TranscriptBlockKind::Call { summary, arguments, progress, result, .. } => {
             let mut lines =
-                vec![call_line(block, summary, progress.as_deref(), result.as_ref(), opened, sheet)];
+                vec![call_line(block, summary, progress.as_deref(), result.as_ref(), opened, renderer)];
             if opened {
                 let part = |ink, text: &str| {
-                    let inner = BlockRenderer { columns: sheet.columns.saturating_sub(4), ..sheet };
+                    let inner = BlockRenderer { columns: renderer.columns.saturating_sub(4), ..renderer };
                     let mut lines = inner.wrapped(ink, text.trim_end());
                     if lines.len() > OUTPUT_LINES {
                         let more = lines.len() - OUTPUT_LINES;
                         lines.truncate(OUTPUT_LINES);
-                        lines.push(Line::styled(format!("… {more} more lines"), sheet.theme.ink(Ink::Faint)));
+                        lines.push(Line::styled(
+                            format!("… {more} more lines"),
+                            renderer.theme.ink(Ink::Faint),
+                        ));
                     }
                     lines.into_iter().map(|mut line| {
                         line.spans.insert(0, Span::raw("    "));
@@ -144,7 +147,7 @@ pub(crate) fn transcript_lines(
             lines
         }
         TranscriptBlockKind::Letter { from, text, .. } => {
-            let mut lines = sheet.hanging(
+            let mut lines = renderer.hanging(
                 "» ",
                 ink(Ink::Attention),
                 ink(Ink::Plain),
@@ -159,15 +162,15 @@ pub(crate) fn transcript_lines(
         }
         TranscriptBlockKind::Asked { text, answer, .. } => {
             let mut lines = gap();
-            lines.extend(sheet.hanging("? ", ink(Ink::Attention), ink(Ink::Attention), text));
+            lines.extend(renderer.hanging("? ", ink(Ink::Attention), ink(Ink::Attention), text));
             if let Some(answer) = answer {
-                lines.extend(sheet.hanging("  → ", ink(Ink::Faint), ink(Ink::Plain), answer));
+                lines.extend(renderer.hanging("  → ", ink(Ink::Faint), ink(Ink::Plain), answer));
             }
             lines
         }
         TranscriptBlockKind::Note { minor: true, .. } => Vec::new(),
         TranscriptBlockKind::Note { ink: of, text, .. } => {
-            sheet.hanging("· ", ink(Ink::Faint), ink(*of), text)
+            renderer.hanging("· ", ink(Ink::Faint), ink(*of), text)
         }
         TranscriptBlockKind::End { status, error } => {
             let text = match error {
@@ -175,7 +178,7 @@ pub(crate) fn transcript_lines(
                 None => status.to_string(),
             };
             let style = ink(Ink::for_status(*status));
-            [gap(), sheet.hanging(&format!("{} ", status_glyph(*status)), style, style, &text)].concat()
+            [gap(), renderer.hanging(&format!("{} ", status_glyph(*status)), style, style, &text)].concat()
         }
     }
 }
@@ -186,9 +189,9 @@ fn call_line(
     progress: Option<&str>,
     result: Option<&TuiCallResult>,
     opened: bool,
-    sheet: BlockRenderer<'_>,
+    renderer: BlockRenderer<'_>,
 ) -> Line<'static> {
-    let ink = |ink| sheet.theme.ink(ink);
+    let ink = |ink| renderer.theme.ink(ink);
     let (end, style) = match (result, progress) {
         (Some(got), _) => {
             let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
@@ -200,11 +203,11 @@ fn call_line(
             }
         }
         (None, Some(progress)) => {
-            (format!("… {}", truncate_graphemes(progress, sheet.columns / 3)), ink(Ink::Busy))
+            (format!("… {}", truncate_graphemes(progress, renderer.columns / 3)), ink(Ink::Busy))
         }
         (None, None) => ("…".to_owned(), ink(Ink::Busy)),
     };
-    let room = sheet.columns.saturating_sub(grapheme_width(&end) + 4);
+    let room = renderer.columns.saturating_sub(grapheme_width(&end) + 4);
     let summary = truncate_graphemes(summary, room);
     let gap = room - grapheme_width(&summary).min(room) + 2;
     // The tool's name has another style than its arguments.
@@ -228,7 +231,7 @@ fn sender(from: &Sender) -> String {
 }
 
 /// Renders a whole letter.
-pub(crate) fn letter_lines(block: &TranscriptBlock, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
+pub(crate) fn letter_lines(block: &TranscriptBlock, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
     let TranscriptBlockKind::Letter { from, text, read, .. } = &block.kind else { return Vec::new() };
     let (sent, from) = (format!("{} ", format_clock(block.at)), format!("from {}", sender(from)));
     // Show whether the task has read it, and when if there is room.
@@ -236,14 +239,14 @@ pub(crate) fn letter_lines(block: &TranscriptBlock, sheet: BlockRenderer<'_>) ->
         Some(at) => (format!(" · read by the task at {}", format_clock(*at)), Ink::Faint),
         None => (" · not read yet".to_owned(), Ink::Attention),
     };
-    let fits = grapheme_width(&sent) + grapheme_width(&from) + grapheme_width(&read) <= sheet.columns;
+    let fits = grapheme_width(&sent) + grapheme_width(&from) + grapheme_width(&read) <= renderer.columns;
     let read = if fits || ink == Ink::Attention { read } else { " · read".to_owned() };
     let mut lines = vec![Line::from(vec![
-        Span::styled(sent, sheet.theme.ink(Ink::Faint)),
-        Span::styled(from, sheet.theme.ink(Ink::Strong)),
-        Span::styled(read, sheet.theme.ink(ink)),
+        Span::styled(sent, renderer.theme.ink(Ink::Faint)),
+        Span::styled(from, renderer.theme.ink(Ink::Strong)),
+        Span::styled(read, renderer.theme.ink(ink)),
     ])];
-    lines.extend(sheet.wrapped(Ink::Plain, text));
+    lines.extend(renderer.wrapped(Ink::Plain, text));
     lines.push(Line::default());
     lines
 }
@@ -252,7 +255,7 @@ pub(crate) fn letter_lines(block: &TranscriptBlock, sheet: BlockRenderer<'_>) ->
 pub(crate) fn timeline_lines(
     block: &TranscriptBlock,
     before: Option<Timestamp>,
-    sheet: BlockRenderer<'_>,
+    renderer: BlockRenderer<'_>,
 ) -> Vec<Line<'static>> {
     let (ink, text) = match &block.kind {
         TranscriptBlockKind::Order { text } => (Ink::Strong, format!("submitted  {text}")),
@@ -282,9 +285,9 @@ pub(crate) fn timeline_lines(
     let since = before.and_then(|before| std::time::Duration::try_from(block.at.duration_since(before)).ok());
     let since = since.map(|since| format!("+{}", format_duration(since))).unwrap_or_default();
     let start: String = text.chars().take(2000).collect();
-    let room = sheet.columns.saturating_sub(17);
+    let room = renderer.columns.saturating_sub(17);
     vec![Line::from(vec![
-        Span::styled(format!("{} {since:>6}  ", format_clock(block.at)), sheet.theme.ink(Ink::Faint)),
-        Span::styled(truncate_graphemes(&crate::view::one_line(&start), room), sheet.theme.ink(ink)),
+        Span::styled(format!("{} {since:>6}  ", format_clock(block.at)), renderer.theme.ink(Ink::Faint)),
+        Span::styled(truncate_graphemes(&crate::view::one_line(&start), room), renderer.theme.ink(ink)),
     ])]
 }

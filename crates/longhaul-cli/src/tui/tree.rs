@@ -121,43 +121,43 @@ pub(crate) struct TaskTreeView {
 
 impl TaskTreeView {
     /// Builds the lines.
-    pub(crate) fn build(plan: &TreeViewOptions<'_>) -> TaskTreeView {
+    pub(crate) fn build(options: &TreeViewOptions<'_>) -> TaskTreeView {
         let mut children: HashMap<TaskId, Vec<&TaskState>> = HashMap::new();
         let mut tops: Vec<&TaskState> = Vec::new();
-        for head in plan.tasks.values() {
-            match head.parent.filter(|parent| plan.tasks.contains_key(parent)) {
+        for head in options.tasks.values() {
+            match head.parent.filter(|parent| options.tasks.contains_key(parent)) {
                 Some(parent) => children.entry(parent).or_default().push(head),
                 None => tops.push(head),
             }
         }
-        let mut sums = HashMap::with_capacity(plan.tasks.len());
+        let mut totals = HashMap::with_capacity(options.tasks.len());
         for top in &tops {
-            subtree_totals(top, &children, plan.now, &mut sums);
+            subtree_totals(top, &children, options.now, &mut totals);
         }
-        let words: Vec<String> = plan.search.split_whitespace().map(str::to_lowercase).collect();
-        let hits = (!words.is_empty()).then(|| matching_tasks(plan.tasks, &words));
+        let words: Vec<String> = options.search.split_whitespace().map(str::to_lowercase).collect();
+        let hits = (!words.is_empty()).then(|| matching_tasks(options.tasks, &words));
         // Newest first.
         tops.reverse();
         let mut trees: Vec<(TuiGroup, &TaskState)> = tops
             .into_iter()
             .filter(|top| hits.as_ref().is_none_or(|hits| hits.contains(&top.id)))
             .map(|top| {
-                let pinned = plan.pinned.contains(&top.id);
-                let group = sums.get(&top.id).and_then(|sum| sum.group).unwrap_or(TuiGroup::Finished);
+                let pinned = options.pinned.contains(&top.id);
+                let group = totals.get(&top.id).and_then(|sum| sum.group).unwrap_or(TuiGroup::Finished);
                 (if pinned { TuiGroup::Pinned } else { group }, top)
             })
             .collect();
-        if plan.grouped {
+        if options.grouped {
             trees.sort_by_key(|(group, _)| *group);
         } else {
             trees.sort_by_key(|(group, _)| *group != TuiGroup::Pinned);
         }
         let mut grower =
-            TreeRowBuilder { options: plan, children: &children, matching: hits.as_ref(), rows: Vec::new() };
+            TreeRowBuilder { options, children: &children, matching: hits.as_ref(), rows: Vec::new() };
         let mut last = None;
         for (group, top) in &trees {
-            if plan.grouped && last != Some(*group) {
-                if plan.gaps && last.is_some() {
+            if options.grouped && last != Some(*group) {
+                if options.gaps && last.is_some() {
                     grower.rows.push(TuiRow::Gap);
                 }
                 let many = trees.iter().filter(|(other, _)| other == group).count();
@@ -166,7 +166,7 @@ impl TaskTreeView {
             }
             grower.push_subtree(top, 0, 0);
         }
-        TaskTreeView { rows: grower.rows, totals: sums }
+        TaskTreeView { rows: grower.rows, totals }
     }
 
     /// Returns the line of a task.
@@ -211,7 +211,7 @@ fn subtree_totals(
     head: &TaskState,
     children: &HashMap<TaskId, Vec<&TaskState>>,
     now: Timestamp,
-    sums: &mut HashMap<TaskId, SubtreeTotals>,
+    totals: &mut HashMap<TaskId, SubtreeTotals>,
 ) -> SubtreeTotals {
     let mut whole = SubtreeTotals {
         descendants: 0,
@@ -222,7 +222,7 @@ fn subtree_totals(
         group: Some(TuiGroup::for_task(head, now)),
     };
     for child in children.get(&head.id).into_iter().flatten() {
-        let part = subtree_totals(child, children, now, sums);
+        let part = subtree_totals(child, children, now, totals);
         whole.descendants += 1 + part.descendants;
         whole.tokens = whole.tokens.saturating_add(part.tokens);
         whole.cost = whole.cost.saturating_add(part.cost);
@@ -230,7 +230,7 @@ fn subtree_totals(
         whole.asking_task = whole.asking_task.or(part.asking_task);
         whole.group = whole.group.min(part.group);
     }
-    sums.insert(head.id, whole);
+    totals.insert(head.id, whole);
     whole
 }
 

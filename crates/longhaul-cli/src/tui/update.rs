@@ -270,12 +270,12 @@ impl TuiModel {
         let Some(detail) = self.detail.as_mut().filter(|detail| !detail.reading && !detail.loading) else {
             return Vec::new();
         };
-        let talk = &detail.transcript;
+        let transcript = &detail.transcript;
         let ahead = detail.top + height >= detail.page.total();
-        let after = if detail.top == 0 && talk.after.0 > 0 {
-            Seq(talk.after.0.saturating_sub(READ_CHUNK as u64))
+        let after = if detail.top == 0 && transcript.after.0 > 0 {
+            Seq(transcript.after.0.saturating_sub(READ_CHUNK as u64))
         } else if ahead && detail.has_newer {
-            Seq(talk.after.0 + READ_CHUNK as u64)
+            Seq(transcript.after.0 + READ_CHUNK as u64)
         } else {
             return Vec::new();
         };

@@ -79,16 +79,16 @@ fn a_reply_that_comes_in_pieces_looks_like_the_whole() {
     let expected = right(&mut model);
     assert!(expected.iter().any(|row| row.contains("alpha │     1")), "{expected:#?}");
 
-    let mut stories = [begun];
-    let mut model = screen((100, 40), &stories);
-    press(&mut model, "Enter", &stories);
+    let mut journals = [begun];
+    let mut model = screen((100, 40), &journals);
+    press(&mut model, "Enter", &journals);
     let mut rest = text;
     while !rest.is_empty() {
         let (piece, more) = rest.split_at(rest.len().min(7));
-        stories[0] = stories[0].clone().said(piece);
+        journals[0] = journals[0].clone().said(piece);
         rest = more;
-        let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
-        serve(&mut model, effects, &stories);
+        let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
+        serve(&mut model, effects, &journals);
     }
     assert_eq!(right(&mut model), expected);
 }
@@ -135,17 +135,17 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
     let failed = TestJournal::new(4, "c", "Do.").claimed().failed(&evil("error"));
     let thinks = Entry::Said { voice: LiveTextKind::Reasoning, text: evil("thought") };
     let talks = TestJournal::new(5, "d", "Do.").claimed().and(thinks).said(&evil("live"));
-    let stories = [waits, asks, over, failed, talks];
+    let journals = [waits, asks, over, failed, talks];
     let mut seen = String::new();
     for size in [(120, 40), (40, 12)] {
         for chosen in 1..=5 {
             for keys in ["", "1", "2", "3", "4", "5", "6", "s", "m"] {
-                let mut model = screen(size, &stories);
+                let mut model = screen(size, &journals);
                 let effects = model.reveal_task(id(chosen));
-                serve(&mut model, effects, &stories);
+                serve(&mut model, effects, &journals);
                 // Unfold everything.
                 model.detail.as_mut().unwrap().unfolded.extend((1..40).map(Seq));
-                press(&mut model, keys, &stories);
+                press(&mut model, keys, &journals);
                 update(&mut model, TuiMessage::Paste(evil("pasted")));
                 update(&mut model, TuiMessage::ActionDone(Err(evil("trouble"))));
                 for top in [0, 12, 1000] {

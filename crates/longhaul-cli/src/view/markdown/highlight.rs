@@ -61,7 +61,7 @@ fn grammar_name(language: &str) -> String {
 impl SyntaxGrammars {
     fn load() -> SyntaxGrammars {
         let color = |color: AnsiColor| color.on_default();
-        let inks = [
+        let scope_styles = [
             ("comment", FAINT),
             ("string", color(AnsiColor::Green)),
             ("constant.numeric", color(AnsiColor::Yellow)),
@@ -77,9 +77,11 @@ impl SyntaxGrammars {
             ("markup.inserted", color(AnsiColor::Green)),
             ("markup.deleted", color(AnsiColor::Red)),
         ];
-        let inks =
-            inks.into_iter().filter_map(|(name, style)| Some((Scope::new(name).ok()?, style))).collect();
-        SyntaxGrammars { all: SyntaxSet::load_defaults_newlines(), scope_styles: inks }
+        let scope_styles = scope_styles
+            .into_iter()
+            .filter_map(|(name, style)| Some((Scope::new(name).ok()?, style)))
+            .collect();
+        SyntaxGrammars { all: SyntaxSet::load_defaults_newlines(), scope_styles }
     }
 
     fn line(&self, state: &mut ParseState, stack: &mut ScopeStack, line: &str) -> Option<Vec<MarkdownSpan>> {

@@ -53,24 +53,27 @@ pub(crate) fn stable_prefix_len(source: &str) -> usize {
 
 /// Renders a text as terminal lines, without any control sequences from the text. Code lines may be wider, so
 /// that they can be copied.
-pub(crate) fn render(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<StyledLine> {
-    parse_lines(source, columns, colors).iter().map(|spans| span::styled_line(spans)).collect()
+pub(crate) fn render(source: &str, columns: usize, highlighter: &SyntaxHighlighter) -> Vec<StyledLine> {
+    parse_lines(source, columns, highlighter).iter().map(|spans| span::styled_line(spans)).collect()
 }
 
 /// Renders a text as lines of styled spans, none wider than `columns`.
 pub(crate) fn render_spans(
     source: &str,
     columns: usize,
-    colors: &SyntaxHighlighter,
+    highlighter: &SyntaxHighlighter,
 ) -> Vec<Vec<MarkdownSpan>> {
-    parse_lines(source, columns, colors).into_iter().flat_map(|spans| break_line(spans, columns)).collect()
+    parse_lines(source, columns, highlighter)
+        .into_iter()
+        .flat_map(|spans| break_line(spans, columns))
+        .collect()
 }
 
-fn parse_lines(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<Vec<MarkdownSpan>> {
+fn parse_lines(source: &str, columns: usize, highlighter: &SyntaxHighlighter) -> Vec<Vec<MarkdownSpan>> {
     let source = sanitize(source);
     let mut page = MarkdownRenderer {
         columns: columns.max(20),
-        highlighter: colors,
+        highlighter,
         lines: Vec::new(),
         margins: Vec::new(),
         begun: false,
