@@ -85,7 +85,7 @@ fn parse_keys(bytes: &mut Vec<u8>) -> Vec<KeyPress> {
 #[cfg(unix)]
 pub(crate) use here::Keyboard;
 #[cfg(not(unix))]
-pub(crate) use nowhere::Keys;
+pub(crate) use nowhere::Keyboard;
 
 #[cfg(unix)]
 mod here {
@@ -97,7 +97,7 @@ mod here {
     use nix::sys::signal::{Signal, raise};
     use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
     use nix::unistd::{getpgrp, read, tcgetpgrp};
-    use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+    use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
     use tokio::sync::mpsc;
 
     use super::{KeyPress, KeyboardEvent, parse_keys};
@@ -108,7 +108,7 @@ mod here {
     /// The keyboard. Restores the terminal when dropped.
     pub(crate) struct Keyboard {
         typed: mpsc::Receiver<KeyPress>,
-        suspend: Heard,
+        suspend: SignalStream,
         mode: TerminalMode,
         wake: Option<PipeWriter>,
         reader: Option<JoinHandle<()>>,
@@ -244,10 +244,10 @@ mod here {
 
 #[cfg(not(unix))]
 mod nowhere {
-    use super::Typed;
+    use super::KeyboardEvent;
 
     /// No keyboard on this platform.
-    pub(crate) struct Keys;
+    pub(crate) struct Keyboard;
 
     impl Keyboard {
         pub(crate) fn listen() -> Option<Keyboard> {

@@ -51,7 +51,7 @@ pub(super) async fn run(context: &CliContext, args: &RetryArgs) -> Result<CliExi
         }
         let shown = term.paint(Ink::Id, &again.to_string());
         let below = head.parent.map(|parent| format!(", below {parent}")).unwrap_or_default();
-        term.print_line(&format!("{id} is tried again as {shown}{below}"))?;
+        term.print_line(&format!("{id} is retried as {shown}{below}"))?;
         super::report_who_runs(context, &data_dir, &head, background)?;
     }
     if args.wait {

@@ -24,7 +24,7 @@ pub(super) async fn run(context: &CliContext, args: &StopArgs) -> Result<CliExit
         let stopped = longhaul.stop_all().await?;
         term.print_line(&match stopped.len() {
             0 => "no task is open".to_owned(),
-            count => format!("{} told to stop", pluralize(count, "task")),
+            count => format!("stopping {}", pluralize(count, "task")),
         })?;
         return Ok(CliExitCode::Success);
     }
@@ -38,7 +38,7 @@ pub(super) async fn run(context: &CliContext, args: &StopArgs) -> Result<CliExit
         longhaul.stop(id).await?;
         let below = longhaul.list(TaskFilter::children(id)).await?.len();
         let below = if below == 0 { String::new() } else { " and everything below it".to_owned() };
-        term.print_line(&format!("{shown}{below} told to stop"))?;
+        term.print_line(&format!("stopping {shown}{below}"))?;
     }
     Ok(CliExitCode::Success)
 }

@@ -283,8 +283,8 @@ impl<S: TuiScreen> TuiEventLoop<S> {
 /// Panics at a point that a test selects, to check how the terminal is restored. Does nothing in release
 /// builds.
 pub(super) fn inject_fault(at: &str) {
-    let wished = || std::env::var("LONGHAUL_TUI_FAULT").is_ok_and(|wished| wished == at);
-    assert!(!cfg!(debug_assertions) || !wished(), "a fault, as a test wished for");
+    let requested = || std::env::var("LONGHAUL_TUI_FAULT").is_ok_and(|fault| fault == at);
+    assert!(!cfg!(debug_assertions) || !requested(), "a fault, as a test wished for");
 }
 
 #[cfg(test)]

@@ -176,12 +176,12 @@ impl EffectRunner {
 
     async fn stop(&self, task: TaskId) -> Result<ActionReport, CliError> {
         self.longhaul.stop(task).await?;
-        Ok(report_of(format!("{task} was told to stop")))
+        Ok(report_of(format!("{task} is stopping")))
     }
 
     async fn stop_all(&self) -> Result<ActionReport, CliError> {
         let stopped = self.longhaul.stop_all().await?;
-        Ok(report_of(format!("{} told to stop", pluralize(stopped.len(), "task"))))
+        Ok(report_of(format!("stopping {}", pluralize(stopped.len(), "task"))))
     }
 
     async fn resume(&self, root: TaskId) -> Result<ActionReport, CliError> {
@@ -213,7 +213,7 @@ impl EffectRunner {
         let again = match self.longhaul.retry(task).await {
             Err(LonghaulError::AlreadyRetried { by, .. }) => {
                 return Ok(ActionReport {
-                    text: format!("{task} is being tried again already, as {by}"),
+                    text: format!("{task} is already being retried as {by}"),
                     select: Some(by),
                 });
             }
@@ -221,7 +221,7 @@ impl EffectRunner {
         };
         let root = self.longhaul.state(again).await?.root;
         self.ensure_running(root).await?;
-        Ok(ActionReport { text: format!("{task} is tried again as {again}"), select: Some(again) })
+        Ok(ActionReport { text: format!("{task} is retried as {again}"), select: Some(again) })
     }
 
     /// Starts a background process for a tree, unless one runs it.

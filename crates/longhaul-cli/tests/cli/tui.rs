@@ -167,7 +167,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     terminal.keys(&["n"]);
     terminal.until("nothing to be stopped", |screen| !screen.contains("Stop idler"));
     terminal.keys(&["s", "y"]);
-    terminal.until("that it was told", |screen| screen.contains("was told to stop"));
+    terminal.until("that it was told", |screen| screen.contains("is stopping"));
     head(&kit, "idler", |status| status == Status::Cancelled);
     terminal.keys(&["Escape"]);
 
@@ -322,7 +322,7 @@ models:
     let terminal = Terminal::run(&kit.command(&["tui"]), 100, 30);
     terminal.until("what can be done", |screen| screen.contains("R  retries root t-"));
     terminal.keys(&["R"]);
-    terminal.until("that it is tried again", |screen| screen.contains("is tried again as t-"));
+    terminal.until("that it is tried again", |screen| screen.contains("is retried as t-"));
     // In a process of its own, which fails as well.
     kit.until("the end of it", |journals| {
         let again = journals.iter().map(|(head, _)| head).find(|head| head.retries.is_some())?;
