@@ -387,7 +387,7 @@ fn budget(args: &RunArgs, file: Budget) -> Result<Budget, CliError> {
 
 fn nothing_within(flag: &str) -> CliError {
     CliError::new(CliExitCode::Usage, format!("{flag} is 0: nothing could be done within that"))
-        .with_hint(format!("leave {flag} out for no bound"))
+        .with_hint(format!("leave {flag} out for no limit"))
 }
 
 /// Returns the limits of the command line.
@@ -399,7 +399,7 @@ pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<B
         Some(dollars) if !(dollars > 0.0 && dollars < 1e9) => {
             let what = format!("--max-cost is in dollars and above 0, not {dollars}");
             return Err(
-                CliError::new(CliExitCode::Usage, what).with_hint("leave --max-cost out for no bound")
+                CliError::new(CliExitCode::Usage, what).with_hint("leave --max-cost out for no limit")
             );
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
@@ -413,7 +413,7 @@ pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<B
 pub(super) fn check_prices_known(team: &Team) -> Result<(), CliError> {
     let Some(name) = team.agents().find_map(|agent| agent.model.unpriced_model()) else { return Ok(()) };
     let what =
-        format!("--max-cost (or max_cost of the team) cannot be kept to: the price of {name} is not known");
+        format!("--max-cost (or max_cost of the team) cannot be enforced: the price of {name} is not known");
     Err(CliError::new(CliExitCode::Usage, what).with_hint(format!(
         "give it with --prices FILE, in millionths of a dollar for a million tokens: {{\"{name}\": {{\"input\": …, \
          \"output\": …}}}} (0 and 0 for a model of your own), or leave the limit out"
