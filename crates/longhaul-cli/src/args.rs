@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 mod groups;
 mod ids;
@@ -20,12 +20,12 @@ pub(crate) use ids::task_ids;
 pub(crate) use suggest::parse;
 pub(crate) use task_args::*;
 
-/// Background agents that survive: run, watch and steer them from a terminal.
+/// Run, watch and steer durable background agents from a terminal
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, after_help = exit::HELP)]
 #[command(infer_subcommands = false, propagate_version = true)]
 pub(crate) struct Cli {
-    /// Where the database is: a directory, or a database file of any name [default: the user's data directory]
+    /// Data directory, or database file [default: the user's data directory]
     #[arg(long, global = true, value_name = "DIR|FILE", env = "LONGHAUL_DATA", hide_env_values = true)]
     pub(crate) data: Option<PathBuf>,
 
@@ -36,55 +36,59 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Run a team on a prompt: the answer goes to standard output, progress to standard error
+    /// Run a team on a prompt
+    ///
+    /// The answer goes to stdout, progress to stderr.
     Run(RunArgs),
-    /// Watch a scripted team at work on the current directory: no key, no server, nothing to set up
+    /// Watch a scripted team explore the current directory: no key needed
     Demo(DemoArgs),
-    /// Show all tasks on a screen of their own, and steer them: what `longhaul` alone does on a terminal
+    /// Open the TUI to watch and steer all tasks
+    ///
+    /// `longhaul` without a command does the same on a terminal.
     Tui(TuiArgs),
-    /// List tasks: those that have not ended, and those of the last day
+    /// List open tasks, and those of the last day
     Tasks(TasksArgs),
-    /// Show all there is to know about a task
+    /// Show one task in full
     Show(ShowArgs),
-    /// Tell a task's journal, line by line
+    /// Print a task's journal
     Logs(LogsArgs),
-    /// Write to a task; one that has ended is continued by a new one
+    /// Send a message to a task; an ended task is continued by a new one
     Send(SendArgs),
-    /// Answer what a task asks: whether it may call a tool, or what else it wants to know
+    /// Answer a task's approval request or question
     Answer(AnswerArgs),
-    /// Submit the order of a task that failed or was cancelled again
+    /// Re-run a failed or cancelled task
     Retry(RetryArgs),
-    /// Write down a task and all below it: as Markdown, as a page of HTML, as JSON
+    /// Export a task and everything below it as Markdown, HTML or JSON
     Export(ExportArgs),
-    /// Delete old trees of tasks that have ended and whose end somebody has seen
+    /// Delete old task trees that have ended and were read
     Prune(PruneArgs),
     /// Wait until tasks have ended
     Wait(WaitArgs),
     /// Stop a task and everything below it
     Stop(StopArgs),
-    /// Carry on tasks that a killed or interrupted process left behind
+    /// Resume tasks that a killed or interrupted process left
     Resume(ResumeArgs),
-    /// Watch a tree that another process carries, as `run` does; Ctrl-C leaves it, and the tasks go on
+    /// Watch a run of another process; Ctrl-C detaches
     Attach(AttachArgs),
-    /// Carry a tree on in the background: what `run --detach` starts
+    /// Run a tree in the background: what `run --detach` starts
     #[command(hide = true)]
     Carry(CarryArgs),
-    /// Tell what is wrong with team files
+    /// Check team files for errors
     Check(CheckArgs),
-    /// Look whether all is there that Longhaul needs, and say what to do about what is not
+    /// Check the installation and suggest fixes
     Doctor(DoctorArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(CompletionsArgs),
-    /// Print the manual page, or write those of all commands
+    /// Print the manual page, or write one for each command
     Man(ManArgs),
-    /// Print the JSON schema of team files, for editors, or that of events
+    /// Print the JSON schema of team files or events
     Schema(SchemaArgs),
-    /// Write a team file to begin with
+    /// Write a starter team file
     Init(InitArgs),
 }
 
 impl CliCommand {
-    /// Where progress goes: to standard error, if standard output is for the answer.
+    /// Returns the stream for progress: stderr if stdout is for the answer.
     pub(crate) fn progress_stream(&self) -> OutputStream {
         match self {
             CliCommand::Run(_) | CliCommand::Attach(_) | CliCommand::Carry(_) => OutputStream::Stderr,
@@ -93,13 +97,13 @@ impl CliCommand {
     }
 }
 
-/// What the screen shows.
+/// Arguments of `tui`.
 #[derive(Debug, Default, Clone, Args)]
 pub(crate) struct TuiArgs {
-    /// A team file, to start runs of it from the screen
+    /// A team file, to start runs of it from the TUI
     #[arg(value_name = "TEAM")]
     pub(crate) team: Option<PathBuf>,
-    /// Accept what the team file starts, reads and contacts by itself, and remember that
+    /// Trust what the team file starts, reads and contacts, and remember it
     ///
     /// At a terminal you are asked once for each team file that starts programs, reads environment variables or contacts
     /// other machines, and again when what it does changes. `longhaul check TEAM` lists it.
@@ -109,7 +113,7 @@ pub(crate) struct TuiArgs {
     pub(crate) providers: ProviderArgs,
 }
 
-/// What was typed; nothing but `longhaul` is the screen, and where there is no terminal the help.
+/// Adds the default command if there is none: `tui` on a terminal, `--help` elsewhere.
 pub(crate) fn with_default_command(
     args: impl Iterator<Item = std::ffi::OsString>,
 ) -> Vec<std::ffi::OsString> {
@@ -128,30 +132,31 @@ pub(crate) fn with_default_command(
     args
 }
 
-/// What is run.
+/// Arguments of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The team file; with --session it can be left out
+    /// The team file; optional with --session
     #[arg(value_name = "TEAM", required_unless_present = "session")]
     pub(crate) team: Option<PathBuf>,
-    /// What to do; `-` reads it from standard input, `@FILE` from a file, `/NAME …` is a command of the team
+    /// The prompt; `-` reads stdin, `@FILE` a file, `/NAME …` runs a team command
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// What to do next, when that is done: several run in turn, in one session
+    /// Another prompt; several run in order, in one session
     #[arg(short = 'p', long = "prompt", value_name = "PROMPT")]
     pub(crate) prompts: Vec<String>,
-    /// Go on with an earlier run: its conversation, its agent, its bounds
+    /// Continue an earlier run: its conversation, its agent, its limits
     ///
-    /// Without TEAM its own team goes on, which is in the database. --max-cost and --max-tokens set what it may use from now on.
+    /// Without TEAM, the run continues with its own team from the database. --max-cost and --max-tokens set
+    /// what it may use from now on.
     #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "detach"], add = task_ids())]
     pub(crate) session: Option<String>,
     /// The agent to ask, instead of the team's first
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Another model: `provider/model` for all agents, or `agent=provider/model` for one
+    /// Use another model: `provider/model` for all agents, or `agent=provider/model`
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Vec<String>,
-    /// Accept what the team file starts, reads and contacts by itself, and remember that
+    /// Trust what the team file starts, reads and contacts, and remember it
     ///
     /// At a terminal you are asked once for each team file that starts programs, reads environment variables or contacts
     /// other machines, and again when what it does changes. `longhaul check TEAM` lists it.
@@ -163,52 +168,54 @@ pub(crate) struct RunArgs {
     /// How to handle approvals and questions when no one is at the terminal [default: deny; with --detach: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) unattended: Option<UnattendedArg>,
-    /// How long a person has to answer an approval or a question; then the answer is no [default: no end]
+    /// Deny approvals and questions that are unanswered after this time [default: none]
     #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) ask_timeout: Option<Duration>,
     /// Exit with 8 if a call was denied because no one was there to approve it
     #[arg(long, conflicts_with = "detach")]
     pub(crate) fail_on_denied: bool,
-    /// What becomes of tasks that still run when the root has nothing more to say [default: what the team file says]
+    /// What to do with tasks that still run when the root has answered [default: set by the team file]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) on_finish: Option<OnFinishArg>,
-    /// Nothing but the answer, and errors
+    /// Print only the answer and errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Ring when it ends or asks something, if it has taken long enough to look away
+    /// Notify when the run ends or needs input
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) notify: Option<NotifyMethod>,
-    /// How long that is
+    /// Notify only if the run took at least this long
     #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration, default_value = "10s")]
     pub(crate) notify_after: Duration,
-    /// Print the id and return; a process in the background carries it on, and `longhaul attach ID` joins it
+    /// Print the id and return; a background process runs it
+    ///
+    /// Watch it with `longhaul attach ID`.
     #[arg(long)]
     pub(crate) detach: bool,
-    /// No model is asked any more when the whole run has cost this many dollars
+    /// Stop calling models once the run has cost this many dollars
     #[arg(long, value_name = "DOLLARS", value_parser = crate::view::parse_dollars)]
     pub(crate) max_cost: Option<f64>,
-    /// No model is asked any more when the whole run has used this many tokens
+    /// Stop calling models once the run has used this many tokens
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
-    /// Stop the run after this time on the clock, whatever it does or waits for: 30s, 5m, 1h30m
+    /// Stop the run after this much wall-clock time: 30s, 5m, 1h30m
     #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Where the team works [default: the current directory]
+    /// The team's working directory [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) working_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) providers: ProviderArgs,
-    /// One event a line, as JSON
+    /// Print one JSON event per line
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) json: bool,
 }
 
-/// What becomes of tasks that outlive their root.
+/// What to do with tasks that outlive their root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnFinishArg {
-    /// The root waits for them, and reads what they have to say
+    /// The root waits for them and reads their results
     Wait,
-    /// They go on in the background when the root has answered
+    /// They continue in the background
     Detach,
     /// They are stopped
     Stop,
@@ -224,14 +231,14 @@ impl From<OnFinishArg> for longhaul::OnFinish {
     }
 }
 
-/// What becomes of questions that nobody is there to answer.
+/// How to handle questions when no one is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum UnattendedArg {
-    /// The answer is no: the model is told, and goes on
+    /// Deny: the model is notified and continues
     Deny,
-    /// The task waits: `longhaul answer` may come from another terminal
+    /// Wait for `longhaul answer` from another terminal
     Wait,
-    /// The run is given back with exit code 8: answer, and resume it
+    /// Release the run with exit code 8: answer, then resume it
     Stop,
 }
 
@@ -244,83 +251,83 @@ impl From<UnattendedArg> for longhaul::agent::Unattended {
     }
 }
 
-/// What comes from outside: keys, prices, recordings.
+/// Provider arguments: keys, prices, recordings.
 #[derive(Debug, Default, Clone, Args)]
 pub(crate) struct ProviderArgs {
-    /// More environment variables for keys and team files, as NAME=VALUE lines
+    /// Read environment variables from a file of NAME=VALUE lines
     #[arg(long, value_name = "FILE")]
     pub(crate) env_from_file: Vec<PathBuf>,
-    /// What tokens cost, laid over the prices that are known: {"provider/model": {"input": …, "output": …}}
+    /// Token prices that override the built-in ones: {"provider/model": {"input": …, "output": …}}
     #[arg(long, value_name = "FILE", env = "LONGHAUL_PRICES", hide_env_values = true)]
     pub(crate) prices: Option<PathBuf>,
-    /// Record what goes to and comes from models, without keys
+    /// Record model requests and replies to a file, without keys
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
-    /// Answer from such a recording, without any network
+    /// Answer model requests from a recording, without network
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
 }
 
-/// How the demo is played.
+/// Arguments of `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// One event a line, as JSON
+    /// Print one JSON event per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// How slowly it goes: 1 is made for watching, 0 does not wait at all
+    /// Delay factor: 1 is made for watching, 0 does not wait
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE")]
     pub(crate) pace: DemoPace,
-    /// Play another script with the same team (docs/scripted.md tells what can be in it)
+    /// Play another script with the same team (see docs/scripted.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<std::path::PathBuf>,
 }
 
-/// What is carried on.
+/// Arguments of `resume`.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// These tasks and their trees: ids, or the beginnings of them [default: the runs of the current project]
+    /// Ids or id prefixes of tasks [default: the runs of the current project]
     #[arg(value_name = "ID", add = task_ids())]
     pub(crate) ids: Vec<String>,
-    /// The runs of all projects
+    /// Resume the runs of all projects
     ///
-    /// Without this flag and without an id, `resume` takes the runs of the current project: the git repository you are in,
-    /// or else the current directory.
+    /// Without this flag and without an id, `resume` takes the runs of the current project: the git
+    /// repository you are in, or else the current directory.
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
-    /// Return at once; a process in the background carries each run on
+    /// Return at once; background processes run them
     #[arg(long)]
     pub(crate) detach: bool,
     /// How to handle approvals and questions when no one is at the terminal [default: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) unattended: Option<UnattendedArg>,
-    /// How long a person has to answer an approval or a question; then the answer is no [default: no end]
+    /// Deny approvals and questions that are unanswered after this time [default: none]
     #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) ask_timeout: Option<Duration>,
     /// Exit with 8 if a call was denied because no one was there to approve it
     #[arg(long, conflicts_with = "detach")]
     pub(crate) fail_on_denied: bool,
-    /// Let each run spend this many dollars from now on, instead of the limit that it has
+    /// Let each run spend this many more dollars, instead of its own limit
     #[arg(long, value_name = "DOLLARS", value_parser = crate::view::parse_dollars)]
     pub(crate) max_cost: Option<f64>,
-    /// Let each run use this many tokens from now on, instead of the limit that it has
+    /// Let each run use this many more tokens, instead of its own limit
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
-    /// Stop after this time on the clock, whatever the runs do or wait for: 30s, 5m, 1h30m
+    /// Stop the runs after this much wall-clock time: 30s, 5m, 1h30m
     #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// One event a line, as JSON
+    /// Print one JSON event per line
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) providers: ProviderArgs,
-    /// How slowly the demo's team goes
+    /// Delay factor of the demo's team
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: DemoPace,
 }
 
 impl ResumeArgs {
-    /// These tasks, and all else as it is usually.
-    pub(crate) fn for_tasks(ids: Vec<String>, outside: ProviderArgs, json: bool) -> ResumeArgs {
+    /// Returns arguments for these tasks, with defaults for everything else.
+    pub(crate) fn for_tasks(ids: Vec<String>, providers: ProviderArgs, json: bool) -> ResumeArgs {
         ResumeArgs {
             ids,
             all: false,
@@ -332,24 +339,24 @@ impl ResumeArgs {
             max_tokens: None,
             timeout: None,
             json,
-            providers: outside,
+            providers,
             pace: DemoPace::default(),
         }
     }
 }
 
-/// What is joined.
+/// Arguments of `attach`.
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
-    /// A task of the tree: its id, or the beginning of it
+    /// Id or id prefix of any task in the tree
     #[arg(add = task_ids())]
     pub(crate) id: String,
-    /// One event a line, as JSON
+    /// Print one JSON event per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What a process in the background carries on.
+/// Arguments of `carry`.
 #[derive(Debug, Args)]
 pub(crate) struct CarryArgs {
     /// The root of the tree
@@ -359,60 +366,60 @@ pub(crate) struct CarryArgs {
     /// How to handle approvals and questions when no one is at the terminal
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = UnattendedArg::Wait)]
     pub(crate) unattended: UnattendedArg,
-    /// How long a person has to answer
+    /// Deny approvals and questions that are unanswered after this time
     #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) ask_timeout: Option<Duration>,
-    /// For how long at most
+    /// Stop the run after this much wall-clock time
     #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// How slowly the demo's team goes
+    /// Delay factor of the demo's team
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: DemoPace,
 }
 
-/// What is checked.
+/// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Team files, or directories: of those every .yaml and .yml file, also further down
+    /// Team files, or directories to search for .yaml and .yml files
     #[arg(required = true, value_name = "FILE|DIR")]
     pub(crate) paths: Vec<PathBuf>,
     /// Treat warnings as errors
     #[arg(long)]
     pub(crate) strict: bool,
-    /// One file a line, as JSON
+    /// Print one JSON object per file
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) providers: ProviderArgs,
 }
 
-/// Whose schema is printed.
+/// Arguments of `schema`.
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
-    /// Of what
+    /// What to print the schema of
     #[arg(value_enum, default_value_t = SchemaKind::Team)]
     pub(crate) of: SchemaKind,
 }
 
-/// What has a schema.
+/// The available schemas.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum SchemaKind {
     /// Team files
     Team,
-    /// The lines of `--json` of run, demo, resume, attach and logs
+    /// The `--json` lines of run, demo, resume, attach and logs
     Events,
 }
 
-/// What is written where.
+/// Arguments of `init`.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// The file
+    /// The file to write
     #[arg(value_name = "FILE", default_value = "team.yaml")]
     pub(crate) file: PathBuf,
-    /// A team that needs no key: its words are written down in the file
+    /// Write a scripted team that needs no key
     #[arg(long)]
     pub(crate) scripted: bool,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -1,7 +1,7 @@
-//! Processes in the background that carry trees on, and how others find and speak to them.
+//! Background processes that run trees, and how other processes find and signal them.
 //!
-//! Whoever carries a tree signs it: a file with its process id, on which it holds a lock. The kernel frees the lock when
-//! the process dies, however it dies, so that an id of a dead process is never taken for that of another.
+//! The process that runs a tree writes its process id to a file and holds a lock on it. The kernel releases
+//! the lock when the process dies, so a stale id is never mistaken for a live process.
 
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
@@ -19,23 +19,23 @@ use crate::args::{ProviderArgs, UnattendedArg};
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
 
-/// How long a process may take to say that it carries the tree.
+/// How long a background process may take to report that it runs the tree.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where a carrier's files are.
-fn background_dir(place: &DataDir) -> PathBuf {
-    place.path().join("carriers")
+/// Returns the directory for the files of background processes.
+fn background_dir(data_dir: &DataDir) -> PathBuf {
+    data_dir.path().join("carriers")
 }
 
-/// Where a carrier writes what goes wrong.
-pub(crate) fn log_path(place: &DataDir, root: TaskId) -> PathBuf {
-    background_dir(place).join(format!("{root}.log"))
+/// Returns the log file of the background process that runs a tree.
+pub(crate) fn log_path(data_dir: &DataDir, root: TaskId) -> PathBuf {
+    background_dir(data_dir).join(format!("{root}.log"))
 }
 
-/// The logs that nobody writes to any more: those of these trees, and those of others that were last written to before
-/// a moment.
-pub(crate) fn old_logs(place: &DataDir, trees: &HashSet<TaskId>, before: Timestamp) -> Vec<PathBuf> {
-    let Ok(files) = std::fs::read_dir(background_dir(place)) else { return Vec::new() };
+/// Returns the log files that no process writes to any more: those of `trees`, and others last written before
+/// `before`.
+pub(crate) fn old_logs(data_dir: &DataDir, trees: &HashSet<TaskId>, before: Timestamp) -> Vec<PathBuf> {
+    let Ok(files) = std::fs::read_dir(background_dir(data_dir)) else { return Vec::new() };
     let is_old = |path: &Path| {
         let written = path.metadata().and_then(|file| file.modified()).ok();
         written.and_then(|at| Timestamp::try_from(at).ok()).is_some_and(|at| at < before)
@@ -47,43 +47,43 @@ pub(crate) fn old_logs(place: &DataDir, trees: &HashSet<TaskId>, before: Timesta
             let name =
                 path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".log"));
             let Some(root) = name.and_then(|name| name.parse().ok()) else { return false };
-            (trees.contains(&root) || is_old(path)) && running_pid(place, root).is_none()
+            (trees.contains(&root) || is_old(path)) && running_pid(data_dir, root).is_none()
         })
         .collect();
     logs.sort();
     logs
 }
 
-/// What a carrier says when it has begun, in a line on its standard output.
+/// What a background process prints when it has started, as one line on stdout.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BackgroundStartup {
-    /// It carries the tree.
+    /// It runs the tree.
     Carrying,
-    /// It cannot.
+    /// It failed to start.
     Not { code: u8, what: String, hint: Option<String> },
 }
 
 impl BackgroundStartup {
-    /// Why it cannot.
-    pub(crate) fn failed(trouble: &CliError) -> BackgroundStartup {
+    /// Creates the report of a failed start.
+    pub(crate) fn failed(error: &CliError) -> BackgroundStartup {
         BackgroundStartup::Not {
-            code: trouble.code as u8,
-            what: trouble.message().to_owned(),
-            hint: trouble.hint_text().map(str::to_owned),
+            code: error.code as u8,
+            what: error.message().to_owned(),
+            hint: error.hint_text().map(str::to_owned),
         }
     }
 
-    /// Says so.
+    /// Prints the report as a line of JSON.
     pub(crate) fn print(&self) {
-        // Whoever started us may be gone: then nobody waits for it.
+        // The process that started us may be gone: then no one reads this.
         if let Ok(line) = serde_json::to_string(self) {
             let _ = writeln!(std::io::stdout(), "{line}");
         }
     }
 }
 
-/// What a process in the background goes by.
+/// How a background process runs a tree.
 pub(crate) struct BackgroundOptions<'a> {
     pub(crate) providers: &'a ProviderArgs,
     pub(crate) unattended: UnattendedArg,
@@ -92,35 +92,27 @@ pub(crate) struct BackgroundOptions<'a> {
 }
 
 impl<'a> BackgroundOptions<'a> {
-    /// Approvals and questions wait for somebody, without end.
-    pub(crate) fn new(outside: &'a ProviderArgs) -> BackgroundOptions<'a> {
-        BackgroundOptions {
-            providers: outside,
-            unattended: UnattendedArg::Wait,
-            ask_timeout: None,
-            timeout: None,
-        }
+    /// Creates options in which approvals and questions wait without a time limit.
+    pub(crate) fn new(providers: &'a ProviderArgs) -> BackgroundOptions<'a> {
+        BackgroundOptions { providers, unattended: UnattendedArg::Wait, ask_timeout: None, timeout: None }
     }
 }
 
-/// Starts a process in the background that carries a tree on, and returns when it does. Keys are in the environment that
-/// it inherits, and nowhere else.
+/// Starts a background process that runs a tree, and returns once it does. Keys are passed only through the
+/// environment that it inherits. Fails if the process does not start or reports an error.
 pub(crate) async fn start(
-    place: &DataDir,
+    data_dir: &DataDir,
     root: TaskId,
     options: BackgroundOptions<'_>,
 ) -> Result<(), CliError> {
-    let BackgroundOptions { providers: outside, unattended, ask_timeout, timeout } = options;
+    let BackgroundOptions { providers, unattended, ask_timeout, timeout } = options;
     let cannot = |why: String| {
-        CliError::new(
-            CliExitCode::Failed,
-            format!("no process could be started that carries {root} on: {why}"),
-        )
-        .with_hint(format!("carry it on here: {}", place.resume_command(root)))
+        CliError::new(CliExitCode::Failed, format!("cannot start a background process for {root}: {why}"))
+            .with_hint(format!("run it here: {}", data_dir.resume_command(root)))
     };
     let program = std::env::current_exe().map_err(|error| cannot(error.to_string()))?;
     let mut command = tokio::process::Command::new(program);
-    command.arg("--data").arg(absolute_path(place.data())).arg("carry").arg(root.to_string());
+    command.arg("--data").arg(absolute_path(data_dir.data())).arg("carry").arg(root.to_string());
     command.arg("--unattended").arg(match unattended {
         UnattendedArg::Deny => "deny",
         UnattendedArg::Wait => "wait",
@@ -131,63 +123,65 @@ pub(crate) async fn start(
             command.arg(flag).arg(format!("{}ms", time.as_millis()));
         }
     }
-    for path in &outside.env_from_file {
+    for path in &providers.env_from_file {
         command.arg("--env-from-file").arg(absolute_path(path));
     }
     for (flag, path) in
-        [("--prices", &outside.prices), ("--record", &outside.record), ("--replay", &outside.replay)]
+        [("--prices", &providers.prices), ("--record", &providers.record), ("--replay", &providers.replay)]
     {
         if let Some(path) = path {
             command.arg(flag).arg(absolute_path(path));
         }
     }
-    let log = open_log(&log_path(place, root)).map_err(|error| cannot(error.to_string()))?;
+    let log = open_log(&log_path(data_dir, root)).map_err(|error| cannot(error.to_string()))?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(|error| cannot(error.to_string()))?;
     let mut line = String::new();
     if let Some(out) = child.stdout.take() {
         let mut out = BufReader::new(out);
         let read = tokio::time::timeout(STARTUP_TIMEOUT, out.read_line(&mut line)).await;
-        read.map_err(|_| cannot("it did not begin in time".to_owned()))?
+        read.map_err(|_| cannot("it did not start in time".to_owned()))?
             .map_err(|error| cannot(error.to_string()))?;
     }
     match serde_json::from_str(&line) {
         Ok(BackgroundStartup::Carrying) => Ok(()),
         Ok(BackgroundStartup::Not { code, what, hint }) => {
-            let trouble = CliError::new(CliExitCode::from_number(code), what);
+            let error = CliError::new(CliExitCode::from_number(code), what);
             Err(match hint {
-                Some(hint) => trouble.with_hint(hint),
-                None => trouble,
+                Some(hint) => error.with_hint(hint),
+                None => error,
             })
         }
-        Err(_) => Err(cannot(format!("it ended at once; see {}", self::log_path(place, root).display()))),
+        Err(_) => Err(cannot(format!("it exited at once; see {}", self::log_path(data_dir, root).display()))),
     }
 }
 
-/// Asks whoever carries a tree to drain: steps are finished, tasks given back. Whether there was anybody.
+/// Asks the process that runs a tree to drain: it finishes its steps and gives the tasks back. Returns
+/// whether there is such a process.
 #[cfg(unix)]
-pub(crate) fn drain(place: &DataDir, root: TaskId) -> Result<bool, CliError> {
+pub(crate) fn drain(data_dir: &DataDir, root: TaskId) -> Result<bool, CliError> {
     use nix::sys::signal::{Signal, kill};
-    let Some(pid) = running_pid(place, root) else { return Ok(false) };
+    let Some(pid) = running_pid(data_dir, root) else { return Ok(false) };
     match kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM) {
         Ok(()) => Ok(true),
         Err(nix::errno::Errno::ESRCH) => Ok(false),
         Err(error) => {
-            let what = format!("the process {pid}, which carries {root}, cannot be told to drain: {error}");
-            Err(CliError::new(CliExitCode::Failed, what).with_hint("is it another user's?"))
+            let what = format!("cannot ask process {pid}, which runs {root}, to drain: {error}");
+            Err(CliError::new(CliExitCode::Failed, what)
+                .with_hint("check whether the process belongs to another user"))
         }
     }
 }
 
-/// The same, where processes cannot be spoken to.
+/// Does nothing, because this platform has no signals.
 #[cfg(not(unix))]
 pub(crate) fn drain(_: &DataDir, _: TaskId) -> Result<bool, CliError> {
     Ok(false)
 }
 
-/// The process that carries a tree.
-pub(crate) fn running_pid(place: &DataDir, root: TaskId) -> Option<i32> {
-    let mut file = File::open(pid_file(place, root)).ok()?;
+/// Returns the id of the process that runs a tree, if there is one.
+pub(crate) fn running_pid(data_dir: &DataDir, root: TaskId) -> Option<i32> {
+    let mut file = File::open(pid_file(data_dir, root)).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();
@@ -198,7 +192,7 @@ pub(crate) fn running_pid(place: &DataDir, root: TaskId) -> Option<i32> {
     }
 }
 
-/// That this process carries a tree, for as long as this is held.
+/// Marks a tree as run by this process until it is dropped.
 pub(crate) struct PidFileLock {
     path: PathBuf,
     _held: File,
@@ -210,29 +204,30 @@ impl Drop for PidFileLock {
     }
 }
 
-/// Says that this process carries a tree; `None` if another one does, or where there are no locks.
-pub(crate) fn lock_tree(place: &DataDir, root: TaskId) -> Option<PidFileLock> {
-    private_dir(&background_dir(place)).ok()?;
-    lock_pid_file(pid_file(place, root)).ok()
+/// Marks a tree as run by this process. Returns `None` if another process runs it, or if files cannot be
+/// locked.
+pub(crate) fn lock_tree(data_dir: &DataDir, root: TaskId) -> Option<PidFileLock> {
+    private_dir(&background_dir(data_dir)).ok()?;
+    lock_pid_file(pid_file(data_dir, root)).ok()
 }
 
-/// Whether this process may go on with a conversation.
+/// Whether this process may continue a conversation.
 pub(crate) enum SessionLock {
-    /// It may, for as long as this is held; where there are no locks, nobody can say otherwise.
+    /// It may, until this is dropped. Without file locks this is always granted.
     Acquired { _held: Option<PidFileLock> },
-    /// Another process goes on with it now: this one, if that is known.
+    /// Another process continues it now.
     HeldElsewhere { process: Option<i32> },
 }
 
-/// Says that this process goes on with the conversation that began with this task. Two that did so at once would write to the same
-/// task, and each would take its answer for that to its own prompt.
-pub(crate) fn lock_session(place: &DataDir, first: TaskId) -> SessionLock {
-    let path = background_dir(place).join(format!("{first}.session"));
-    let locked = private_dir(&background_dir(place))
+/// Reserves the conversation that began with this task for this process. Two processes at once would write to
+/// the same task, and each would take the answer to the other's prompt for its own.
+pub(crate) fn lock_session(data_dir: &DataDir, first: TaskId) -> SessionLock {
+    let path = background_dir(data_dir).join(format!("{first}.session"));
+    let locked = private_dir(&background_dir(data_dir))
         .map_err(TryLockError::Error)
         .and_then(|()| lock_pid_file(path.clone()));
     match locked {
-        Ok(signed) => SessionLock::Acquired { _held: Some(signed) },
+        Ok(lock) => SessionLock::Acquired { _held: Some(lock) },
         Err(TryLockError::Error(_)) => SessionLock::Acquired { _held: None },
         Err(TryLockError::WouldBlock) => {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -249,7 +244,7 @@ fn lock_pid_file(path: PathBuf) -> Result<PidFileLock, TryLockError> {
     loop {
         let mut file = options.open(&path).map_err(TryLockError::Error)?;
         file.try_lock()?;
-        // Whoever had it before may have taken the file away between the two.
+        // The previous owner may have removed the file between `open` and `try_lock`.
         if !is_at(&file, &path) {
             continue;
         }
@@ -260,8 +255,8 @@ fn lock_pid_file(path: PathBuf) -> Result<PidFileLock, TryLockError> {
     }
 }
 
-fn pid_file(place: &DataDir, root: TaskId) -> PathBuf {
-    background_dir(place).join(format!("{root}.pid"))
+fn pid_file(data_dir: &DataDir, root: TaskId) -> PathBuf {
+    background_dir(data_dir).join(format!("{root}.pid"))
 }
 
 #[cfg(unix)]
@@ -277,7 +272,8 @@ fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// Makes a directory that only its owner enters. One that an earlier Longhaul has made, for all to read, is mended.
+/// Creates a directory that only its owner can enter. Fixes the permissions of one that an earlier version
+/// created readable for all.
 fn private_dir(path: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -285,7 +281,7 @@ fn private_dir(path: &Path) -> std::io::Result<()> {
     {
         use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
         builder.mode(0o700).create(path)?;
-        // Where it is not ours it stays as it is.
+        // If it belongs to another user, it stays as it is.
         if path.metadata()?.permissions().mode() & 0o077 != 0 {
             let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
         }
@@ -295,7 +291,7 @@ fn private_dir(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// A log that only its owner reads: errors may name files.
+/// Opens a log that only its owner can read: errors may name files.
 fn open_log(path: &Path) -> std::io::Result<File> {
     if let Some(directory) = path.parent() {
         private_dir(directory)?;
@@ -307,7 +303,7 @@ fn open_log(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-/// A path that means the same wherever it is read.
+/// Makes a path absolute, so that another process can use it.
 fn absolute_path(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -319,17 +315,17 @@ mod tests {
     #[test]
     fn a_tree_is_signed_by_one_process_and_only_while_it_lives() {
         let dir = tempfile::tempdir().unwrap();
-        let place = DataDir::resolve(Some(dir.path())).unwrap();
+        let data_dir = DataDir::resolve(Some(dir.path())).unwrap();
         let root: TaskId = "t-aaaaa".parse().unwrap();
-        assert_eq!(running_pid(&place, root), None);
-        let signed = lock_tree(&place, root).unwrap();
-        assert_eq!(running_pid(&place, root), i32::try_from(std::process::id()).ok());
-        assert!(lock_tree(&place, root).is_none(), "there is one already");
-        drop(signed);
-        assert_eq!(running_pid(&place, root), None);
-        // What a process that was killed left behind is nobody.
-        std::fs::write(pid_file(&place, root), "1234").unwrap();
-        assert_eq!(running_pid(&place, root), None);
-        assert!(lock_tree(&place, root).is_some());
+        assert_eq!(running_pid(&data_dir, root), None);
+        let lock = lock_tree(&data_dir, root).unwrap();
+        assert_eq!(running_pid(&data_dir, root), i32::try_from(std::process::id()).ok());
+        assert!(lock_tree(&data_dir, root).is_none(), "there is one already");
+        drop(lock);
+        assert_eq!(running_pid(&data_dir, root), None);
+        // The file of a killed process does not count.
+        std::fs::write(pid_file(&data_dir, root), "1234").unwrap();
+        assert_eq!(running_pid(&data_dir, root), None);
+        assert!(lock_tree(&data_dir, root).is_some());
     }
 }

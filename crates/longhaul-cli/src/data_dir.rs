@@ -1,4 +1,4 @@
-//! Where the database is.
+//! The location of the database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::exit::{CliError, CliExitCode};
 /// The name of the database in its directory.
 const DATABASE: &str = "longhaul.db";
 
-/// A place for tasks.
+/// The data directory.
 #[derive(Clone)]
 pub(crate) struct DataDir {
-    /// The directory or the file, if it is not the usual one.
+    /// The directory or file from `--data`, if given.
     chosen: Option<PathBuf>,
-    /// The database.
+    /// The database file.
     pub(crate) database: PathBuf,
 }
 
 impl DataDir {
-    /// The place that was chosen, or the user's data directory.
+    /// Returns the chosen location, or the user's data directory. Fails if there is none.
     pub(crate) fn resolve(chosen: Option<&Path>) -> Result<DataDir, CliError> {
         let database = match chosen {
             Some(chosen) if is_database(chosen) => chosen.to_owned(),
@@ -44,7 +44,7 @@ impl DataDir {
         Ok(DataDir { chosen: chosen.map(Path::to_owned), database })
     }
 
-    /// What `--data` is to be given so that another process finds the same.
+    /// Returns the value for `--data` with which another process finds the same database.
     pub(crate) fn data(&self) -> &Path {
         match self.database.file_name() == Some(DATABASE.as_ref()) {
             true => self.path(),
@@ -52,10 +52,10 @@ impl DataDir {
         }
     }
 
-    /// Opens the database, or begins one.
+    /// Opens the database, or creates it.
     pub(crate) fn open_store(&self) -> Result<Arc<dyn Store>, CliError> {
         let store = Arc::new(SqliteStore::open(&self.database)?);
-        // The usual directory is ours, whatever is in it. One that was chosen may be anybody's.
+        // Restrict the default directory to its owner. Leave a chosen directory as it is.
         #[cfg(unix)]
         if self.chosen.is_none() {
             use std::os::unix::fs::PermissionsExt as _;
@@ -67,43 +67,43 @@ impl DataDir {
         Ok(store)
     }
 
-    /// What to type for a command and what follows it.
+    /// Returns the shell command for a subcommand with its arguments.
     pub(crate) fn shell_command(&self, what: &str) -> String {
         format!("{} {what}", self.longhaul())
     }
 
-    /// What to type to write to a task.
+    /// Returns the shell command that sends a message to a task.
     pub(crate) fn send_command(&self, task: TaskId) -> String {
         self.shell_command(&format!("send {task} …"))
     }
 
-    /// What to type to carry a task on.
+    /// Returns the shell command that resumes a tree.
     pub(crate) fn resume_command(&self, root: TaskId) -> String {
         self.shell_command(&format!("resume {root}"))
     }
 
-    /// What to type to see a task in full.
+    /// Returns the shell command that shows a task.
     pub(crate) fn show_command(&self, task: TaskId) -> String {
         self.shell_command(&format!("show {task}"))
     }
 
-    /// What to type to try a task again.
+    /// Returns the shell command that retries a task.
     pub(crate) fn retry_command(&self, task: TaskId) -> String {
         self.shell_command(&format!("retry {task}"))
     }
 
-    /// What to type to watch a tree that another process carries.
+    /// Returns the shell command that watches a tree of another process.
     pub(crate) fn attach_command(&self, root: TaskId) -> String {
         self.shell_command(&format!("attach {root}"))
     }
 
-    /// The directory of the database.
+    /// Returns the directory of the database.
     pub(crate) fn path(&self) -> &Path {
         let parent = self.database.parent().filter(|parent| !parent.as_os_str().is_empty());
         parent.unwrap_or(Path::new("."))
     }
 
-    /// What to type to answer a task; its question is named where it asks several things.
+    /// Returns the shell command that answers a task. Pass `named` if the task has several open questions.
     pub(crate) fn answer_command(
         &self,
         task: TaskId,
@@ -127,14 +127,15 @@ impl DataDir {
     }
 }
 
-/// Whether a path is a database, and not the directory of one: it is a file, or is to be one by its name.
+/// Returns whether a path is a database rather than its directory: an existing file, or a path with a
+/// database extension.
 fn is_database(path: &Path) -> bool {
     let named =
         path.extension().is_some_and(|end| ["db", "sqlite", "sqlite3"].iter().any(|known| end == *known));
     path.is_file() || (named && !path.is_dir())
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for the shell.
 fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@\\".contains(c);
@@ -152,16 +153,19 @@ mod tests {
     #[test]
     fn a_database_has_any_name_and_a_directory_has_one_of_ours() {
         let dir = std::env::temp_dir();
-        let place = |path: &Path| DataDir::resolve(Some(path)).unwrap();
-        assert_eq!(place(&dir).database, dir.join("longhaul.db"));
-        assert_eq!(place(&dir).data(), dir);
+        let resolve = |path: &Path| DataDir::resolve(Some(path)).unwrap();
+        assert_eq!(resolve(&dir).database, dir.join("longhaul.db"));
+        assert_eq!(resolve(&dir).data(), dir);
         for name in ["tasks.db", "x.sqlite", "y.sqlite3"] {
             let file = dir.join("nowhere").join(name);
-            assert_eq!((place(&file).database.clone(), place(&file).data()), (file.clone(), file.as_path()));
-            assert_eq!(place(&file).path(), dir.join("nowhere"));
+            assert_eq!(
+                (resolve(&file).database.clone(), resolve(&file).data()),
+                (file.clone(), file.as_path())
+            );
+            assert_eq!(resolve(&file).path(), dir.join("nowhere"));
         }
-        assert_eq!(place(Path::new("tasks.db")).path(), Path::new("."));
-        assert_eq!(place(Path::new("some.thing")).database, Path::new("some.thing/longhaul.db"));
+        assert_eq!(resolve(Path::new("tasks.db")).path(), Path::new("."));
+        assert_eq!(resolve(Path::new("some.thing")).database, Path::new("some.thing/longhaul.db"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How the program ends: exit codes, and errors that say what to do.
+//! Exit codes, and errors with hints.
 
 use std::fmt;
 use std::io;
@@ -10,25 +10,25 @@ use longhaul::task::IllegalTransition;
 /// The exit codes, as `--help` shows them.
 pub(crate) const HELP: &str = "\
 Exit codes:
-    0  all is well; of a run: its root has answered (sub-agents may have failed, if it was told of that)
-    1  a task failed, or a request was refused; of a run: its root failed, or a failure that it was not told of
+    0  success; for a run: its root has answered (sub-agents may have failed, if the root was notified)
+    1  a task failed, or a request was refused; for a run: the root failed, or a task whose parent was not notified
     2  the command line is wrong
     3  a task was cancelled
-    4  no such task, or several whose ids begin like that
+    4  no such task, or several ids with that prefix
     5  the database cannot be used, is damaged, or was deleted during the run (the answer is still printed)
-    6  a team file is wrong, or what it needs is missing
-    7  a limit cut the run short: turns, tokens or money (an answer that there is all the same is printed)
-    8  an approval or an answer of a person is needed (`run --unattended stop`): answer, then `longhaul resume`; or
-       a call was denied because no one was there (`--fail-on-denied`)
-    9  another process has taken the tasks over, while this one was stopped or could not reach the database
-  124  the time is up: of `wait` (the tasks go on), or of `run` and `resume` with `--timeout`
-  130  interrupted: tasks were given back, `longhaul resume` carries them on; of `attach`: it was left";
+    6  a team file is wrong, or something it needs is missing
+    7  a limit ended the run early: turns, tokens or money (any answer produced so far is still printed)
+    8  a person has to approve or answer (`run --unattended stop`): answer, then `longhaul resume`; or a call
+       was denied because no one was there (`--fail-on-denied`)
+    9  another process has taken over the tasks while this one was stopped or could not reach the database
+  124  the time is up: for `wait` (the tasks go on), or for `run` and `resume` with `--timeout`
+  130  interrupted: `longhaul resume` continues the tasks; for `attach`: detached, the tasks go on";
 
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum CliExitCode {
-    /// All is well.
+    /// Success.
     Success = 0,
     /// A task failed, or a request was refused.
     Failed = 1,
@@ -36,7 +36,7 @@ pub(crate) enum CliExitCode {
     Usage = 2,
     /// A task was cancelled.
     Cancelled = 3,
-    /// No such task, or several.
+    /// No task matches the id, or several do.
     NotFound = 4,
     /// The database cannot be used.
     Store = 5,
@@ -44,18 +44,18 @@ pub(crate) enum CliExitCode {
     Team = 6,
     /// A limit cut the run short.
     Limit = 7,
-    /// A person is needed.
+    /// A person has to approve or answer something.
     NeedsInput = 8,
-    /// Another process has the tasks now.
+    /// Another process runs the tasks now.
     TakenOver = 9,
-    /// The time is up.
+    /// A time limit was reached.
     TimedOut = 124,
-    /// Drained.
+    /// The run was interrupted and drained.
     Interrupted = 130,
 }
 
 impl CliExitCode {
-    /// The code of this number; of one that there is not, that something failed.
+    /// Returns the exit code with this number, or `Failed` if there is none.
     pub(crate) fn from_number(number: u8) -> CliExitCode {
         use CliExitCode::*;
         [
@@ -84,48 +84,49 @@ impl From<CliExitCode> for std::process::ExitCode {
     }
 }
 
-/// What went wrong, in a paragraph, and what to do about it.
+/// An error for the user: a message, an optional hint, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CliError {
-    /// How the program ends.
+    /// The exit code.
     pub(crate) code: CliExitCode,
     message: Option<String>,
     hint: Option<String>,
 }
 
 impl CliError {
-    /// Something went wrong.
+    /// Creates an error without a hint.
     pub(crate) fn new(code: CliExitCode, what: impl Into<String>) -> Self {
         CliError { code, message: Some(what.into()), hint: None }
     }
 
-    /// What to do about it.
+    /// Sets the hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What went wrong.
+    /// Returns the message, or an empty string if the error is silent.
     pub(crate) fn message(&self) -> &str {
         self.message.as_deref().unwrap_or_default()
     }
 
-    /// What to do about it.
+    /// Returns the hint.
     pub(crate) fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The same, but if there was only nobody left to tell, all is well.
-    pub(crate) fn ignore_closed_output(told: Result<(), CliError>) -> Result<(), CliError> {
-        told.or_else(|trouble| if trouble.message.is_none() { Ok(()) } else { Err(trouble) })
+    /// Turns the error of a closed output pipe into success.
+    pub(crate) fn ignore_closed_output(result: Result<(), CliError>) -> Result<(), CliError> {
+        result.or_else(|error| if error.message.is_none() { Ok(()) } else { Err(error) })
     }
 
-    /// Whoever read our output has gone: there is nobody to tell.
+    /// The silent error for a closed output pipe: no one reads what we would print.
     fn closed_output() -> Self {
         CliError { code: CliExitCode::Success, message: None, hint: None }
     }
 
-    /// The same, for tasks that were given back because of it: still silent, but not as if they had ended.
+    /// Changes the exit code of a closed-pipe error to `Interrupted`, because the tasks were given back
+    /// before they ended. Other errors stay as they are.
     pub(crate) fn into_interruption(mut self) -> Self {
         if self.message.is_none() {
             self.code = CliExitCode::Interrupted;
@@ -149,17 +150,16 @@ impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CliError::closed_output(),
-            _ => CliError::new(CliExitCode::Failed, format!("the output could not be written: {error}"))
-                .with_hint(
-                    "is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`",
-                ),
+            _ => CliError::new(CliExitCode::Failed, format!("cannot write the output: {error}")).with_hint(
+                "is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`",
+            ),
         }
     }
 }
 
 impl From<serde_json::Error> for CliError {
     fn from(error: serde_json::Error) -> Self {
-        CliError::new(CliExitCode::Failed, format!("this could not be written as JSON: {error}"))
+        CliError::new(CliExitCode::Failed, format!("cannot write JSON: {error}"))
     }
 }
 
@@ -167,21 +167,20 @@ impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoTask(id) => CliError::new(CliExitCode::NotFound, format!("there is no task {id}"))
-                .with_hint("`longhaul tasks --all` shows all there are"),
+                .with_hint("`longhaul tasks --all` lists all tasks"),
             StoreError::NotFound { typed } if typed.is_empty() => {
-                CliError::new(CliExitCode::NotFound, "the id of the task is empty").with_hint(
-                    "`longhaul tasks` shows the ids; any beginning that only one task has is enough",
-                )
+                CliError::new(CliExitCode::NotFound, "the id of the task is empty")
+                    .with_hint("`longhaul tasks` lists the ids; any unique prefix is enough")
             }
             StoreError::NotFound { typed } if typed.trim().eq_ignore_ascii_case("t-") => {
                 CliError::new(CliExitCode::NotFound, "every id begins with 't-': that names no task")
-                    .with_hint("type more of the id; `longhaul tasks` shows the ids")
+                    .with_hint("type more of the id; `longhaul tasks` lists the ids")
             }
             StoreError::NotFound { typed } => CliError::new(
                 CliExitCode::NotFound,
                 format!("there is no task whose id begins with '{typed}'"),
             )
-            .with_hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place"),
+            .with_hint("`longhaul tasks --all` lists all tasks; `--data DIR` selects another data directory"),
             StoreError::Ambiguous { typed, matches } => {
                 let some: Vec<_> = matches.iter().map(ToString::to_string).collect();
                 let what = format!("several tasks begin with '{typed}': {}", some.join(", "));
@@ -191,12 +190,13 @@ impl From<StoreError> for CliError {
                 CliExitCode::Failed,
                 format!("task {task} has not read its letters: its mailbox is full"),
             )
-            .with_hint("write again when it has read some; `longhaul show` tells how many are unread"),
-            StoreError::Database { what, transient: passing } => CliError::new(CliExitCode::Store, what)
-                .with_hint(match passing {
-                    true => "nothing that was acknowledged is lost; try again when that has passed",
-                    false => "`--data DIR` keeps tasks in another place",
-                }),
+            .with_hint("try again when it has read some; `longhaul show` shows how many are unread"),
+            StoreError::Database { what, transient } => {
+                CliError::new(CliExitCode::Store, what).with_hint(match transient {
+                    true => "nothing that was acknowledged is lost; try again later",
+                    false => "`--data DIR` selects another data directory",
+                })
+            }
             StoreError::BadEntry { .. } | StoreError::Damaged { .. } => {
                 CliError::new(CliExitCode::Store, error.to_string())
                     .with_hint("other tasks are not affected; `longhaul doctor` checks the whole database")
@@ -211,23 +211,23 @@ impl From<LonghaulError> for CliError {
         match error {
             LonghaulError::Store(error) => error.into(),
             LonghaulError::Empty(what) => CliError::new(CliExitCode::Usage, format!("the {what} is empty"))
-                .with_hint("say something, or `-` to read it from standard input"),
+                .with_hint("type some text, or `-` to read it from stdin"),
             LonghaulError::TooLong { what, size, most } => {
                 let (size, most) =
                     (crate::view::format_count(size as u64), crate::view::format_count(most as u64));
                 CliError::new(
                     CliExitCode::Usage,
-                    format!("the {what} is {size} bytes long; at most {most} are taken"),
+                    format!("the {what} is too long: {size} bytes, the limit is {most}"),
                 )
-                .with_hint("put it in a file, and write the name of the file instead")
+                .with_hint("put it in a file, and send the name of the file instead")
             }
             LonghaulError::AmbiguousQuestion { .. } => CliError::new(CliExitCode::Usage, error.to_string())
-                .with_hint("`--question NAME` says which you answer"),
+                .with_hint("choose one with `--question NAME`"),
             LonghaulError::BadAnswer(_) => CliError::new(CliExitCode::Usage, error.to_string()),
             LonghaulError::NotAsking { .. }
             | LonghaulError::AlreadyAnswered { .. }
             | LonghaulError::UnknownQuestion { .. } => CliError::new(CliExitCode::Failed, error.to_string())
-                .with_hint("`longhaul tasks` shows who asks something"),
+                .with_hint("`longhaul tasks --state asks` lists tasks with open questions"),
             other => CliError::new(CliExitCode::Failed, other.to_string()),
         }
     }
@@ -246,15 +246,15 @@ mod tests {
 
     #[test]
     fn the_beginning_of_every_id_names_no_task() {
-        let told = CliError::from(StoreError::NotFound { typed: "t-".to_owned() });
-        assert_eq!(told.code, CliExitCode::NotFound);
-        assert!(told.message().contains("every id begins with 't-'"), "{told}");
+        let error = CliError::from(StoreError::NotFound { typed: "t-".to_owned() });
+        assert_eq!(error.code, CliExitCode::NotFound);
+        assert!(error.message().contains("every id begins with 't-'"), "{error}");
     }
 
     #[test]
     fn an_error_is_a_paragraph_and_a_hint_and_a_closed_pipe_is_silent() {
-        let told = CliError::new(CliExitCode::Usage, "wrong\x1b[31m").with_hint("do it right").to_string();
-        assert_eq!(told, "error: wrong\nhint: do it right\n");
+        let text = CliError::new(CliExitCode::Usage, "wrong\x1b[31m").with_hint("do it right").to_string();
+        assert_eq!(text, "error: wrong\nhint: do it right\n");
         assert_eq!(CliError::from(io::Error::from(io::ErrorKind::BrokenPipe)).to_string(), "");
     }
 }

@@ -1,6 +1,6 @@
-//! The keyboard while something is watched: keys one by one, without being shown, and the terminal as it was afterwards.
+//! Reads single keys without echo while a run is watched, and restores the terminal afterwards.
 //!
-//! Ctrl-C and Ctrl-Z stay signals. Whoever is not in the foreground reads nothing and changes nothing.
+//! Ctrl-C and Ctrl-Z stay signals. In the background, nothing is read or changed.
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,15 +9,15 @@ pub(crate) enum KeyPress {
     Char(char),
     /// Enter.
     Enter,
-    /// The character before the cursor goes.
+    /// Backspace.
     Backspace,
-    /// Escape, alone.
+    /// Escape on its own.
     Escape,
-    /// With Ctrl: a letter.
+    /// Ctrl with a letter.
     Ctrl(char),
 }
 
-/// What comes from the keyboard.
+/// An event from the keyboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyboardEvent {
     /// A key.
@@ -26,13 +26,13 @@ pub(crate) enum KeyboardEvent {
     Suspend,
 }
 
-/// The keys in what a terminal sends; what is not complete yet stays in `bytes`.
+/// Parses the bytes that a terminal sends into keys. Incomplete characters stay in `bytes`.
 fn parse_keys(bytes: &mut Vec<u8>) -> Vec<KeyPress> {
     let mut keys = Vec::new();
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         match byte {
-            // A sequence, as arrows send: nobody asked for it. Alone it is the key.
+            // Ignore escape sequences, such as arrow keys. A lone escape is the Escape key.
             0x1b => match bytes.get(at + 1) {
                 None => {
                     keys.push(KeyPress::Escape);
@@ -63,7 +63,7 @@ fn parse_keys(bytes: &mut Vec<u8>) -> Vec<KeyPress> {
                     Err(error) if error.valid_up_to() > 0 => {
                         std::str::from_utf8(&rest[..error.valid_up_to()]).unwrap_or_default()
                     }
-                    // The rest of a character comes with the next piece.
+                    // The rest of the character comes with the next read.
                     Err(error) if error.error_len().is_none() => break,
                     Err(error) => {
                         at += error.error_len().unwrap_or(1);
@@ -85,7 +85,7 @@ fn parse_keys(bytes: &mut Vec<u8>) -> Vec<KeyPress> {
 #[cfg(unix)]
 pub(crate) use here::Keyboard;
 #[cfg(not(unix))]
-pub(crate) use nowhere::Keys;
+pub(crate) use nowhere::Keyboard;
 
 #[cfg(unix)]
 mod here {
@@ -97,25 +97,25 @@ mod here {
     use nix::sys::signal::{Signal, raise};
     use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
     use nix::unistd::{getpgrp, read, tcgetpgrp};
-    use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+    use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
     use tokio::sync::mpsc;
 
     use super::{KeyPress, KeyboardEvent, parse_keys};
 
-    /// How long one who is in the background waits before it looks again whether it is not.
+    /// How often a process in the background checks whether it is in the foreground again.
     const FOREGROUND_POLL: std::time::Duration = std::time::Duration::from_millis(300);
 
-    /// The keyboard. When it is dropped, the terminal is as it was.
+    /// The keyboard. Restores the terminal when dropped.
     pub(crate) struct Keyboard {
         typed: mpsc::Receiver<KeyPress>,
-        suspend: Heard,
+        suspend: SignalStream,
         mode: TerminalMode,
         wake: Option<PipeWriter>,
         reader: Option<JoinHandle<()>>,
     }
 
     impl Keyboard {
-        /// Listens, if somebody can type here.
+        /// Starts to listen. Returns `None` if stdin is not a terminal or this process is in the background.
         pub(crate) fn listen() -> Option<Keyboard> {
             if !std::io::stdin().is_terminal() || !in_foreground() {
                 return None;
@@ -131,7 +131,7 @@ mod here {
             Some(Keyboard { typed, suspend, mode, wake: Some(wake), reader: reader.ok() })
         }
 
-        /// What comes next.
+        /// Waits for the next event.
         pub(crate) async fn next(&mut self) -> KeyboardEvent {
             tokio::select! {
                 Some(key) = self.typed.recv() => KeyboardEvent::Key(key),
@@ -140,7 +140,7 @@ mod here {
             }
         }
 
-        /// Is suspended, with the terminal as it was; returns when it is continued.
+        /// Restores the terminal and suspends this process; returns when it is continued.
         pub(crate) fn suspend(&self) {
             self.mode.restore();
             let _ = raise(Signal::SIGSTOP);
@@ -161,7 +161,8 @@ mod here {
         }
     }
 
-    /// Whether the terminal is ours now. Who is in the background is stopped when it reads.
+    /// Returns whether this process is in the foreground. A background process is stopped when it reads the
+    /// terminal.
     fn in_foreground() -> bool {
         tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp())
     }
@@ -199,7 +200,7 @@ mod here {
         }
     }
 
-    /// How the terminal was, and how it is meanwhile.
+    /// The original terminal mode, and the one for reading keys.
     #[derive(Clone)]
     struct TerminalMode {
         before: Termios,
@@ -221,14 +222,14 @@ mod here {
         }
 
         fn restore(&self) {
-            // Otherwise whoever has the terminal now would find it changed, and we would be stopped.
+            // In the background this would change the terminal for another process, and stop ours.
             if in_foreground() {
                 let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.before);
             }
         }
 
         fn restore_on_panic(&self) {
-            // In a cell: the library's terminal modes are not made to be shared between threads.
+            // In a mutex, because `Termios` is not `Sync`.
             let mode = std::sync::Mutex::new(self.clone());
             let next = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
@@ -243,10 +244,10 @@ mod here {
 
 #[cfg(not(unix))]
 mod nowhere {
-    use super::Typed;
+    use super::KeyboardEvent;
 
-    /// There is no keyboard.
-    pub(crate) struct Keys;
+    /// No keyboard on this platform.
+    pub(crate) struct Keyboard;
 
     impl Keyboard {
         pub(crate) fn listen() -> Option<Keyboard> {

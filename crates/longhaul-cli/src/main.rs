@@ -34,42 +34,42 @@ fn main() -> ExitCode {
     let cli =
         args::parse(args::with_default_command(std::env::args_os())).unwrap_or_else(|error| error.exit());
     let out = cli.command.progress_stream();
-    let desk = cmd::CliContext {
+    let context = cmd::CliContext {
         data: cli.data,
         term: view::TerminalOutput::for_stream(out),
         screen: view::LiveRegion::on_stream(out),
     };
-    // The screen is whole: what is logged would tear it.
+    // The TUI owns the whole screen, and log lines would garble it.
     if !matches!(cli.command, args::CliCommand::Tui(_)) {
-        log(&desk.screen);
+        log(&context.screen);
     }
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| {
-            exit::CliError::new(exit::CliExitCode::Failed, format!("no threads could be started: {error}"))
+            exit::CliError::new(exit::CliExitCode::Failed, format!("cannot start threads: {error}"))
         })
         .and_then(|runtime| {
-            let ended = runtime.block_on(cmd::run(&desk, cli.command));
-            // What waits for a reader who does not read is not waited for.
+            let ended = runtime.block_on(cmd::run(&context, cli.command));
+            // Do not wait for a write that is blocked because the reader has stopped reading.
             runtime.shutdown_timeout(std::time::Duration::from_millis(200));
             ended
         });
     match ended {
         Ok(code) => code.into(),
-        Err(trouble) => {
+        Err(error) => {
             use std::io::Write as _;
-            // If nobody hears this either, there is nothing left to do.
-            let told = view::TerminalOutput::for_stream(view::OutputStream::Stderr)
-                .wrap(trouble.to_string().trim_end());
-            let _ = if told.is_empty() { Ok(()) } else { writeln!(std::io::stderr(), "{told}") };
-            trouble.code.into()
+            // If stderr cannot be written either, there is nothing left to do.
+            let text = view::TerminalOutput::for_stream(view::OutputStream::Stderr)
+                .wrap(error.to_string().trim_end());
+            let _ = if text.is_empty() { Ok(()) } else { writeln!(std::io::stderr(), "{text}") };
+            error.code.into()
         }
     }
 }
 
-/// As a helper of commands: confines itself and becomes one, or supervises one. Nobody types this, and there is only one
-/// thread yet.
+/// Runs the hidden helper modes: `sandbox_exec` confines this process and executes a command, the supervisor
+/// watches over one. Must run before a second thread starts.
 #[cfg(target_os = "linux")]
 fn helper() -> Option<ExitCode> {
     use std::io::Write as _;
@@ -83,17 +83,17 @@ fn helper() -> Option<ExitCode> {
         return None;
     };
     let _ = writeln!(std::io::stderr(), "longhaul: {why}");
-    // What a shell says of a command that cannot be executed.
+    // The exit code that a shell uses for a command that cannot be executed.
     Some(ExitCode::from(126))
 }
 
-/// Logs go to standard error, and only those that `RUST_LOG` asks for; errors always.
+/// Sends logs to stderr. `RUST_LOG` selects them; the default is errors only.
 fn log(screen: &view::LiveRegion) {
     use tracing_subscriber::filter::{EnvFilter, LevelFilter};
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::ERROR.into());
     let filter = match std::env::var_os("RUST_LOG") {
         Some(_) => filter.from_env_lossy(),
-        // What goes wrong with a server is told by us; the protocol's own errors are for who looks for them.
+        // We report server failures ourselves; set `RUST_LOG` to see the protocol's own errors.
         None => filter.parse_lossy("error,rmcp=off"),
     };
     let color = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;

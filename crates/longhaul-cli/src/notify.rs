@@ -1,56 +1,56 @@
-//! The bell: somebody who has looked away is told that a run ended, or that it needs them.
+//! Notifies the user when a run has ended or needs input.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use crate::view::one_line;
 
-/// How somebody is told.
+/// How to notify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum NotifyMethod {
     /// The terminal's bell
     Bell,
-    /// A notification of the desktop, where the terminal makes one (OSC 9 and OSC 777)
+    /// A desktop notification, if the terminal supports it (OSC 9 and OSC 777)
     Desktop,
     /// Both
     All,
 }
 
-/// The bell.
+/// Sends notifications.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Notifier {
     method: Option<NotifyMethod>,
     began: Instant,
-    /// Who has waited for less than this is still there.
+    /// Before this much time has passed, the user is assumed to be watching.
     after: Duration,
 }
 
 impl Notifier {
-    /// A bell that rings for whatever comes after this time from now.
-    pub(crate) fn new(how: Option<NotifyMethod>, after: Duration) -> Notifier {
-        Notifier { method: how, began: Instant::now(), after }
+    /// Creates a notifier that stays silent until this much time has passed.
+    pub(crate) fn new(method: Option<NotifyMethod>, after: Duration) -> Notifier {
+        Notifier { method, began: Instant::now(), after }
     }
 
-    /// One that never rings.
+    /// Creates a notifier that never sends anything.
     pub(crate) fn disabled() -> Notifier {
         Notifier::new(None, Duration::MAX)
     }
 
-    /// Says this to whoever has looked away.
+    /// Sends a notification.
     pub(crate) fn notify(&self, text: &str) {
-        let Some(how) = self.method.filter(|_| self.began.elapsed() >= self.after) else { return };
+        let Some(method) = self.method.filter(|_| self.began.elapsed() >= self.after) else { return };
         let mut out = std::io::stderr();
         if out.is_terminal() {
-            // Who cannot be told cannot be told that either.
-            let _ = out.write_all(escape_sequence(how, text).as_bytes()).and_then(|()| out.flush());
+            // A failed notification cannot be reported anywhere.
+            let _ = out.write_all(escape_sequence(method, text).as_bytes()).and_then(|()| out.flush());
         }
     }
 }
 
-fn escape_sequence(how: NotifyMethod, text: &str) -> String {
+fn escape_sequence(method: NotifyMethod, text: &str) -> String {
     let text = one_line(text).replace(';', ",");
     let desktop = format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\");
-    match how {
+    match method {
         NotifyMethod::Bell => "\x07".to_owned(),
         NotifyMethod::Desktop => desktop,
         NotifyMethod::All => format!("{desktop}\x07"),
@@ -64,8 +64,11 @@ mod tests {
     #[test]
     fn what_is_told_ends_no_sequence_of_its_own() {
         assert_eq!(escape_sequence(NotifyMethod::Bell, "x"), "\x07");
-        let told = escape_sequence(NotifyMethod::All, "done\x1b\\;\x07 \n\u{9c}now");
+        let sequence = escape_sequence(NotifyMethod::All, "done\x1b\\;\x07 \n\u{9c}now");
         let text = "done␛\\,␇ ⟨U+009C⟩now";
-        assert_eq!(told, format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\\x07"));
+        assert_eq!(
+            sequence,
+            format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\\x07")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Who watches: what happens is told to them as they want it, and they may answer.
+//! Presents the events of a run to the person or program that watches it, and reads the answers they type.
 
 use jiff::Timestamp;
 use longhaul::TaskId;
@@ -15,74 +15,75 @@ use crate::view::{
     sanitize, text_format::wrap_text, truncate,
 };
 
-/// How it is told what happens.
+/// How to present events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputMode {
-    /// To people: a live block, or lines.
+    /// For people: a live block, or plain lines.
     Human,
-    /// One event a line.
+    /// One JSON event per line.
     Json,
     /// Only the answer.
     Quiet,
-    /// Not at all.
+    /// No output.
     Silent,
 }
 
-/// Those who watch.
+/// Presents the events of a run.
 pub(crate) struct Presenter<'a> {
     context: &'a CliContext,
     mode: OutputMode,
-    /// The task whose words are told as they come: the only root there is.
+    /// The task whose text is streamed: the only root, if there is just one.
     streamed_task: Option<TaskId>,
-    /// What was before this is known, and not told again.
+    /// Events before this time update the state but are not printed again.
     since: Timestamp,
     pub(crate) board: LiveTaskBoard,
     formatter: EventFormatter,
     answer_stream: AnswerStream,
     pub(crate) questions: QuestionQueue,
-    /// What goes above the block with its next picture.
+    /// Lines to print above the block with the next frame.
     above: Vec<StyledLine>,
     frame: usize,
-    /// Whether keys are heard.
+    /// Whether the keyboard is read.
     pub(crate) reads_keys: bool,
-    /// Whoever read what we tell is gone.
+    /// Whether the reader of our output has gone away.
     reader_gone: bool,
     notifier: Notifier,
 }
 
-/// How the rows of a screen are shared out.
+/// Divides the rows of the screen among the parts of the live block.
 struct RowAllocation {
-    /// What nobody has yet.
+    /// Rows that are still free.
     spare: usize,
     footer: usize,
 }
 
 impl RowAllocation {
-    /// One row is the cursor's; one task and the footer are always there.
+    /// Reserves one row for the cursor, one for a task, and the footer.
     fn new(rows: usize, footer: usize) -> RowAllocation {
         RowAllocation { spare: rows.saturating_sub(2 + footer), footer }
     }
 
-    /// How many rows one part may have; three at least, or it says nothing.
+    /// Returns how many rows one part may use. At least three: fewer show nothing useful.
     fn max_part_rows(&self) -> usize {
         self.spare.max(3)
     }
 
-    /// Takes so many rows, or as many as there are.
+    /// Takes up to `rows` free rows, and returns how many it took.
     fn allocate(&mut self, rows: usize) -> usize {
         let taken = rows.min(self.spare);
         self.spare -= taken;
         taken
     }
 
-    /// Whether there is room for a footer that can be done without; it has it then.
+    /// Reserves rows for an optional footer if they are free, and returns whether they were.
     fn fit_footer(&mut self, footer: usize) -> bool {
         let fits = footer <= self.spare;
         self.footer += if fits { self.allocate(footer) } else { 0 };
         fits
     }
 
-    /// The rows of a screen on which the block takes what is left: it leaves two free.
+    /// Returns the screen height to give the task block so that it fills the remaining rows; it leaves two
+    /// rows free.
     fn task_rows(&self) -> usize {
         self.spare.max(1) + self.footer + 2
     }
@@ -90,43 +91,43 @@ impl RowAllocation {
 
 impl<'a> Presenter<'a> {
     pub(crate) fn new(
-        desk: &'a CliContext,
-        place: &DataDir,
-        manner: OutputMode,
+        context: &'a CliContext,
+        data_dir: &DataDir,
+        mode: OutputMode,
         since: Timestamp,
-        bell: Notifier,
+        notifier: Notifier,
     ) -> Presenter<'a> {
         let out = TerminalOutput::for_stream(OutputStream::Stdout);
         Presenter {
-            context: desk,
-            mode: manner,
+            context,
+            mode,
             streamed_task: None,
             since,
             board: LiveTaskBoard::default(),
-            formatter: EventFormatter::new(desk.term, EventDetail::Team).with_data_dir(place),
+            formatter: EventFormatter::new(context.term, EventDetail::Team).with_data_dir(data_dir),
             answer_stream: AnswerStream::new(out.live && out.color),
-            questions: QuestionQueue::with_data_dir(place),
+            questions: QuestionQueue::with_data_dir(data_dir),
             above: Vec::new(),
             frame: 0,
             reads_keys: false,
             reader_gone: false,
-            notifier: bell,
+            notifier,
         }
     }
 
-    /// Whose words are told as they come, and whether they are Markdown.
+    /// Streams the text of this task as it arrives, rendered if it is Markdown.
     pub(crate) fn stream_text_of(&mut self, root: TaskId, markdown: bool) {
         let out = TerminalOutput::for_stream(OutputStream::Stdout);
         self.answer_stream = AnswerStream::new(out.live && out.color && markdown);
         self.streamed_task = Some(root).filter(|_| out.live);
     }
 
-    /// Whether there is a block that is drawn over.
+    /// Returns whether a live block is drawn.
     pub(crate) fn is_live(&self) -> bool {
         self.context.term.live && self.mode == OutputMode::Human
     }
 
-    /// Says what comes first.
+    /// Prints the lines that come before all events.
     pub(crate) async fn show_intro(&mut self, intro: &[String]) -> Result<(), CliError> {
         if self.mode == OutputMode::Human {
             for line in intro {
@@ -136,7 +137,7 @@ impl<'a> Presenter<'a> {
         Ok(())
     }
 
-    /// Takes an event in, and tells it.
+    /// Applies an event to the state, and prints it.
     pub(crate) async fn handle_event(&mut self, event: &Event) -> Result<(), CliError> {
         self.board.apply_event(event);
         let settled = self.questions.apply_event(event);
@@ -158,7 +159,7 @@ impl<'a> Presenter<'a> {
                         self.above.push(StyledLine { width: display_width(line), text });
                     }
                 }
-                // Not the answer, but nobody should take it for what was asked for without knowing this.
+                // This is not the answer, but no one should use the answer without knowing it.
                 OutputMode::Quiet if self.formatter.is_new(text) => {
                     self.context.note(&format!("warning: {text}"))
                 }
@@ -179,8 +180,8 @@ impl<'a> Presenter<'a> {
                 Ok(())
             }
             OutputMode::Human => {
-                let told = self.formatter.format_event(event);
-                for line in told {
+                let lines = self.formatter.format_event(event);
+                for line in lines {
                     self.write_text(self.context.term.stream, format!("{line}\n")).await?;
                 }
                 Ok(())
@@ -189,7 +190,7 @@ impl<'a> Presenter<'a> {
         }
     }
 
-    /// What was said before: only of a reply that is still on its way.
+    /// Restores the text of a reply that was in progress before we started watching.
     fn replay_text(&mut self, event: &Event) {
         if Some(event.task) == self.streamed_task {
             match &event.kind {
@@ -209,13 +210,13 @@ impl<'a> Presenter<'a> {
         match &event.kind {
             EventKind::Text { text } => self.answer_stream.push_text(text),
             EventKind::Usage { .. } => {
-                let told = self.answer_stream.take_complete_lines(columns);
-                self.above.extend(told);
+                let lines = self.answer_stream.take_complete_lines(columns);
+                self.above.extend(lines);
                 let rest = self.answer_stream.finish_reply(columns);
                 self.above.extend(rest);
             }
             what if what.voids_partial_reply() && self.answer_stream.discard_reply() => {
-                let text = "(broken off; it begins again)";
+                let text = "(interrupted; the model is asked again)";
                 self.above.push(StyledLine {
                     width: display_width(text),
                     text: self.context.term.paint(Ink::Faint, text),
@@ -229,16 +230,16 @@ impl<'a> Presenter<'a> {
         self.context.term.size().0
     }
 
-    /// Draws the block, with what is new above it.
+    /// Draws the block, and prints new lines above it.
     pub(crate) fn draw(&mut self, footer: &str) -> Result<(), CliError> {
         self.frame += 1;
         let (term, now) = (self.context.term, Timestamp::now());
         let (columns, rows) = term.size();
-        let told = self.answer_stream.take_complete_lines(columns);
-        self.above.extend(told);
+        let lines = self.answer_stream.take_complete_lines(columns);
+        self.above.extend(lines);
         let tall = |text: &str| wrap_text(text, columns).lines().count();
         let mut shares = RowAllocation::new(rows, tall(footer));
-        // What is asked comes first, then words that are not settled; the tasks have the rest.
+        // Questions get rows first, then unfinished text; the tasks get the rest.
         let asked = match self.reads_keys {
             true => self.questions.lines(term, columns, shares.max_part_rows(), now),
             false => Vec::new(),
@@ -253,7 +254,7 @@ impl<'a> Presenter<'a> {
             rest.remove(0);
         }
         shares.allocate(heights(&rest));
-        let away = "Ctrl-B: do not wait for it, let it go on in the background";
+        let away = "Ctrl-B: stop waiting, continue it in the background";
         let blocked = footer.is_empty() && self.reads_keys && self.board.is_blocked();
         let footer = if blocked && shares.fit_footer(tall(away)) { away } else { footer };
         let frame =
@@ -273,19 +274,19 @@ impl<'a> Presenter<'a> {
         Ok(self.context.screen.draw_below(&above, &block, columns)?)
     }
 
-    /// Takes the block away; what is above it stays.
+    /// Removes the block. The lines above it stay.
     pub(crate) fn clear(&mut self) -> Result<(), CliError> {
         let columns = self.columns();
         if self.is_live() {
-            let told = self.answer_stream.take_complete_lines(columns);
-            self.above.extend(told);
+            let lines = self.answer_stream.take_complete_lines(columns);
+            self.above.extend(lines);
             let above = std::mem::take(&mut self.above);
             self.context.screen.draw_below(&above, &[], columns)?;
         }
         Ok(self.context.screen.clear(columns)?)
     }
 
-    /// The lines of an answer that was not told as it came.
+    /// Returns the lines of an answer that was not streamed already.
     pub(crate) fn answer_lines(&mut self, root: TaskId, output: &str) -> Vec<StyledLine> {
         if Some(root) == self.streamed_task
             && self.is_live()
@@ -303,12 +304,12 @@ impl<'a> Presenter<'a> {
         }
     }
 
-    /// What a key means for what is asked.
+    /// Passes a key to the open question, and returns the answer if the key completes one.
     pub(crate) fn handle_key(&mut self, key: KeyPress) -> Option<TypedAnswer> {
         self.questions.handle_key(key, Timestamp::now())
     }
 
-    /// Says something above the block.
+    /// Prints a line above the block.
     pub(crate) fn note(&mut self, text: &str) {
         match self.is_live() {
             true => {
@@ -327,8 +328,8 @@ impl<'a> Presenter<'a> {
         self.write_text(OutputStream::Stdout, format!("{line}\n")).await
     }
 
-    /// Writes without holding up anything else: who does not read is waited for, who is gone is told nothing more, and
-    /// the tasks go on in both cases.
+    /// Writes text, and waits only for the reader: tasks go on meanwhile. If the reader has gone away, drops
+    /// the text.
     async fn write_text(&mut self, out: OutputStream, text: String) -> Result<(), CliError> {
         if self.reader_gone {
             return Ok(());
@@ -356,7 +357,7 @@ mod tests {
                     let asked = wanted.min(shares.max_part_rows());
                     shares.allocate(asked);
                     let gaps = shares.allocate(2);
-                    // The block leaves two rows of the screen that it is told of.
+                    // The task block leaves two rows of its screen height free.
                     let tasks = shares.task_rows() - 2;
                     assert!(asked + gaps + tasks < rows, "{rows} {wanted}");
                     assert!(asked == wanted || (gaps, tasks) == (0, 1 + footer), "{rows} {wanted}");

@@ -1,4 +1,4 @@
-//! Which project a run belongs to: that of the directory it works in.
+//! The project that a run belongs to: the one of its working directory.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,15 @@ use longhaul::entry::Entry;
 use longhaul::id::Seq;
 use longhaul::store::Store;
 
-/// The project that a directory is in: the top of its git repository, or the directory itself where there is none.
+/// Returns the project of a directory: the top of its git repository, or the directory itself if it is in
+/// none.
 pub(crate) fn project_of(directory: &Path) -> PathBuf {
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let top = directory.ancestors().find(|above| above.join(".git").exists());
     top.unwrap_or(&directory).to_owned()
 }
 
-/// The project of a run; `None` if its order names no directory, or cannot be read.
+/// Returns the project of a run, or `None` if its order names no directory or cannot be read.
 pub(crate) async fn project_of_run(store: &dyn Store, root: TaskId) -> Option<PathBuf> {
     let first = store.read(root, Seq(0), 1).await.ok()?;
     match &first.first()?.entry {

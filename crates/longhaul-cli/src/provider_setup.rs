@@ -1,4 +1,4 @@
-//! What comes from outside this program: variables of the environment, prices, the network or a recording of it.
+//! What model providers need: environment variables, prices, and the network or a recording of it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,15 +10,16 @@ use longhaul::model::prices::PriceTable;
 use crate::args::ProviderArgs;
 use crate::exit::{CliError, CliExitCode};
 
-/// Variables: those of files first, then those of the process.
+/// Environment variables: from files first, then from the process.
 #[derive(Clone, Default)]
 pub(crate) struct EnvFileVariables(Arc<HashMap<String, String>>);
 
 impl EnvFileVariables {
-    /// The variables of these files.
-    pub(crate) fn read(outside: &ProviderArgs) -> Result<EnvFileVariables, CliError> {
+    /// Reads the files of `--env-from-file`. Fails if one cannot be read or has a line that is not
+    /// NAME=VALUE.
+    pub(crate) fn read(providers: &ProviderArgs) -> Result<EnvFileVariables, CliError> {
         let mut all = HashMap::new();
-        for path in &outside.env_from_file {
+        for path in &providers.env_from_file {
             let text = read_flag_file(path, "--env-from-file")?;
             for (number, line) in text.lines().enumerate() {
                 let line = line.trim();
@@ -26,10 +27,10 @@ impl EnvFileVariables {
                     continue;
                 }
                 let Some((name, value)) = line.strip_prefix("export ").unwrap_or(line).split_once('=') else {
-                    // Not the line itself: it may be a key.
+                    // Do not print the line itself: it may contain a key.
                     let what = format!("{}:{}: this line is not NAME=VALUE", path.display(), number + 1);
                     return Err(CliError::new(CliExitCode::Usage, what)
-                        .with_hint("lines that begin with # are left out"));
+                        .with_hint("lines that begin with # are ignored"));
                 };
                 all.insert(name.trim().to_owned(), unquoted(value.trim()).to_owned());
             }
@@ -37,7 +38,7 @@ impl EnvFileVariables {
         Ok(EnvFileVariables(Arc::new(all)))
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned().or_else(|| std::env::var(name).ok())
     }
@@ -48,21 +49,21 @@ fn unquoted(value: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(value)
 }
 
-/// The way to models.
+/// Creates the HTTP client for model requests.
 pub(crate) fn build_http(
-    outside: &ProviderArgs,
+    providers: &ProviderArgs,
     variables: &EnvFileVariables,
 ) -> Result<HttpClient, CliError> {
     let mut prices = PriceTable::built_in();
-    if let Some(path) = &outside.prices {
+    if let Some(path) = &providers.prices {
         let text = read_flag_file(path, "--prices")?;
         prices = prices.with_overrides(&text).map_err(|error| {
             CliError::new(CliExitCode::Usage, format!("the prices in {} cannot be read: {error}", path.display()))
-                .with_hint("the form is {\"openai/gpt-5\": {\"input\": 1250000, \"output\": 10000000}}, in millionths of a dollar for a million tokens")
+                .with_hint("the format is {\"openai/gpt-5\": {\"input\": 1250000, \"output\": 10000000}}, in millionths of a dollar for a million tokens")
         })?;
     }
-    let places = provider_base_urls(|name| variables.get(name));
-    let options = HttpOptions { system_proxy: true, prices, base_urls: places, ..HttpOptions::default() };
+    let base_urls = provider_base_urls(|name| variables.get(name));
+    let options = HttpOptions { system_proxy: true, prices, base_urls, ..HttpOptions::default() };
     let tape = |flag: &str, path: &Path, error: CassetteError| {
         let (file, hint) = (
             path.display().to_string(),
@@ -77,7 +78,7 @@ pub(crate) fn build_http(
         };
         CliError::new(CliExitCode::Usage, format!("{flag}: {file} cannot be used: {error}")).with_hint(hint)
     };
-    let made = match (&outside.record, &outside.replay) {
+    let made = match (&providers.record, &providers.replay) {
         (_, Some(path)) => {
             let cassette = Cassette::load(path).map_err(|error| tape("--replay", path, error))?;
             Ok(HttpClient::replaying(options, cassette))
@@ -91,7 +92,7 @@ pub(crate) fn build_http(
     made.map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))
 }
 
-/// The variables in which the SDKs of providers look for their place.
+/// The variables in which the SDKs of providers look for their base URL.
 const BASE_URL_VARIABLES: [(&str, &str); 4] = [
     ("OPENAI_BASE_URL", "openai"),
     ("ANTHROPIC_BASE_URL", "anthropic"),
@@ -99,26 +100,26 @@ const BASE_URL_VARIABLES: [(&str, &str); 4] = [
     ("AZURE_OPENAI_ENDPOINT", "azure"),
 ];
 
-/// Where providers are, in the variables that their SDKs read, and servers of this machine, in those that they themselves
-/// are told it with.
+/// Returns the base URLs of providers, from the variables that their SDKs read, and of local servers, from
+/// the variables that configure those servers.
 fn provider_base_urls(get: impl Fn(&str) -> Option<String>) -> HashMap<String, String> {
     let set = |name: &str| get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-    let mut places = HashMap::new();
+    let mut base_urls = HashMap::new();
     for (variable, provider) in BASE_URL_VARIABLES {
-        places.extend(set(variable).map(|url| (provider.to_owned(), url)));
+        base_urls.extend(set(variable).map(|url| (provider.to_owned(), url)));
     }
     if let Some(host) = set("OLLAMA_HOST") {
-        places.insert("ollama".to_owned(), server_base_url(&host, "11434"));
+        base_urls.insert("ollama".to_owned(), server_base_url(&host, "11434"));
     }
     let (host, port) = (set("LLAMA_ARG_HOST"), set("LLAMA_ARG_PORT"));
     if host.is_some() || port.is_some() {
         let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
-        places.insert("llamacpp".to_owned(), server_base_url(&host, port.as_deref().unwrap_or("8080")));
+        base_urls.insert("llamacpp".to_owned(), server_base_url(&host, port.as_deref().unwrap_or("8080")));
     }
-    places
+    base_urls
 }
 
-/// The base URL of a server that is told to listen at `host`, `host:port`, `:port` or a URL.
+/// Returns the base URL of a server that listens at `host`, `host:port`, `:port` or a URL.
 fn server_base_url(listens: &str, port: &str) -> String {
     let (scheme, rest) = listens.split_once("://").unwrap_or(("http", listens));
     let (at, path) = rest.split_once('/').map_or((rest, ""), |(at, path)| (at, path.trim_matches('/')));
@@ -126,7 +127,7 @@ fn server_base_url(listens: &str, port: &str) -> String {
         Some((host, own)) if !own.contains(']') => (host, Some(own)),
         _ => (at, None),
     };
-    // Who listens everywhere is found here.
+    // A server that listens on all interfaces is reachable on localhost.
     let host = if matches!(host, "" | "0.0.0.0" | "[::]" | "*") { "127.0.0.1" } else { host };
     let port = own.or((!listens.contains("://")).then_some(port));
     let path = if path.is_empty() { "/v1".to_owned() } else { format!("/{path}") };
@@ -136,7 +137,7 @@ fn server_base_url(listens: &str, port: &str) -> String {
 fn read_flag_file(path: &Path, flag: &str) -> Result<String, CliError> {
     std::fs::read_to_string(path).map_err(|error| {
         CliError::new(CliExitCode::Usage, format!("{flag}: {} cannot be read: {error}", path.display()))
-            .with_hint("name a file that is there, and that you may read")
+            .with_hint("name a file that exists and that you may read")
     })
 }
 

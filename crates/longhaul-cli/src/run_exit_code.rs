@@ -1,4 +1,4 @@
-//! The exit code of a run: the root's end decides, and a failure that nobody was told of.
+//! The exit code of a run: decided by how the root ended, and by failures that no parent was notified of.
 
 use longhaul::entry::{Entry, FailureKind, Outcome};
 use longhaul::id::{LetterId, Seq};
@@ -9,12 +9,12 @@ use crate::exit::{CliError, CliExitCode};
 use crate::seen_events::descendants;
 use crate::view::one_line;
 
-/// How many entries are read at once.
+/// How many journal entries to read per page.
 const PAGE: usize = 500;
 
-/// How a run of these tasks, with all that is below them, ended: mostly of roots. The worst counts.
+/// Computes the exit code for these tasks (usually roots) and everything below them. The worst result counts.
 ///
-/// With it comes what else is to be said of it: failures that nobody was told of.
+/// Also returns a message for each failed task whose parent was not notified.
 pub(crate) async fn exit_code_of_run(
     longhaul: &Longhaul,
     heads: &[TaskState],
@@ -28,14 +28,14 @@ pub(crate) async fn exit_code_of_run(
     }
     for child in descendants(heads, tasks).filter(|head| head.status == Status::Failed) {
         let parent = child.parent.and_then(|parent| heads.iter().find(|head| head.id == parent));
-        // A parent that did not complete has an end of its own, which says as much.
+        // If the parent did not complete, its own outcome already decides the exit code.
         if let Some(parent) = parent.filter(|parent| parent.status == Status::Completed)
             && !was_notified(longhaul, parent.id, child.id).await?
         {
             code = worse(code, CliExitCode::Failed);
             let error = child.error.as_deref().map(one_line).unwrap_or_default();
             why.push(format!(
-                "{} of {} failed, and {} ended without hearing of it: {error}",
+                "{} of {} failed, and {} ended without being notified: {error}",
                 child.id, child.agent, parent.id
             ));
         }
@@ -43,7 +43,7 @@ pub(crate) async fn exit_code_of_run(
     Ok((code, why))
 }
 
-/// What the end of a task says.
+/// Returns the exit code for the outcome of one task.
 fn exit_code_of_task(head: &TaskState, outcome: Option<&Outcome>) -> CliExitCode {
     match (head.status, outcome) {
         (Status::Completed, _) if head.cut_short.is_some() => CliExitCode::Limit,
@@ -58,7 +58,7 @@ fn exit_code_of_task(head: &TaskState, outcome: Option<&Outcome>) -> CliExitCode
     }
 }
 
-/// The worse of two: failed, out of time, cut short, cancelled, fine.
+/// Returns the worse of two codes: failed, timed out, limit, cancelled, success.
 fn worse(one: CliExitCode, two: CliExitCode) -> CliExitCode {
     let rank = |code| match code {
         CliExitCode::Failed => 4,
@@ -70,7 +70,8 @@ fn worse(one: CliExitCode, two: CliExitCode) -> CliExitCode {
     if rank(two) > rank(one) { two } else { one }
 }
 
-/// Whether a task has heard how another ended: by a letter that it read, or as the result of a call.
+/// Returns whether a task was notified how another ended: by a letter that it read, or in the result of a
+/// call.
 async fn was_notified(longhaul: &Longhaul, task: TaskId, of: TaskId) -> Result<bool, CliError> {
     let letter = LetterId::for_task_end(of);
     let mut after = Seq(0);

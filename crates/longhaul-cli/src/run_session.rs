@@ -1,5 +1,5 @@
-//! Running tasks in this process while somebody watches, or watching those of another: until they end, or until we are
-//! told to go.
+//! Runs tasks in this process and shows their events, or watches tasks of another process, until they end or
+//! we are asked to stop.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,83 +34,86 @@ use crate::view::{
 
 /// How often the live block is drawn.
 const FRAME: Duration = Duration::from_millis(80);
-/// How often one who only watches looks whether there is still somebody who runs the tasks.
+/// How often a watcher checks that some process still runs the tasks.
 const OWNER_POLL: Duration = Duration::from_secs(2);
-/// How often it is asked whether the database is still where it was.
+/// How often to check that the database file still exists.
 const DATABASE_POLL: Duration = Duration::from_millis(500);
 
-/// How long steps that are nearly done may take when the others are handed to a process in the background.
+/// How long steps may take to finish before tasks are handed to a background process.
 const HANDOVER: Duration = Duration::from_millis(500);
 
-/// What ends by itself within this time is not stopped: a run knows its own limit, and says of itself that it timed out.
+/// Tasks that end by themselves within this time are not stopped: a run with its own time limit reports the
+/// timeout itself.
 const SOON: Duration = Duration::from_millis(200);
 
-/// How long tasks may take for their step when the run is to pause.
+/// How long tasks may take to finish their step when the run is paused.
 const DRAINING: Duration = Duration::from_secs(10);
 
-/// How long tasks may take that were told to stop; then they are dropped, and end as stopped all the same.
+/// How long stopped tasks may take to end. After that they are dropped, and still count as stopped.
 const STOPPING: Duration = Duration::from_secs(4);
 
-/// Tasks to be carried on here.
+/// Tasks to run or watch here.
 pub(crate) struct RunSession<'a> {
     pub(crate) context: &'a CliContext,
     pub(crate) data_dir: &'a DataDir,
     pub(crate) longhaul: Longhaul,
     pub(crate) roots: Vec<TaskId>,
-    /// Whose ends and answers are told, and decide: the roots, unless somebody asks for others in their trees.
+    /// The tasks whose ends and answers are printed and decide the exit code: the roots, unless the user
+    /// named other tasks.
     pub(crate) reported_tasks: Vec<TaskId>,
-    /// What was before this is known, and not told again.
+    /// Events before this time are not printed again.
     pub(crate) since: Timestamp,
     pub(crate) mode: OutputMode,
-    /// Whether this process runs them; otherwise it only watches, and they go on without it.
+    /// Whether this process runs the tasks. Otherwise it only watches, and they go on without it.
     pub(crate) runs_here: bool,
-    /// What is said first.
+    /// Lines to print first.
     pub(crate) intro: Vec<String>,
-    /// In a session of ours: what the root is asked next, when it has answered. It is closed after the last.
+    /// In a session that this process started: the prompts to send next, each after the previous answer. The
+    /// session is closed after the last.
     pub(crate) next_prompts: Option<VecDeque<String>>,
-    /// Whether tasks that the root leaves behind are left to a process in the background, and with what.
+    /// Whether to hand tasks that outlive the root to a background process, and with which provider options.
     pub(crate) leave_to_background: Option<&'a ProviderArgs>,
-    /// Whether a question ends it: nobody is there, and nobody is waited for.
+    /// Whether to end the run at the first question, because no one is there to answer.
     pub(crate) stop_on_question: bool,
-    /// After how long it is stopped, by the clock.
+    /// Stop the run after this much wall-clock time.
     pub(crate) timeout: Option<Duration>,
-    /// Whether it is no success that a call was denied because nobody was there.
+    /// Whether a call that was denied because no one was there makes the exit code `NeedsInput`.
     pub(crate) fail_on_denied: bool,
-    /// Who is told that it ended.
+    /// Notifies the user when the run ends.
     pub(crate) notifier: Notifier,
 }
 
-/// Why watching was over.
+/// Why watching ended.
 enum SessionEnd {
     /// The tasks have ended.
     Ended,
-    /// The roots have ended, and left others that go on in the background.
+    /// The roots have ended, and the tasks that they left go on in the background.
     LeftTasksRunning,
-    /// Somebody wants us to go.
+    /// A signal asked us to stop.
     Interrupted,
-    /// A person is needed, and nobody is there.
+    /// A person has to answer, and no one is there.
     NeedsInput,
-    /// It took longer than it may.
+    /// The time limit was reached.
     TimedOut(Duration),
-    /// Nobody runs the tasks any more.
+    /// No process runs the tasks any more.
     Abandoned,
-    /// Another process has taken this task.
+    /// Another process has taken over this task.
     TakenOver(TaskId),
-    /// Nothing can be written down any more.
+    /// The store can no longer be written.
     StoreFailed(StoreError),
 }
 
 impl<'a> RunSession<'a> {
-    /// Tasks that this process runs, told to people or as JSON.
+    /// Creates a session that runs these tasks in this process and shows them to a person.
     pub(crate) fn new(
-        desk: &'a CliContext,
-        place: &'a DataDir,
+        context: &'a CliContext,
+        data_dir: &'a DataDir,
         longhaul: Longhaul,
         roots: Vec<TaskId>,
     ) -> RunSession<'a> {
         RunSession {
-            context: desk,
-            data_dir: place,
+            context,
+            data_dir,
             longhaul,
             reported_tasks: roots.clone(),
             roots,
@@ -127,73 +130,73 @@ impl<'a> RunSession<'a> {
         }
     }
 
-    /// Carries the tasks on until they have ended, or we are told to go; tells what happens, and in the end the
-    /// answers and what they took.
+    /// Runs the tasks until they have ended or a signal arrives. Prints events on the way, and the answers
+    /// and a summary at the end. Returns the exit code.
     pub(crate) async fn run(self) -> Result<CliExitCode, CliError> {
         self.run_with_signals(ExitSignals::listen()?).await
     }
 
-    /// The same, where signals have been listened to since before.
+    /// Does the same as `run`, with signals that are already being listened to.
     pub(crate) async fn run_with_signals(
         mut self,
         mut signals: ExitSignals,
     ) -> Result<CliExitCode, CliError> {
-        // A carrier in the background has signed already.
-        let sign = |root: &TaskId| background::lock_tree(self.data_dir, *root);
-        let signs: Vec<_> = self.roots.iter().filter(|_| self.runs_here).map(sign).collect();
-        let mut audience = Presenter::new(self.context, self.data_dir, self.mode, self.since, self.notifier);
-        if let [speaker] = self.reported_tasks[..] {
-            let team = self.longhaul.state(speaker).await?.team;
-            audience.stream_text_of(speaker, matches!(team, TeamRef::File(_)));
+        // For a background process this returns `None`: it holds the lock already.
+        let lock = |root: &TaskId| background::lock_tree(self.data_dir, *root);
+        let locks: Vec<_> = self.roots.iter().filter(|_| self.runs_here).map(lock).collect();
+        let mut presenter = Presenter::new(self.context, self.data_dir, self.mode, self.since, self.notifier);
+        if let [task] = self.reported_tasks[..] {
+            let team = self.longhaul.state(task).await?.team;
+            presenter.stream_text_of(task, matches!(team, TeamRef::File(_)));
         }
         let mut last = None;
-        let watched = self.watch(&mut audience, &mut signals, &mut last).await;
-        let told = match &last {
+        let watched = self.watch(&mut presenter, &mut signals, &mut last).await;
+        let shown = match &last {
             Some(event) => tokio::select! {
-                told = audience.handle_event(event) => told,
+                shown = presenter.handle_event(event) => shown,
                 () = signals.next() => Ok(()),
             },
             None => Ok(()),
         };
-        let over = match watched.and_then(|over| told.map(|()| over)) {
+        let over = match watched.and_then(|over| shown.map(|()| over)) {
             Ok(over) => over,
-            Err(trouble) => {
-                // Nobody watches any more: what runs is given back, and can be resumed.
+            Err(error) => {
+                // The output has failed: give the tasks back, so that they can be resumed.
                 self.longhaul.shutdown().await;
-                return Err(trouble.into_interruption());
+                return Err(error.into_interruption());
             }
         };
         let done = match over {
             SessionEnd::Ended => {
                 self.longhaul.shutdown().await;
-                self.print_summary(&mut audience).await
+                self.print_summary(&mut presenter).await
             }
             SessionEnd::LeftTasksRunning => {
-                // The answer first: nobody waits for what is left.
-                let told = self.print_summary(&mut audience).await;
+                // Print the answer first, so that no one waits for the handover.
+                let printed = self.print_summary(&mut presenter).await;
                 self.longhaul.shutdown_within(HANDOVER).await;
-                drop(signs);
+                drop(locks);
                 self.hand_to_background().await?;
-                return told;
+                return printed;
             }
             SessionEnd::NeedsInput => {
                 self.longhaul.shutdown().await;
-                self.report_questions(&mut audience).await
+                self.report_questions(&mut presenter).await
             }
-            SessionEnd::TimedOut(limit) => self.stop_on_timeout(&mut audience, limit).await,
+            SessionEnd::TimedOut(limit) => self.stop_on_timeout(&mut presenter, limit).await,
             SessionEnd::Interrupted if !self.runs_here => {
-                self.report_detached(&mut audience, "goes on; watch it again with", DataDir::attach_command)
+                self.report_detached(&mut presenter, "goes on; watch it again with", DataDir::attach_command)
             }
             SessionEnd::Abandoned => self.report_detached(
-                &mut audience,
-                "is run by nobody any more; carry it on with",
+                &mut presenter,
+                "is no longer running; resume it with",
                 DataDir::resume_command,
             ),
-            SessionEnd::TakenOver(task) => self.report_taken_over(&mut audience, task).await,
-            SessionEnd::Interrupted => self.drain_or_stop(&mut audience, &mut signals).await,
+            SessionEnd::TakenOver(task) => self.report_taken_over(&mut presenter, task).await,
+            SessionEnd::Interrupted => self.drain_or_stop(&mut presenter, &mut signals).await,
             SessionEnd::StoreFailed(error) => {
-                audience.clear()?;
-                // Nothing could be given back either: whoever resumes finds that we are gone.
+                presenter.clear()?;
+                // Nothing could be given back either: a later `resume` finds that this process is gone.
                 let resume = self
                     .roots
                     .iter()
@@ -201,40 +204,40 @@ impl<'a> RunSession<'a> {
                     .collect::<Vec<_>>()
                     .join("; ");
                 Err(CliError::from(LonghaulError::from(error))
-                    .with_hint(format!("then carry on with: {resume}")))
+                    .with_hint(format!("then resume with: {resume}")))
             }
         };
-        drop(signs);
-        // The answer was told; that nobody will find it is no success.
+        drop(locks);
+        // The answer was printed, but a lost database is not a success.
         match self.longhaul.store().file_lost() {
             Some(error) => done.and(Err(CliError::from(error))),
             None => done,
         }
     }
 
-    /// Tells what happens until it is over; but for the `last` event, which is still to be told.
+    /// Shows events until the session is over. Leaves the `last` event to the caller.
     async fn watch(
         &mut self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         signals: &mut ExitSignals,
         last: &mut Option<Event>,
     ) -> Result<SessionEnd, CliError> {
-        let live = audience.is_live();
-        audience.show_intro(&self.intro).await?;
+        let live = presenter.is_live();
+        presenter.show_intro(&self.intro).await?;
         let mut keys = if live { Keyboard::listen() } else { None };
-        audience.reads_keys = keys.is_some();
+        presenter.reads_keys = keys.is_some();
         let longhaul = self.longhaul.clone();
-        let mut heard = SeenEvents::default();
-        let mut events = follow_events(&longhaul, &self.roots, &heard);
+        let mut seen = SeenEvents::default();
+        let mut events = follow_events(&longhaul, &self.roots, &seen);
         let mut beat = tokio::time::interval(FRAME);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let looker = OwnerMonitor {
+        let monitor = OwnerMonitor {
             longhaul: longhaul.clone(),
             data_dir: self.data_dir,
             roots: self.roots.clone(),
             runs_here: self.runs_here,
         };
-        let abandoned = looker.until_abandoned();
+        let abandoned = monitor.until_abandoned();
         tokio::pin!(abandoned);
         let time_is_up = wait_for_timeout(self.timeout);
         tokio::pin!(time_is_up);
@@ -244,45 +247,45 @@ impl<'a> RunSession<'a> {
         loop {
             tokio::select! {
                 event = events.next() => match event.transpose()? {
-                    // A root may leave others running: they are followed in their turn.
-                    None => match self.tasks_to_follow(&heard).await? {
+                    // A root may leave other tasks running: follow those next.
+                    None => match self.tasks_to_follow(&seen).await? {
                         rest if rest.is_empty() => break,
-                        rest => events = follow_events(&longhaul, &rest, &heard),
+                        rest => events = follow_events(&longhaul, &rest, &seen),
                     },
                     Some(event) => {
-                        heard.record(&event);
+                        seen.record(&event);
                         if self.is_last(&event) {
                             *last = Some(event);
                             continue;
                         }
-                        // A reader who does not read holds up what is told, and nothing else.
+                        // A slow reader delays the output and nothing else.
                         tokio::select! {
-                            told = audience.handle_event(&event) => told?,
+                            shown = presenter.handle_event(&event) => shown?,
                             () = signals.next() => return Ok(SessionEnd::Interrupted),
                         }
                         if self.stop_on_question && matches!(event.kind, EventKind::Asked { .. }) {
                             return Ok(SessionEnd::NeedsInput);
                         }
-                        self.send_next_prompt(audience, &event).await?;
+                        self.send_next_prompt(presenter, &event).await?;
                     }
                 },
-                _ = beat.tick(), if live => audience.draw("")?,
+                _ = beat.tick(), if live => presenter.draw("")?,
                 typed = next_keyboard_event(keys.as_mut()) => match typed {
-                    KeyboardEvent::Key(key) => self.handle_key(audience, key).await?,
+                    KeyboardEvent::Key(key) => self.handle_key(presenter, key).await?,
                     KeyboardEvent::Suspend => {
-                        audience.clear()?;
+                        presenter.clear()?;
                         keys.iter().for_each(Keyboard::suspend);
                     }
                 },
                 () = signals.next() => return Ok(SessionEnd::Interrupted),
                 _ = still_there.tick(), if !lost => {
                     if let Some(error) = longhaul.store().file_lost() {
-                        // In the background nobody hears its answer, and nobody could answer what it asks.
+                        // In the background no one sees the answer, and no one could answer a question.
                         if self.mode == OutputMode::Silent {
                             return Ok(SessionEnd::StoreFailed(error));
                         }
                         lost = true;
-                        audience.clear()?;
+                        presenter.clear()?;
                         self.context.note(&format!("warning: {error}"));
                     }
                 }
@@ -305,27 +308,29 @@ impl<'a> RunSession<'a> {
         }
     }
 
-    /// Whether programs find this in the last line, though others may go on after it.
+    /// Returns whether this event must be the last line of the JSON output, even if other tasks go on after
+    /// it.
     fn is_last(&self, event: &Event) -> bool {
         self.mode == OutputMode::Json
             && self.reported_tasks == [event.task]
             && matches!(event.kind, EventKind::Finished { .. })
     }
 
-    /// Of whom there is more to tell: all whose end was not heard of. Those that are left to others go on without us.
-    async fn tasks_to_follow(&self, heard: &SeenEvents) -> Result<Vec<TaskId>, CliError> {
+    /// Returns the tasks whose end has not been shown, without those that are left to a background process.
+    async fn tasks_to_follow(&self, seen: &SeenEvents) -> Result<Vec<TaskId>, CliError> {
         let heads = self.task_states().await?;
-        let missing = heard.without_end(&heads).into_iter();
+        let missing = seen.without_end(&heads).into_iter();
         Ok(missing
             .filter(|head| self.leave_to_background.is_none() || head.status.is_final())
             .map(|head| head.id)
             .collect())
     }
 
-    /// In a session: the next word when it is silent, and the end after the last.
+    /// In a session: sends the next prompt when the root waits for one, and closes the session after the
+    /// last.
     async fn send_next_prompt(
         &mut self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         event: &Event,
     ) -> Result<(), CliError> {
         let silent = matches!(event.kind, EventKind::Waiting { on: WaitReason::Letter, .. });
@@ -338,8 +343,8 @@ impl<'a> RunSession<'a> {
         };
         if matches!(self.mode, OutputMode::Human | OutputMode::Quiet) {
             let output = self.last_reply(event.task).await?;
-            let lines = audience.answer_lines(event.task, &output);
-            audience.clear()?;
+            let lines = presenter.answer_lines(event.task, &output);
+            presenter.clear()?;
             lines.iter().try_for_each(|line| {
                 TerminalOutput::for_stream(OutputStream::Stdout).print_line(&line.text)
             })?;
@@ -351,7 +356,7 @@ impl<'a> RunSession<'a> {
         Ok(())
     }
 
-    /// What a session said last.
+    /// Returns the last reply of a session.
     async fn last_reply(&self, session: TaskId) -> Result<String, CliError> {
         let journal = self.longhaul.store().read(session, longhaul::id::Seq(0), usize::MAX).await?;
         let last = journal.iter().rev().find_map(|record| match &record.entry {
@@ -361,11 +366,11 @@ impl<'a> RunSession<'a> {
         Ok(last.unwrap_or_default())
     }
 
-    async fn handle_key(&self, audience: &mut Presenter<'_>, key: KeyPress) -> Result<(), CliError> {
+    async fn handle_key(&self, presenter: &mut Presenter<'_>, key: KeyPress) -> Result<(), CliError> {
         if key == KeyPress::Ctrl('b') {
-            return self.send_to_background(audience).await;
+            return self.send_to_background(presenter).await;
         }
-        let Some(TypedAnswer { task, question, text: words }) = audience.handle_key(key) else {
+        let Some(TypedAnswer { task, question, text: words }) = presenter.handle_key(key) else {
             return Ok(());
         };
         let taken = match words {
@@ -373,32 +378,33 @@ impl<'a> RunSession<'a> {
             None => self.longhaul.decline(task, Some(question)).await,
         };
         match taken {
-            // Somebody else was faster: that is told as an event.
+            // Someone else answered first: an event reports that.
             Ok(_) | Err(LonghaulError::AlreadyAnswered { .. } | LonghaulError::NotAsking { .. }) => Ok(()),
             Err(error @ LonghaulError::BadAnswer(_)) => {
-                audience.questions.reject_answer(&error.to_string());
+                presenter.questions.reject_answer(&error.to_string());
                 Ok(())
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn send_to_background(&self, audience: &mut Presenter<'_>) -> Result<(), CliError> {
-        // The root first: who is below it goes on anyway.
-        let blocked: Vec<TaskId> = audience.board.blocked().collect();
+    async fn send_to_background(&self, presenter: &mut Presenter<'_>) -> Result<(), CliError> {
+        // The root first: the tasks below it go on anyway.
+        let blocked: Vec<TaskId> = presenter.board.blocked().collect();
         let Some(task) = blocked.iter().find(|task| self.roots.contains(task)).or(blocked.first()) else {
             return Ok(());
         };
         if self.longhaul.background(*task).await? {
-            audience.note("✓ it goes on in the background");
+            presenter.note("✓ it goes on in the background");
         }
         Ok(())
     }
 
-    /// The first signal drains: tasks finish their step, if that does not take long, and are given back. The second stops them.
+    /// Drains at the first signal: tasks finish their step, if that does not take long, and are given back.
+    /// Stops them at the second.
     async fn drain_or_stop(
         &self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         signals: &mut ExitSignals,
     ) -> Result<CliExitCode, CliError> {
         let resume: Vec<String> =
@@ -408,14 +414,14 @@ impl<'a> RunSession<'a> {
             DRAINING.as_secs(),
             resume.join(", ")
         );
-        if !audience.is_live() && self.mode != OutputMode::Silent {
+        if !presenter.is_live() && self.mode != OutputMode::Silent {
             self.context.note(&pausing);
         }
         let began = tokio::time::Instant::now();
-        // What cannot be read is not told, and keeps nobody from giving the tasks back.
+        // If the steps cannot be read, still give the tasks back.
         let mut steps = self.current_steps().await.unwrap_or_default();
         if let Some(steps) =
-            describe_steps(&steps).filter(|_| !audience.is_live() && self.mode != OutputMode::Silent)
+            describe_steps(&steps).filter(|_| !presenter.is_live() && self.mode != OutputMode::Silent)
         {
             self.context.note(&format!("waiting for {steps}"));
         }
@@ -431,11 +437,11 @@ impl<'a> RunSession<'a> {
                     () = &mut drained => break false,
                     () = signals.next() => break true,
                     _ = look.tick() => steps = self.current_steps().await.unwrap_or(steps),
-                    _ = beat.tick(), if audience.is_live() && !gone => {
+                    _ = beat.tick(), if presenter.is_live() && !gone => {
                         let waited = format_duration(began.elapsed());
-                        let waits = describe_steps(&steps).unwrap_or_else(|| "the tasks to be given back".to_owned());
-                        // A terminal that is gone does not keep the tasks from being given back.
-                        gone = audience.draw(&format!("{pausing}\nWaiting {waited} for {waits}")).is_err();
+                        let waits = describe_steps(&steps).unwrap_or_else(|| "the tasks to be released".to_owned());
+                        // If the terminal is gone, still give the tasks back.
+                        gone = presenter.draw(&format!("{pausing}\nWaiting {waited} for {waits}")).is_err();
                     }
                 }
             }
@@ -449,9 +455,9 @@ impl<'a> RunSession<'a> {
         if !stopped {
             let open = self.open_roots().await?;
             if open.is_empty() {
-                return self.print_summary(audience).await;
+                return self.print_summary(presenter).await;
             }
-            audience.clear()?;
+            presenter.clear()?;
             if let Some(cut) = describe_steps(&steps)
                 && began.elapsed() >= DRAINING
                 && self.mode != OutputMode::Silent
@@ -460,13 +466,13 @@ impl<'a> RunSession<'a> {
             }
             for root in open.into_iter().filter(|_| self.mode != OutputMode::Silent) {
                 self.context.note(&format!(
-                    "{root} was given back; carry it on with:  {}",
+                    "{root} was released; resume it with:  {}",
                     self.data_dir.resume_command(root)
                 ));
             }
             return Ok(CliExitCode::Interrupted);
         }
-        let code = self.print_summary(audience).await?;
+        let code = self.print_summary(presenter).await?;
         for head in self.task_states().await?.iter().filter(|head| self.roots.contains(&head.id)) {
             if head.status == Status::Cancelled && self.mode != OutputMode::Silent {
                 let retry = self.data_dir.retry_command(head.id);
@@ -476,7 +482,7 @@ impl<'a> RunSession<'a> {
         Ok(code)
     }
 
-    /// What the tasks that run here do now: each with the tool that it calls, or that its model is asked.
+    /// Returns what each running task does now: the tool that it calls, or that it waits for its model.
     async fn current_steps(&self) -> Result<Vec<String>, CliError> {
         let heads = self.task_states().await?;
         let running = heads.iter().filter(|head| head.status == Status::Running && head.waiting.is_none());
@@ -493,7 +499,7 @@ impl<'a> RunSession<'a> {
             .collect())
     }
 
-    /// Whether all that is open here is about to end by itself: a run that was ordered with a limit of its own has reached it.
+    /// Returns whether all open runs are about to end by themselves because their own time limit is reached.
     async fn end_by_themselves(&self) -> Result<bool, CliError> {
         for root in self.open_roots().await? {
             let task = self.longhaul.snapshot(root).await?;
@@ -506,17 +512,17 @@ impl<'a> RunSession<'a> {
         Ok(true)
     }
 
-    /// Stops what took too long.
+    /// Stops the tasks because `--timeout` is reached.
     async fn stop_on_timeout(
         &self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         limit: Duration,
     ) -> Result<CliExitCode, CliError> {
         for root in &self.roots {
             self.longhaul.stop(*root).await?;
         }
         self.longhaul.shutdown_within(STOPPING).await;
-        self.print_summary(audience).await?;
+        self.print_summary(presenter).await?;
         let which: Vec<String> = self.roots.iter().map(ToString::to_string).collect();
         let what = format!("--timeout: {} was stopped after {}", which.join(", "), format_duration(limit));
         let hint =
@@ -524,9 +530,9 @@ impl<'a> RunSession<'a> {
         Err(CliError::new(CliExitCode::TimedOut, what).with_hint(hint.unwrap_or_default()))
     }
 
-    /// What is asked, how it is answered, and how it goes on then.
-    async fn report_questions(&self, audience: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
-        audience.clear()?;
+    /// Prints the open questions, with the commands that answer them and resume the run.
+    async fn report_questions(&self, presenter: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
+        presenter.clear()?;
         for head in self.task_states().await?.iter().filter(|head| !head.asked.is_empty()) {
             for (question, asks) in self.longhaul.snapshot(head.id).await?.questions {
                 self.context.note(&format!(
@@ -543,15 +549,15 @@ impl<'a> RunSession<'a> {
             }
         }
         for root in &self.roots {
-            self.context.note(&format!("then carry it on with:  {}", self.data_dir.resume_command(*root)));
+            self.context.note(&format!("then resume it with:  {}", self.data_dir.resume_command(*root)));
         }
         Ok(CliExitCode::NeedsInput)
     }
 
-    /// Another process has a task that ran here: this one does nothing more, and says so.
+    /// Reports that another process has taken over a task that ran here.
     async fn report_taken_over(
         &self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         task: TaskId,
     ) -> Result<CliExitCode, CliError> {
         self.longhaul.shutdown().await;
@@ -559,9 +565,9 @@ impl<'a> RunSession<'a> {
         let why = "this one was stopped, or could not reach the database, for longer than its lease";
         if self.open_roots().await?.is_empty() {
             self.context.note(&format!("{task} was taken over by another process, which ended it: {why}"));
-            return self.print_summary(audience).await;
+            return self.print_summary(presenter).await;
         }
-        audience.clear()?;
+        presenter.clear()?;
         if tree_owner::owned_trees(&**self.longhaul.store()).await?.contains(&root) {
             let what = format!("{task} is run by another process now: {why}");
             return Err(CliError::new(CliExitCode::TakenOver, what)
@@ -569,33 +575,33 @@ impl<'a> RunSession<'a> {
         }
         let what = format!("{task} was taken over by another process, which is gone: {why}");
         Err(CliError::new(CliExitCode::TakenOver, what)
-            .with_hint(format!("carry it on: {}", self.data_dir.resume_command(root))))
+            .with_hint(format!("resume it: {}", self.data_dir.resume_command(root))))
     }
 
-    /// One who only watched goes away.
+    /// Prints how to go on after this process stops watching.
     fn report_detached(
         &self,
-        audience: &mut Presenter<'_>,
+        presenter: &mut Presenter<'_>,
         how: &str,
         command: fn(&DataDir, TaskId) -> String,
     ) -> Result<CliExitCode, CliError> {
-        audience.clear()?;
+        presenter.clear()?;
         for root in &self.roots {
             self.context.note(&format!("{root} {how}:  {}", command(self.data_dir, *root)));
         }
         Ok(CliExitCode::Interrupted)
     }
 
-    /// The root's end is the end; what it left goes on without us.
+    /// Hands the tasks that the root left to a background process.
     async fn hand_to_background(&self) -> Result<(), CliError> {
         for root in &self.roots {
             let left = self.longhaul.list(TaskFilter::tree(*root).live()).await?.len();
-            // They may just have ended.
+            // They may have ended just now.
             if left == 0 {
                 continue;
             }
-            let outside = self.leave_to_background.cloned().unwrap_or_default();
-            background::start(self.data_dir, *root, BackgroundOptions::new(&outside)).await?;
+            let providers = self.leave_to_background.cloned().unwrap_or_default();
+            background::start(self.data_dir, *root, BackgroundOptions::new(&providers)).await?;
             if self.mode != OutputMode::Silent {
                 let (tasks, watch) = (pluralize(left, "task"), self.data_dir.attach_command(*root));
                 let go = if left == 1 { "goes" } else { "go" };
@@ -627,28 +633,28 @@ impl<'a> RunSession<'a> {
         Ok(roots)
     }
 
-    /// The answers, and what they took.
-    async fn print_summary(&self, audience: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
-        audience.clear()?;
+    /// Prints the answers and a summary, and returns the exit code.
+    async fn print_summary(&self, presenter: &mut Presenter<'_>) -> Result<CliExitCode, CliError> {
+        presenter.clear()?;
         let (term, heads) = (self.context.term, self.task_states().await?);
-        let told = self.mode == OutputMode::Human;
-        // The tasks have ended as they have, whether anybody is left to hear of it or not.
+        let for_people = self.mode == OutputMode::Human;
+        // A closed output does not change how the tasks ended.
         let line = |term: TerminalOutput, text: &str| CliError::ignore_closed_output(term.print_line(text));
         if self.mode != OutputMode::Silent {
             for subject in &self.reported_tasks {
-                // Told here, it has been heard of: `longhaul prune` may take it some day.
+                // Mark it as read, so that `longhaul prune` may delete it later.
                 let _ = self.longhaul.mark_read(*subject).await;
             }
         }
-        if told || self.mode == OutputMode::Quiet {
+        if for_people || self.mode == OutputMode::Quiet {
             for (index, head) in
                 heads.iter().filter(|head| self.reported_tasks.contains(&head.id)).enumerate()
             {
                 let output = self.longhaul.output(head.id).await?;
-                // Where the live block was, there is an empty line already; and an answer may go elsewhere.
+                // The live block leaves an empty line behind, and the answer may go to another stream.
                 let here =
                     head.error.is_some() || head.cut_short.is_some() || term.stream == OutputStream::Stdout;
-                if told && (index > 0 || (!term.live && here)) {
+                if for_people && (index > 0 || (!term.live && here)) {
                     line(term, "")?;
                 }
                 if let Some(error) = &head.error {
@@ -663,17 +669,17 @@ impl<'a> RunSession<'a> {
                     let word = term.paint(Ink::Attention, "cut short");
                     line(term, &term.wrap(&format!("{} {word} by {}", head.id, sanitize(limit))))?;
                 }
-                // An answer goes where answers go; what is none, to where all else is told.
+                // Answers go to stdout; everything else goes to the progress stream.
                 if head.error.is_none() && !output.trim().is_empty() {
                     let out = TerminalOutput::for_stream(OutputStream::Stdout);
-                    audience
+                    presenter
                         .answer_lines(head.id, &output)
                         .iter()
-                        .try_for_each(|told| line(out, &told.text))?;
+                        .try_for_each(|styled| line(out, &styled.text))?;
                 }
             }
         }
-        if told {
+        if for_people {
             line(term, "")?;
             for row in summary_table(&heads, term, Timestamp::now()) {
                 line(term, &row)?;
@@ -704,7 +710,7 @@ impl<'a> RunSession<'a> {
     }
 }
 
-/// What is waited for; the first few.
+/// Lists the first few steps.
 fn describe_steps(steps: &[String]) -> Option<String> {
     const NAMED: usize = 3;
     let more = steps.len().saturating_sub(NAMED);
@@ -716,7 +722,8 @@ fn describe_steps(steps: &[String]) -> Option<String> {
     }
 }
 
-/// Waits until this time has passed on the clock, also while the machine slept; for ever, where there is none.
+/// Waits until this much wall-clock time has passed, including time the machine slept. Waits forever if there
+/// is no limit.
 async fn wait_for_timeout(limit: Option<Duration>) {
     const STEP: Duration = Duration::from_secs(1);
     let Some(limit) = limit else { return std::future::pending().await };
@@ -727,18 +734,18 @@ async fn wait_for_timeout(limit: Option<Duration>) {
         if left.is_zero() {
             return;
         }
-        // In steps: the runtime's clock may stand still while the machine sleeps.
+        // Sleep in steps: the runtime's clock may stop while the machine sleeps.
         tokio::time::sleep(left.min(STEP)).await;
     }
 }
 
-/// What happens to these tasks and below them, without what was heard before.
+/// Follows the events of these tasks and everything below them, without those that were shown before.
 fn follow_events(
     longhaul: &Longhaul,
     tasks: &[TaskId],
-    heard: &SeenEvents,
+    seen: &SeenEvents,
 ) -> SelectAll<BoxStream<'static, Result<Event, LonghaulError>>> {
-    let known = Arc::new(heard.clone());
+    let known = Arc::new(seen.clone());
     let news = |task: &TaskId| {
         let known = known.clone();
         let new = move |event: &Result<Event, LonghaulError>| {
@@ -757,7 +764,7 @@ async fn list_trees(longhaul: &Longhaul, roots: &[TaskId]) -> Result<Vec<TaskSta
     Ok(heads)
 }
 
-/// What is typed next, where there is a keyboard.
+/// Waits for the next keyboard event; forever if there is no keyboard.
 async fn next_keyboard_event(keys: Option<&mut Keyboard>) -> KeyboardEvent {
     match keys {
         Some(keys) => keys.next().await,
@@ -765,7 +772,7 @@ async fn next_keyboard_event(keys: Option<&mut Keyboard>) -> KeyboardEvent {
     }
 }
 
-/// One who looks now and then whether there is still somebody who runs the tasks.
+/// Checks regularly that some process still runs the tasks.
 struct OwnerMonitor<'a> {
     longhaul: Longhaul,
     data_dir: &'a DataDir,
@@ -774,13 +781,13 @@ struct OwnerMonitor<'a> {
 }
 
 impl OwnerMonitor<'_> {
-    /// Waits until nobody runs the tasks any more, though they have not ended.
+    /// Waits until no process runs the tasks although they have not ended.
     async fn until_abandoned(&self) -> Result<(), CliError> {
         if self.runs_here {
             std::future::pending::<()>().await;
         }
         let mut alone = 0;
-        // Somebody may just be taking it up.
+        // Another process may be about to take them over.
         while alone < 3 {
             tokio::time::sleep(OWNER_POLL).await;
             let heads = list_trees(&self.longhaul, &self.roots).await?;

@@ -1,4 +1,5 @@
-//! How far a tree has been told: a root's end is not the end of those that it leaves, and their last words are told too.
+//! Tracks which events of a tree were shown. Tasks may go on after their root has ended, and their last
+//! events are shown too.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +8,7 @@ use longhaul::id::Seq;
 use longhaul::snapshot::{Event, EventKind};
 use longhaul::task::TaskState;
 
-/// What was heard of each task.
+/// The last event that was shown of each task.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SeenEvents {
     seen: HashMap<TaskId, Seq>,
@@ -15,7 +16,7 @@ pub(crate) struct SeenEvents {
 }
 
 impl SeenEvents {
-    /// Takes an event in.
+    /// Marks an event as shown.
     pub(crate) fn record(&mut self, event: &Event) {
         self.seen.insert(event.task, event.seq);
         if matches!(event.kind, EventKind::Finished { .. }) {
@@ -23,25 +24,25 @@ impl SeenEvents {
         }
     }
 
-    /// Whether an event is news.
+    /// Returns whether an event has not been shown yet.
     pub(crate) fn is_new(&self, event: &Event) -> bool {
         self.seen.get(&event.task).is_none_or(|seen| event.seq > *seen)
     }
 
-    /// The tasks whose end was not heard of; of those below each other, the uppermost.
+    /// Returns the topmost tasks whose end has not been shown.
     pub(crate) fn without_end<'a>(&self, heads: &'a [TaskState]) -> Vec<&'a TaskState> {
         uppermost(heads, |head| !self.ended.contains(&head.id))
     }
 }
 
-/// The tasks of which something holds; of those below each other, the uppermost.
+/// Returns the tasks that match, without those that are below another match.
 pub(crate) fn uppermost(heads: &[TaskState], holds: impl Fn(&TaskState) -> bool) -> Vec<&TaskState> {
     let found: Vec<TaskId> = heads.iter().filter(|head| holds(head)).map(|head| head.id).collect();
     let lower: HashSet<TaskId> = descendants(heads, &found).map(|head| head.id).collect();
     heads.iter().filter(|head| holds(head) && !lower.contains(&head.id)).collect()
 }
 
-/// The tasks that are below one of these.
+/// Returns the tasks below any of these.
 pub(crate) fn descendants<'a>(
     heads: &'a [TaskState],
     these: &[TaskId],
@@ -54,8 +55,8 @@ pub(crate) fn descendants<'a>(
     })
 }
 
-/// Whose ends are worth telling to one who wants to know of `asked`: those of them that are open. In a tree without such,
-/// the root's; if that has ended long since, those of the uppermost that are open.
+/// Returns the tasks whose ends to report to someone who named `asked`: the open ones among them. If there
+/// are none, the root; and if the root has already ended, the topmost open tasks.
 pub(crate) fn tasks_to_report(tree: &[TaskState], root: TaskId, asked: &[TaskId]) -> Vec<TaskId> {
     let is_open = |head: &TaskState| !head.status.is_final();
     let named: Vec<TaskId> =

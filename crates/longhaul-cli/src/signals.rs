@@ -1,37 +1,37 @@
-//! Ctrl-C, and whatever else asks a program to end.
+//! Ctrl-C and the other signals that ask a program to exit.
 
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
 use crate::exit::CliError;
 
-/// How long after a signal the same one again is the same wish: `timeout` sends two, one to the program and one to its
-/// group. Ctrl-C is typed, and always meant.
+/// A repeat of the same signal within this time is ignored: `timeout` sends two, one to the program and one
+/// to its group. A repeated Ctrl-C always counts, because a person typed it.
 #[cfg(unix)]
 const ECHO: Duration = Duration::from_millis(100);
 
-/// Where Ctrl-C is among the signals.
+/// The index of Ctrl-C among the signals.
 #[cfg(unix)]
 const CTRL_C: usize = 0;
 
-/// The signals.
+/// Listens for exit signals.
 pub(crate) struct ExitSignals {
     #[cfg(unix)]
     all: Vec<tokio::signal::unix::Signal>,
-    /// Which was the last, and when it came.
+    /// The last signal, and when it came.
     #[cfg(unix)]
     last: Option<(usize, Instant)>,
 }
 
 impl ExitSignals {
-    /// Listens from now on.
+    /// Starts to listen.
     #[cfg(unix)]
     pub(crate) fn listen() -> Result<ExitSignals, CliError> {
         use tokio::signal::unix::{SignalKind, signal};
         let deaf = |error| {
             CliError::new(crate::exit::CliExitCode::Failed, format!("signals cannot be received: {error}"))
         };
-        // A terminal that is closed hangs up; Ctrl-\ quits. Both leave the tasks as Ctrl-C does.
+        // A closed terminal sends SIGHUP, Ctrl-\ sends SIGQUIT. Both leave the tasks as Ctrl-C does.
         let kinds =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
         let all = kinds.into_iter().map(|kind| signal(kind).map_err(deaf)).collect::<Result<_, _>>()?;
@@ -43,13 +43,13 @@ impl ExitSignals {
         Ok(ExitSignals {})
     }
 
-    /// Returns when one comes.
+    /// Waits for the next signal.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) {
         loop {
-            let heard = self.all.iter_mut().map(|signal| Box::pin(signal.recv()));
-            let (heard, which, _) = futures::future::select_all(heard).await;
-            if heard.is_none() {
+            let received = self.all.iter_mut().map(|signal| Box::pin(signal.recv()));
+            let (received, which, _) = futures::future::select_all(received).await;
+            if received.is_none() {
                 std::future::pending::<()>().await;
             }
             let now = Instant::now();

@@ -1,4 +1,5 @@
-//! Teams from files: read, checked, put together, and kept in the store so that any process can carry their tasks on.
+//! Teams from files: loads, checks and assembles them, and keeps them in the store so that any process can
+//! run their tasks.
 
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
@@ -24,53 +25,54 @@ use crate::exit::{CliError, CliExitCode};
 use crate::provider_setup::{self, EnvFileVariables};
 use crate::view::sanitize;
 
-/// A team that was made of a file.
+/// A team that was assembled from a file.
 pub(crate) struct TeamFromFile {
     pub(crate) team: Team,
     /// The commands of its root: name and instruction.
     pub(crate) commands: Vec<(String, String)>,
     pub(crate) limits: TaskLimits,
-    /// What a whole run may use, as the file says.
+    /// The budget of a whole run, as the file sets it.
     pub(crate) budget: Budget,
     pub(crate) bundle: TeamBundle,
 }
 
-/// The host of a page, which has been checked to be one of the web.
+/// Returns the host of a URL. The URL has been checked to be http or https.
 #[cfg(unix)]
 fn host_of(page: &str) -> &str {
     let rest = page.split_once("://").map_or(page, |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or(rest)
 }
 
-/// What teams of this process are put together with.
+/// Creates the environment that teams of this process are assembled with. Fails if an environment file, price
+/// file or recording cannot be read.
 pub(crate) fn build_environment(
-    desk: &CliContext,
-    outside: &ProviderArgs,
-    place: &DataDir,
+    context: &CliContext,
+    providers: &ProviderArgs,
+    data_dir: &DataDir,
 ) -> Result<Environment, CliError> {
-    let variables = EnvFileVariables::read(outside)?;
-    let data = place.path().to_owned();
-    let http = provider_setup::build_http(outside, &variables)?;
-    let outfit = Environment::new(http, move |name| variables.get(name), data);
+    let variables = EnvFileVariables::read(providers)?;
+    let data = data_dir.path().to_owned();
+    let http = provider_setup::build_http(providers, &variables)?;
+    let environment = Environment::new(http, move |name| variables.get(name), data);
     #[cfg(unix)]
-    let watchman = supervised(outfit.watchman.clone());
+    let watchman = supervised(environment.watchman.clone());
     #[cfg(unix)]
     let mcp = {
-        let screen = desk.screen.clone();
+        let screen = context.screen.clone();
         let show = move |server: &str, page: &str| {
             use std::io::Write as _;
             let host = host_of(page);
             let text = format!(
                 "the MCP server '{server}' asks for a login on {host}; open this page in a browser:\n{page}"
             );
-            // Whether somebody is there shows when they come back.
+            // Ignore a failed write: the login completes only if someone opens the page.
             let _ = writeln!(screen.clone(), "{}", sanitize(&text));
         };
         let watchman = watchman.clone();
         McpPool::new(McpOptions {
             show_login: Some(Arc::new(show)),
             guardian: watchman,
-            ..outfit.mcp.options().clone()
+            ..environment.mcp.options().clone()
         })
     };
     Ok(Environment {
@@ -79,32 +81,33 @@ pub(crate) fn build_environment(
         watchman,
         #[cfg(unix)]
         mcp,
-        ..outfit
+        ..environment
     })
 }
 
-/// Commands, hooks and MCP servers are supervised by this program, where that is possible.
+/// Lets this program supervise commands, hooks and MCP servers, where the platform supports it.
 #[cfg(unix)]
 fn supervised(watchman: ProcessGuardian) -> ProcessGuardian {
     match cfg!(target_os = "linux") {
-        // It is the same program, also when another version has been put in its place.
+        // This stays the same program even if the file has been replaced by another version.
         true => watchman.helper("/proc/self/exe"),
         false => watchman,
     }
 }
 
-/// Ends what teams of this process have started, and waits for that.
-pub(crate) async fn close_environment(outfit: &Environment) {
+/// Stops what the teams of this process have started, and waits for it.
+pub(crate) async fn close_environment(environment: &Environment) {
     #[cfg(unix)]
-    outfit.mcp.close().await;
+    environment.mcp.close().await;
     #[cfg(not(unix))]
-    let _ = outfit;
+    let _ = environment;
 }
 
-/// Makes a team of a file that works in a directory. What it runs without is told on standard error.
+/// Assembles a team from a file, to work in a directory. Prints warnings to stderr. Fails if the file is
+/// invalid or needs something that is missing.
 pub(crate) fn assemble_team(
-    desk: &CliContext,
-    outfit: &Environment,
+    context: &CliContext,
+    environment: &Environment,
     args: &RunArgs,
     file: &Path,
     dir: &Path,
@@ -112,7 +115,7 @@ pub(crate) fn assemble_team(
     let mut bundle = TeamBundle::load(file).map_err(|error| {
         let hint = match file.is_dir() {
             true => "name a team file in it",
-            false => "`longhaul init FILE` writes one to begin with",
+            false => "`longhaul init FILE` writes a starter file",
         };
         CliError::new(CliExitCode::Team, format!("the team file {error}")).with_hint(hint)
     })?;
@@ -121,12 +124,13 @@ pub(crate) fn assemble_team(
         check_model_name(&chosen.model, &bundle)?;
     }
     bundle.working_dir = Some(dir.to_owned());
-    let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| assemble_failure(&error, file))?;
+    let assembly =
+        teamfile::assemble(&bundle, environment).map_err(|error| assemble_failure(&error, file))?;
     for name in bundle.models.iter().filter_map(|chosen| chosen.agent.as_deref()) {
         check_agent_exists(&assembly.team, name, "--model", file)?;
     }
     for notice in &assembly.warnings {
-        desk.note(&format!("warning: {notice}"));
+        context.note(&format!("warning: {notice}"));
     }
     Ok(TeamFromFile {
         team: assembly.team,
@@ -137,7 +141,7 @@ pub(crate) fn assemble_team(
     })
 }
 
-/// The commands of a team's root: name and instruction.
+/// Returns the commands of a team's root: name and instruction.
 fn commands(bundle: &TeamBundle) -> Vec<(String, String)> {
     let read = teamfile::parse(&bundle.text).file;
     let commands = read.and_then(|file| {
@@ -149,7 +153,7 @@ fn commands(bundle: &TeamBundle) -> Vec<(String, String)> {
     commands.unwrap_or_default()
 }
 
-/// What people call a team: the name of its file, where that is known.
+/// Returns the display name of a team: the name of its file, if known.
 pub(crate) async fn name(store: &dyn Store, team: &TeamRef) -> String {
     let TeamRef::File(digest) = team else { return team.to_string() };
     let kept = store.blob(digest.clone()).await.ok().flatten();
@@ -159,7 +163,7 @@ pub(crate) async fn name(store: &dyn Store, team: &TeamRef) -> String {
     }
 }
 
-/// The commands of a team whose file is in the store.
+/// Returns the commands of a team whose file is in the store.
 pub(crate) async fn stored_team_commands(
     store: &dyn Store,
     team: &TeamRef,
@@ -171,20 +175,20 @@ pub(crate) async fn stored_team_commands(
     Ok(bundle.map(|bundle| commands(&bundle)).unwrap_or_default())
 }
 
-/// That there is somebody to ask where a model is `auto`: better said before there is a task than by its failure.
-pub(crate) async fn check_auto_model(team: &Team, outfit: &Environment) -> Result<(), CliError> {
+/// Checks that a model can be found for `auto`, so that the error comes before a task is submitted.
+pub(crate) async fn check_auto_model(team: &Team, environment: &Environment) -> Result<(), CliError> {
     if team.agents().all(|agent| agent.model.name() != "auto") {
         return Ok(());
     }
-    let keys = |name: &str| (outfit.variables)(name).map(Into::into);
-    match outfit.http.auto_model(&keys).await {
+    let keys = |name: &str| (environment.variables)(name).map(Into::into);
+    match environment.http.auto_model(&keys).await {
         Ok(_) => Ok(()),
         Err(error) => Err(CliError::new(CliExitCode::Team, format!("model auto: {error}"))
             .with_hint("keys may also be in a file: `--env-from-file FILE`; `longhaul init --scripted` writes a team that needs none")),
     }
 }
 
-/// That a team has an agent that was named on the command line.
+/// Checks that the team has an agent with this name.
 pub(crate) fn check_agent_exists(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), CliError> {
     if team.agent(&name.into()).is_some() {
         return Ok(());
@@ -195,14 +199,14 @@ pub(crate) fn check_agent_exists(team: &Team, name: &str, flag: &str, file: &Pat
 }
 
 impl TeamFromFile {
-    /// The team, known by its file, which is kept in the store.
+    /// Saves the file in the store, and returns the team with a reference to it.
     pub(crate) async fn save_to(&self, store: &dyn Store) -> Result<Team, CliError> {
         let digest = store.put_blob(self.bundle.encode()).await?;
         Ok(self.team.clone().with_reference(TeamRef::File(digest)))
     }
 }
 
-/// `provider/model` is for all agents, `agent=provider/model` for one.
+/// Parses `provider/model` (for all agents) or `agent=provider/model` (for one).
 fn parse_model_override(typed: &str) -> ModelOverride {
     match typed.split_once('=') {
         Some((agent, model)) => ModelOverride { agent: Some(agent.to_owned()), model: model.to_owned() },
@@ -210,7 +214,8 @@ fn parse_model_override(typed: &str) -> ModelOverride {
     }
 }
 
-/// That what was chosen on the command line is a model, or is called so in the file: it is not the file's fault.
+/// Checks that `--model` names a model, or one that the file defines. Reported separately because it is not
+/// an error in the file.
 fn check_model_name(chosen: &str, bundle: &TeamBundle) -> Result<(), CliError> {
     let named = teamfile::parse(&bundle.text).file.map(|file| file.models).unwrap_or_default();
     if chosen == "auto" || chosen.contains('/') || named.contains_key(chosen) {
@@ -238,11 +243,11 @@ fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
                     "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul \
                      demo` needs none"
                 }
-                false => "docs/teams.md tells what can be in a team file",
+                false => "see docs/teams.md for what a team file may contain",
             };
             CliError::new(
                 CliExitCode::Team,
-                format!("the team file is right, but cannot be run here\n\n{error}"),
+                format!("the team file is valid, but cannot run here\n\n{error}"),
             )
             .with_hint(hint)
         }
@@ -255,32 +260,32 @@ fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
     }
 }
 
-/// The bounds that the file of a team sets, if it has one.
+/// Returns the limits that the file of a team sets, if it has one.
 pub(crate) async fn stored_team_limits(
     store: &dyn Store,
     team: &TeamRef,
-    outfit: &Environment,
+    environment: &Environment,
 ) -> Result<Option<TaskLimits>, CliError> {
     let TeamRef::File(digest) = team else { return Ok(None) };
     let file = store.blob(digest.clone()).await?;
     let bundle =
         file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
-    // What is wrong with it is told by whoever runs its tasks.
-    Ok(bundle.and_then(|bundle| teamfile::assemble(&bundle, outfit).ok()).map(|made| made.limits))
+    // If the team does not assemble, the process that runs its tasks reports that.
+    Ok(bundle.and_then(|bundle| teamfile::assemble(&bundle, environment).ok()).map(|made| made.limits))
 }
 
-/// Makes teams of what is kept in the store: team files, and scripts that the demo was given.
+/// Loads teams from the store: team files, and scripts given to the demo.
 pub(crate) struct StoredTeamLoader {
     pub(crate) scripts: demo::DemoScriptLoader,
     pub(crate) files: BundleLoader,
 }
 
 impl StoredTeamLoader {
-    pub(crate) fn new(pace: DemoPace, outfit: Environment) -> StoredTeamLoader {
-        StoredTeamLoader { scripts: demo::DemoScriptLoader(pace), files: BundleLoader::new(outfit) }
+    pub(crate) fn new(pace: DemoPace, environment: Environment) -> StoredTeamLoader {
+        StoredTeamLoader { scripts: demo::DemoScriptLoader(pace), files: BundleLoader::new(environment) }
     }
 
-    /// Whether these bytes are one of the two.
+    /// Returns whether these bytes are a team file or a script.
     pub(crate) fn recognizes(bytes: &[u8]) -> bool {
         demo::is_stored_script(bytes) || TeamBundle::is_encoded(bytes)
     }
@@ -292,7 +297,7 @@ impl TeamLoader for StoredTeamLoader {
     }
 }
 
-/// The directory that a team works in.
+/// Returns the working directory of a team. Fails if it does not exist.
 pub(crate) fn resolve_working_dir(chosen: Option<&Path>) -> Result<PathBuf, CliError> {
     let dir = chosen.unwrap_or(Path::new("."));
     let cannot = |why: String| {

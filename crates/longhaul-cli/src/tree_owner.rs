@@ -1,7 +1,7 @@
-//! Who runs a tree, and whether it is still alive: for those who want to carry the tree on.
+//! Finds out which process runs a tree and whether it is alive, for commands that want to take the tree over.
 //!
-//! A process that was killed is known to be dead at once. One that is stopped, or on another machine, is not: its lease has to
-//! be watched until it is renewed, or has run out.
+//! A killed process is known to be dead at once. One that is stopped, or on another machine, is not: watch
+//! its lease until it is renewed or expires.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -16,28 +16,28 @@ use crate::background;
 use crate::data_dir::DataDir;
 use crate::exit::CliError;
 
-/// How often the leases are looked at.
+/// How often to check the leases.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How much longer than a lease is waited for it to run out.
+/// How much longer than the lease to wait for it to expire.
 const MARGIN: Duration = Duration::from_secs(2);
-/// The length that is assumed of a lease of which nothing is known.
+/// The assumed length of a lease that cannot be read.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// What is known of a process that runs tasks.
+/// What is known about a process that runs tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WorkerLiveness {
     renewals: u64,
-    /// How far the journals of its tasks are, all together.
+    /// The sum of the journal positions of its tasks.
     written: u64,
     length: Duration,
 }
 
-/// The trees of which a process runs tasks that is not known to be gone.
+/// Returns the trees with tasks that a process runs, unless that process is known to be dead.
 pub(crate) async fn owned_trees(store: &dyn Store) -> Result<HashSet<TaskId>, CliError> {
     Ok(tasks_of_live_workers(store).await?.into_iter().map(|head| head.root).collect())
 }
 
-/// The tasks that such processes run.
+/// Returns the tasks of processes that are not known to be dead.
 async fn tasks_of_live_workers(store: &dyn Store) -> Result<Vec<TaskState>, CliError> {
     let running = TaskFilter { status: vec![Status::Running], ..TaskFilter::default() };
     let running = store.list(running).await?;
@@ -45,18 +45,19 @@ async fn tasks_of_live_workers(store: &dyn Store) -> Result<Vec<TaskState>, CliE
     Ok(running.into_iter().filter(|head| !abandoned.contains(&head.id)).collect())
 }
 
-/// Waits for trees that other processes run: until those have ended or let go, or their leases have run out. A tree whose process
-/// is seen to be alive is not waited for any longer. Answers which trees are still run by others.
+/// Waits for trees that other processes run, until those processes end, release the trees, or let their
+/// leases expire. Stops waiting for a tree once its process proves to be alive. Returns the trees that are
+/// still run by others.
 ///
-/// `tell` is told, once, what is waited for and for how long at most.
+/// Calls `tell` once, with what it waits for and for how long at most.
 pub(crate) async fn wait_until_free(
     store: &dyn Store,
-    place: &DataDir,
+    data_dir: &DataDir,
     roots: &HashSet<TaskId>,
     mut tell: impl FnMut(&str),
 ) -> Result<HashSet<TaskId>, CliError> {
     let begun = Instant::now();
-    let mut told = false;
+    let mut announced = false;
     let mut first: HashMap<WorkerId, WorkerLiveness> = HashMap::new();
     let mut alive: HashSet<WorkerId> = HashSet::new();
     loop {
@@ -81,9 +82,9 @@ pub(crate) async fn wait_until_free(
         if open.is_empty() || begun.elapsed() >= most {
             return Ok(held.into_iter().map(|head| head.root).collect());
         }
-        // Most of those who live show it at once.
-        if begun.elapsed() > 3 * POLL_INTERVAL && !std::mem::replace(&mut told, true) {
-            let which: BTreeSet<String> = open.iter().map(|root| describe_owner(place, *root)).collect();
+        // Most live processes renew their lease at once.
+        if begun.elapsed() > 3 * POLL_INTERVAL && !std::mem::replace(&mut announced, true) {
+            let which: BTreeSet<String> = open.iter().map(|root| describe_owner(data_dir, *root)).collect();
             let which = which.into_iter().collect::<Vec<_>>().join(", ");
             tell(&format!("waiting up to {} s to see whether it is alive: {which}", most.as_secs()));
         }
@@ -91,9 +92,9 @@ pub(crate) async fn wait_until_free(
     }
 }
 
-/// A tree, and who runs it.
-fn describe_owner(place: &DataDir, root: TaskId) -> String {
-    match background::running_pid(place, root) {
+/// Describes a tree and the process that runs it.
+fn describe_owner(data_dir: &DataDir, root: TaskId) -> String {
+    match background::running_pid(data_dir, root) {
         Some(pid) => format!("process {pid}, which runs {root}"),
         None => format!("the process that runs {root}"),
     }

@@ -1,7 +1,7 @@
-//! Whether somebody has agreed to what a team file starts, reads and sends by itself.
+//! Whether the user has accepted what a team file starts, reads and contacts by itself.
 //!
-//! The list comes from [`teamfile::trust_items`]. Who agrees is remembered in the data directory: the list, and which file
-//! it was. Another list is asked about again, and so is another file.
+//! The list comes from [`teamfile::trust_items`]. The data directory records what was accepted: the list, and
+//! for which file. A changed list is asked about again, and so is another file.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,30 +15,30 @@ use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::{Ink, OutputStream, TerminalOutput, one_line, sanitize};
 
-/// The directory of what was agreed to, in that of the data.
+/// The subdirectory of the data directory that holds the records.
 const TRUSTED: &str = "trusted";
 
-/// What is remembered of a team file that somebody has agreed to.
+/// The record of a team file that the user has accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct TrustRecord {
-    /// Where the file was, without links.
+    /// The path of the file, with symbolic links resolved.
     file: PathBuf,
-    /// By what the operating system knows it, so that it may be moved.
+    /// Device and inode identify the file after it was moved.
     device: u64,
     inode: u64,
-    /// Of the list.
+    /// The digest of the list.
     digest: String,
     items: Vec<TrustItem>,
 }
 
-/// How a team file stands.
+/// Whether a team file is trusted.
 #[derive(Debug, PartialEq, Eq)]
 enum TrustStatus {
-    /// There is nothing to agree to, or somebody has.
+    /// The list is empty or was accepted.
     Trusted,
-    /// Nobody has been asked about it.
+    /// The user has not been asked about it.
     New,
-    /// It does other things than those that somebody has agreed to.
+    /// The list differs from the accepted one, which is given here.
     Changed(Vec<TrustItem>),
 }
 
@@ -51,26 +51,26 @@ pub(crate) struct TeamFileTrust<'a> {
 }
 
 impl<'a> TeamFileTrust<'a> {
-    /// That of a team file and the files that it refers to, as they have been read.
-    pub(crate) fn new(place: &'a DataDir, file: &Path, bundle: &TeamBundle) -> TeamFileTrust<'a> {
+    /// Collects what a team file and the files it refers to do by themselves.
+    pub(crate) fn new(data_dir: &'a DataDir, file: &Path, bundle: &TeamBundle) -> TeamFileTrust<'a> {
         let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let name = one_line(&file.display().to_string());
-        TeamFileTrust { data_dir: place, name, file: real, items: teamfile::trust_items(bundle) }
+        TeamFileTrust { data_dir, name, file: real, items: teamfile::trust_items(bundle) }
     }
 
-    /// For what a person starts. At a terminal somebody is asked who has not agreed yet; elsewhere it is said in a line, and
-    /// goes on. With `accepted` nobody is asked.
-    pub(crate) fn ask_for_trust(&self, desk: &CliContext, accepted: bool) -> Result<(), CliError> {
+    /// For commands that a person starts: asks at a terminal if the file is not trusted yet, and elsewhere
+    /// prints a note and goes on. With `accepted` it does not ask. Fails if the user declines.
+    pub(crate) fn ask_for_trust(&self, context: &CliContext, accepted: bool) -> Result<(), CliError> {
         let standing = self.status();
         if standing == TrustStatus::Trusted {
             return Ok(());
         }
         if accepted {
-            self.remember(desk);
+            self.remember(context);
             return Ok(());
         }
         if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-            desk.note(&format!(
+            context.note(&format!(
                 "note: {} {}; `longhaul check` lists it, `--trust` accepts it",
                 self.name,
                 self.summary()
@@ -84,25 +84,22 @@ impl<'a> TeamFileTrust<'a> {
         if !ask_yes_no("Run it? [y/N] ")? {
             return Err(CliError::new(
                 CliExitCode::Team,
-                format!("{} was not run: you did not agree to it", self.name),
+                format!("{} was not run: you did not accept it", self.name),
             )
-            .with_hint(format!(
-                "`longhaul check {}` lists what it does; `--trust` agrees to it",
-                self.name
-            )));
+            .with_hint(format!("`longhaul check {}` lists what it does; `--trust` accepts it", self.name)));
         }
-        self.remember(desk);
+        self.remember(context);
         Ok(())
     }
 
-    /// For everything that starts what a file says without being watched: nobody is asked, and a file that nobody has agreed
-    /// to is refused.
-    pub(crate) fn require_trust(&self, desk: &CliContext, accepted: bool) -> Result<(), CliError> {
+    /// For everything that starts a file unattended: never asks, and fails if the file is not trusted and not
+    /// `accepted`.
+    pub(crate) fn require_trust(&self, context: &CliContext, accepted: bool) -> Result<(), CliError> {
         if self.status() == TrustStatus::Trusted {
             return Ok(());
         }
         if accepted {
-            self.remember(desk);
+            self.remember(context);
             return Ok(());
         }
         let what = format!("{} is not trusted: it {}", self.name, self.summary());
@@ -112,7 +109,7 @@ impl<'a> TeamFileTrust<'a> {
         )))
     }
 
-    /// Whether nobody needs to be asked.
+    /// Returns whether the file is trusted already.
     pub(crate) fn is_trusted(&self) -> bool {
         self.status() == TrustStatus::Trusted
     }
@@ -138,14 +135,14 @@ impl<'a> TeamFileTrust<'a> {
         self.data_dir.path().join(TRUSTED)
     }
 
-    /// What cannot be read was not agreed to.
+    /// Returns the records, without those that cannot be read.
     fn records(&self) -> Vec<TrustRecord> {
         let entries = std::fs::read_dir(self.directory()).into_iter().flatten().flatten();
         let texts = entries.filter_map(|entry| std::fs::read(entry.path()).ok());
         texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect()
     }
 
-    fn remember(&self, desk: &CliContext) {
+    fn remember(&self, context: &CliContext) {
         let (device, inode) = identity(&self.file).unwrap_or_default();
         let record = TrustRecord {
             file: self.file.clone(),
@@ -161,7 +158,7 @@ impl<'a> TeamFileTrust<'a> {
             .collect();
         if let Err(error) = write(&self.directory(), &name, &record) {
             let dir = self.directory();
-            desk.note(&format!(
+            context.note(&format!(
                 "warning: {} is not remembered as trusted: {}: {error}",
                 self.name,
                 dir.display()
@@ -169,7 +166,7 @@ impl<'a> TeamFileTrust<'a> {
         }
     }
 
-    /// What it does, in a clause.
+    /// Summarizes what the file does, in one clause.
     fn summary(&self) -> String {
         let mut parts: Vec<(&str, usize)> = Vec::new();
         for item in &self.items {
@@ -186,7 +183,7 @@ impl<'a> TeamFileTrust<'a> {
         let mut lines = Vec::new();
         match standing {
             TrustStatus::Changed(before) => {
-                lines.push(format!("{name} does other things than you agreed to. What has changed:"));
+                lines.push(format!("{name} has changed since you accepted it:"));
                 let gone = before.iter().filter(|item| !self.items.contains(item));
                 let new = self.items.iter().filter(|item| !before.contains(item));
                 lines.extend(new.map(|item| {
@@ -209,7 +206,7 @@ impl<'a> TeamFileTrust<'a> {
     }
 }
 
-/// Items below their headings, for people.
+/// Formats items below their headings.
 pub(crate) fn format_trust_items(items: &[TrustItem], term: TerminalOutput) -> Vec<String> {
     let mut lines = Vec::new();
     let mut heading = "";
@@ -224,7 +221,7 @@ pub(crate) fn format_trust_items(items: &[TrustItem], term: TerminalOutput) -> V
     lines
 }
 
-/// An item in one line, in which nothing is hidden: a line break is shown, too.
+/// Formats an item as one line that hides nothing: line breaks are visible.
 fn format_trust_item(item: &TrustItem) -> String {
     one_line(&item.to_string().trim_end().replace('\n', " ⏎ "))
 }
@@ -253,7 +250,7 @@ fn identity(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// Writes a record that only its owner can read, whole or not at all.
+/// Writes a record atomically, readable only by its owner.
 fn write(dir: &Path, name: &str, record: &TrustRecord) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -281,21 +278,21 @@ mod tests {
 
     struct TrustFixture {
         dir: tempfile::TempDir,
-        place: DataDir,
-        desk: CliContext,
+        data_dir: DataDir,
+        context: CliContext,
     }
 
     impl TrustFixture {
         fn new() -> TrustFixture {
             let dir = tempfile::tempdir().unwrap();
-            let place = DataDir::resolve(Some(&dir.path().join("data"))).unwrap();
+            let data_dir = DataDir::resolve(Some(&dir.path().join("data"))).unwrap();
             let out = OutputStream::Stderr;
-            let desk = CliContext {
+            let context = CliContext {
                 data: None,
                 term: TerminalOutput::for_stream(out),
                 screen: crate::view::LiveRegion::on_stream(out),
             };
-            TrustFixture { dir, place, desk }
+            TrustFixture { dir, data_dir, context }
         }
 
         fn write(&self, name: &str, instruction: &str, command: &str) -> PathBuf {
@@ -308,53 +305,57 @@ mod tests {
         }
 
         fn trust(&self, path: &Path) -> TeamFileTrust<'_> {
-            TeamFileTrust::new(&self.place, path, &TeamBundle::load(path).unwrap())
+            TeamFileTrust::new(&self.data_dir, path, &TeamBundle::load(path).unwrap())
         }
     }
 
     #[test]
     fn what_was_agreed_to_is_remembered_with_the_file() {
-        let stage = TrustFixture::new();
-        let file = stage.write("team.yaml", "kind", "./a");
-        assert_eq!(stage.trust(&file).status(), TrustStatus::New);
-        assert!(stage.trust(&file).require_trust(&stage.desk, false).is_err());
-        stage.trust(&file).require_trust(&stage.desk, true).unwrap();
-        assert!(stage.trust(&file).is_trusted());
-        assert!(stage.trust(&file).require_trust(&stage.desk, false).is_ok());
+        let fixture = TrustFixture::new();
+        let file = fixture.write("team.yaml", "kind", "./a");
+        assert_eq!(fixture.trust(&file).status(), TrustStatus::New);
+        assert!(fixture.trust(&file).require_trust(&fixture.context, false).is_err());
+        fixture.trust(&file).require_trust(&fixture.context, true).unwrap();
+        assert!(fixture.trust(&file).is_trusted());
+        assert!(fixture.trust(&file).require_trust(&fixture.context, false).is_ok());
 
-        stage.write("team.yaml", "rude", "./a");
-        assert!(stage.trust(&file).is_trusted(), "an instruction may change");
-        let moved = stage.dir.path().join("moved.yaml");
+        fixture.write("team.yaml", "rude", "./a");
+        assert!(fixture.trust(&file).is_trusted(), "an instruction may change");
+        let moved = fixture.dir.path().join("moved.yaml");
         std::fs::rename(&file, &moved).unwrap();
-        assert!(stage.trust(&moved).is_trusted(), "the file may be moved");
+        assert!(fixture.trust(&moved).is_trusted(), "the file may be moved");
 
-        let copy = stage.write("copy.yaml", "kind", "./a");
-        assert_eq!(stage.trust(&copy).status(), TrustStatus::New, "what ./a is differs from place to place");
-
-        let changed = stage.write("moved.yaml", "kind", "./b");
-        let TrustStatus::Changed(before) = stage.trust(&changed).status() else { panic!("it has changed") };
-        assert_eq!(before[0].to_string(), "hook task_end of root: ./a");
-        let told = stage.trust(&changed).question_lines(
-            &TrustStatus::Changed(before),
-            TerminalOutput { color: false, ..stage.desk.term },
+        let copy = fixture.write("copy.yaml", "kind", "./a");
+        assert_eq!(
+            fixture.trust(&copy).status(),
+            TrustStatus::New,
+            "what ./a is differs from place to place"
         );
-        assert!(told.contains(&"  + starts programs: hook task_end of root: ./b".to_owned()), "{told:#?}");
-        assert!(told.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{told:#?}");
+
+        let changed = fixture.write("moved.yaml", "kind", "./b");
+        let TrustStatus::Changed(before) = fixture.trust(&changed).status() else { panic!("it has changed") };
+        assert_eq!(before[0].to_string(), "hook task_end of root: ./a");
+        let lines = fixture.trust(&changed).question_lines(
+            &TrustStatus::Changed(before),
+            TerminalOutput { color: false, ..fixture.context.term },
+        );
+        assert!(lines.contains(&"  + starts programs: hook task_end of root: ./b".to_owned()), "{lines:#?}");
+        assert!(lines.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{lines:#?}");
     }
 
     #[cfg(unix)]
     #[test]
     fn only_its_owner_reads_what_is_remembered() {
         use std::os::unix::fs::PermissionsExt as _;
-        let stage = TrustFixture::new();
-        let file = stage.write("team.yaml", "kind", "./a");
-        stage.trust(&file).require_trust(&stage.desk, true).unwrap();
-        let dir = stage.trust(&file).directory();
+        let fixture = TrustFixture::new();
+        let file = fixture.write("team.yaml", "kind", "./a");
+        fixture.trust(&file).require_trust(&fixture.context, true).unwrap();
+        let dir = fixture.trust(&file).directory();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let records: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!((mode(&dir), records.len(), mode(&records[0])), (0o700, 1, 0o600));
         std::fs::write(&records[0], "{").unwrap();
-        assert_eq!(stage.trust(&file).status(), TrustStatus::New, "a damaged record is none");
+        assert_eq!(fixture.trust(&file).status(), TrustStatus::New, "a damaged record is none");
     }
 
     #[test]

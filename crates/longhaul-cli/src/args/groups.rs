@@ -1,4 +1,4 @@
-//! The commands as the help lists them: by what they are for.
+//! The help text of the command list, grouped by purpose.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,8 @@ use clap::{Command, CommandFactory as _};
 use super::Cli;
 use crate::view::text_format::wrap_text;
 
-/// What the commands are for, as docs/commands.md has them. One that is in none of them is listed below all of them; a test sees to it that there is none.
+/// The groups, as in docs/commands.md. A command in no group is listed last; a test makes sure that there is
+/// none.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Run", &["run", "attach", "resume", "demo", "init", "check", "schema"]),
     ("Look", &["tui", "tasks", "show", "logs", "wait", "export"]),
@@ -16,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Keep", &["prune", "doctor", "completions", "man", "help"]),
 ];
 
-/// The command line, with its help.
+/// Returns the command-line parser, with grouped help.
 pub(crate) fn command() -> Command {
     let cli = Cli::command();
     let template = format!(
@@ -27,7 +28,7 @@ pub(crate) fn command() -> Command {
     cli.help_template(template)
 }
 
-/// How wide the help is: as clap has it.
+/// Returns the width of the help text, as clap computes it.
 fn columns() -> usize {
     terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).min(100))
 }
@@ -37,7 +38,7 @@ fn heading(cli: &Command, text: &str) -> String {
     format!("{style}{text}:{style:#}")
 }
 
-/// Every command that is not hidden, in its group, with what it does.
+/// Lists every command that is not hidden, by group, with its description.
 fn listed(cli: &Command, columns: usize) -> String {
     let mut all: Vec<(String, String)> = cli
         .get_subcommands()

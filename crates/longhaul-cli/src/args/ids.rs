@@ -1,4 +1,4 @@
-//! The ids of tasks, for shells that complete what is typed.
+//! Shell completion of task ids.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use longhaul::store::{SqliteStore, TaskFilter};
 use crate::data_dir::DataDir;
 use crate::view::{one_line, truncate};
 
-/// How many of the newest tasks are looked at.
+/// How many of the newest tasks to consider.
 const NEWEST: usize = 200;
 
 /// Completes the id of a task.
@@ -17,13 +17,13 @@ pub(crate) fn task_ids() -> ArgValueCompleter {
     ArgValueCompleter::new(candidates)
 }
 
-/// The newest tasks whose ids begin like this, the newest first. Where there is no database, none is begun.
+/// Returns the tasks whose ids begin with the typed text, newest first. Does not create a database.
 fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy().to_lowercase();
     let data = data(std::env::args_os()).or_else(|| std::env::var_os("LONGHAUL_DATA").map(PathBuf::from));
-    let Ok(place) = DataDir::resolve(data.as_deref()) else { return Vec::new() };
-    // Whatever is wrong with it: a shell is not the place to tell.
-    let tasks = SqliteStore::peek(&place.database, TaskFilter::newest(NEWEST)).unwrap_or_default();
+    let Ok(data_dir) = DataDir::resolve(data.as_deref()) else { return Vec::new() };
+    // Ignore errors: shell completion is no place to report them.
+    let tasks = SqliteStore::peek(&data_dir.database, TaskFilter::newest(NEWEST)).unwrap_or_default();
     let fits = |id: &str| id.starts_with(&typed) || id.trim_start_matches("t-").starts_with(&typed);
     let candidate = |head: longhaul::task::TaskState| {
         let id = head.id.to_string();
@@ -33,7 +33,7 @@ fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     tasks.into_iter().rev().filter_map(candidate).collect()
 }
 
-/// What is typed after `--data`.
+/// Returns the value of `--data` in the arguments.
 fn data(args: impl Iterator<Item = OsString>) -> Option<PathBuf> {
     let args: Vec<OsString> = args.collect();
     let after =

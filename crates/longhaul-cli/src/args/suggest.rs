@@ -1,11 +1,11 @@
-//! What was meant by a command that there is not.
+//! Suggests a command for a mistyped one.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use super::{Cli, command};
 
-/// Words that people know from other programs.
+/// Names that people know from other programs.
 const FAMILIAR_NAMES: [(&str, &str); 13] = [
     ("ls", "tasks"),
     ("list", "tasks"),
@@ -22,7 +22,7 @@ const FAMILIAR_NAMES: [(&str, &str); 13] = [
     ("new", "init"),
 ];
 
-/// The command line, or an error that names the command that was meant.
+/// Parses the command line. The error for an unknown command suggests the nearest one.
 pub(crate) fn parse(args: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
     let mut command = command();
     let parsed = command
@@ -42,7 +42,7 @@ pub(crate) fn parse(args: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
     })
 }
 
-/// The command that is nearest to what was typed, if one is near.
+/// Returns the command nearest to what was typed, if one is near.
 fn suggest_command(typed: &str) -> Option<String> {
     let typed = typed.to_lowercase();
     if let Some((_, meant)) = FAMILIAR_NAMES.iter().find(|(word, _)| *word == typed) {

@@ -14,17 +14,17 @@ use crate::exit::{CliError, CliExitCode};
 use crate::seen_events::descendants;
 use crate::view::{Ink, one_line, pluralize, truncate};
 
-/// How much of a question is repeated.
+/// How much of a question to repeat.
 const REPEATED: usize = 160;
 
-pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
-    let (typed, place) = (longhaul.find(&args.id).await?, desk.data_dir()?);
+pub(super) async fn run(context: &CliContext, args: &AnswerArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
+    let (typed, data_dir) = (longhaul.find(&args.id).await?, context.data_dir()?);
     let said = join_or_read_stdin(&args.words)?;
     let root = longhaul.state(typed).await?.root;
-    // As it is now: what is answered is not asked any more.
+    // Read the current state: answered questions are no longer open.
     let tree = longhaul.list(TaskFilter::tree(root)).await?;
-    let id = asking(&tree, typed, args.question, &place)?;
+    let id = asking(&tree, typed, args.question, &data_dir)?;
     let taken = match args.decline {
         true => longhaul.decline(id, args.question).await,
         false => longhaul.answer(id, args.question, said.trim_end()).await,
@@ -34,7 +34,7 @@ pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitC
         taken => taken?,
     };
     let head = longhaul.state(id).await?;
-    let term = desk.term;
+    let term = context.term;
     let text = |task: TaskId, question: QuestionId| match question_of(&tree, task, question) {
         Some(text) => truncate(&one_line(text), REPEATED),
         None => format!("question {question}"),
@@ -64,25 +64,25 @@ pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitC
     }
     if head.status == Status::Pending {
         term.print_line(&format!(
-            "nobody runs it now; carry it on with:  {}",
-            place.resume_command(head.root)
+            "it is not running; resume it with:  {}",
+            data_dir.resume_command(head.root)
         ))?;
     }
     Ok(CliExitCode::Success)
 }
 
-/// What a question is, in a line.
+/// Returns a question as one line.
 fn question_of(tree: &[TaskState], task: TaskId, question: QuestionId) -> Option<&str> {
     let head = tree.iter().find(|head| head.id == task)?;
     head.asked.iter().find(|asked| asked.question == question).map(|asked| asked.text.as_str())
 }
 
-/// The task whose question is meant: the one that was typed, or the only one below it that asks.
+/// Returns the task whose question is meant: the one that was typed, or the only one below it that asks.
 fn asking(
     tree: &[TaskState],
     typed: TaskId,
     question: Option<QuestionId>,
-    place: &DataDir,
+    data_dir: &DataDir,
 ) -> Result<TaskId, CliError> {
     if tree.iter().any(|head| head.id == typed && !head.asked.is_empty()) {
         return Ok(typed);
@@ -94,7 +94,7 @@ fn asking(
         .filter(|(_, _, name)| is_meant(*name))
         .collect();
     match open[..] {
-        // That it asks nothing is said where it is answered.
+        // If it has no open question, answering it reports that.
         [] => Ok(typed),
         [(task, ..)] => Ok(task),
         [(first, _, name), ..] => {
@@ -109,19 +109,21 @@ fn asking(
             );
             let several = open.iter().filter(|(task, ..)| *task == first).count() > 1;
             let named = if several { format!(" --question {name}") } else { String::new() };
-            let hint = place.shell_command(&format!("answer {first}{named} …"));
+            let hint = data_dir.shell_command(&format!("answer {first}{named} …"));
             Err(CliError::new(CliExitCode::Usage, what).with_hint(format!("answer them one by one: {hint}")))
         }
     }
 }
 
-/// What to say of a task that asks nothing, where another of its tree does.
+/// Adds a hint about other tasks of the tree that ask something, if this one does not.
 fn suggest_asking_tasks(tree: &[TaskState], error: LonghaulError) -> CliError {
     let asking: Vec<String> =
         tree.iter().filter(|head| !head.asked.is_empty()).map(|head| head.id.to_string()).collect();
-    let trouble = CliError::from(error);
+    let error = CliError::from(error);
     match asking.is_empty() {
-        true => trouble,
-        false => trouble.with_hint(format!("in its tree these ask something: {}", asking.join(", "))),
+        true => error,
+        false => {
+            error.with_hint(format!("these tasks of its tree have open questions: {}", asking.join(", ")))
+        }
     }
 }

@@ -12,26 +12,27 @@ use crate::seen_events;
 use crate::tree_owner;
 use crate::view::{Ink, pluralize};
 
-pub(super) async fn run(desk: &CliContext, args: &AttachArgs) -> Result<CliExitCode, CliError> {
-    // A program that joins wants to know all that was; a person sees it in the block.
+pub(super) async fn run(context: &CliContext, args: &AttachArgs) -> Result<CliExitCode, CliError> {
+    // A program gets all past events; a person sees the current state in the live block.
     let since = if args.json { Timestamp::UNIX_EPOCH } else { Timestamp::now() };
-    let place = desk.data_dir()?;
-    let longhaul = desk.client().await?;
+    let data_dir = context.data_dir()?;
+    let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
     let root = longhaul.state(id).await?.root;
     let open = longhaul.list(TaskFilter::tree(root).live()).await?;
-    let subjects = seen_events::tasks_to_report(&longhaul.list(TaskFilter::tree(root)).await?, root, &[id]);
+    let reported_tasks =
+        seen_events::tasks_to_report(&longhaul.list(TaskFilter::tree(root)).await?, root, &[id]);
     if !open.is_empty()
         && !tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root)
-        && background::running_pid(&place, root).is_none()
+        && background::running_pid(&data_dir, root).is_none()
     {
         return Err(CliError::new(
             CliExitCode::Failed,
-            format!("nobody runs {root} now: there is nothing to watch"),
+            format!("{root} is not running: there is nothing to watch"),
         )
-        .with_hint(format!("carry it on: {}", place.resume_command(root))));
+        .with_hint(format!("resume it: {}", data_dir.resume_command(root))));
     }
-    let which = desk.term.paint(Ink::Id, &root.to_string());
+    let which = context.term.paint(Ink::Id, &root.to_string());
     let intro = match open.len() {
         0 => Vec::new(),
         open => vec![
@@ -39,7 +40,7 @@ pub(super) async fn run(desk: &CliContext, args: &AttachArgs) -> Result<CliExitC
             String::new(),
         ],
     };
-    let manner = if args.json { OutputMode::Json } else { OutputMode::Human };
-    let carry = RunSession::new(desk, &place, longhaul, vec![root]);
-    RunSession { since, mode: manner, runs_here: false, intro, reported_tasks: subjects, ..carry }.run().await
+    let mode = if args.json { OutputMode::Json } else { OutputMode::Human };
+    let session = RunSession::new(context, &data_dir, longhaul, vec![root]);
+    RunSession { since, mode, runs_here: false, intro, reported_tasks, ..session }.run().await
 }

@@ -1,4 +1,4 @@
-//! `longhaul carry`, which nobody types: a process in the background that carries a tree on.
+//! `longhaul carry`: the hidden command of a background process that runs a tree.
 
 use std::collections::HashSet;
 
@@ -18,31 +18,31 @@ use crate::team::{self, StoredTeamLoader};
 use crate::tree_owner;
 use crate::view::sanitize;
 
-pub(super) async fn run(desk: &CliContext, args: &CarryArgs) -> Result<CliExitCode, CliError> {
-    // A session of its own: neither Ctrl-C nor the end of the terminal reaches it.
+pub(super) async fn run(context: &CliContext, args: &CarryArgs) -> Result<CliExitCode, CliError> {
+    // Start a new session, so that neither Ctrl-C nor closing the terminal reaches this process.
     #[cfg(unix)]
     let _ = nix::unistd::setsid();
-    // From the beginning: whoever knows of us may ask us to drain.
+    // Listen from the start: other processes may ask us to drain as soon as they see us.
     let signals = ExitSignals::listen()?;
-    let place = desk.data_dir()?;
-    let begun = prepare_tree(desk, args, &place).await;
+    let data_dir = context.data_dir()?;
+    let begun = prepare_tree(context, args, &data_dir).await;
     match &begun {
         Ok(_) => BackgroundStartup::Carrying.print(),
-        Err(trouble) => BackgroundStartup::failed(trouble).print(),
+        Err(error) => BackgroundStartup::failed(error).print(),
     }
-    let (hands, signed) = begun?;
-    let needs_nobody = args.unattended == UnattendedArg::Stop;
-    let carry = RunSession {
+    let (runner, lock) = begun?;
+    let stop_on_question = args.unattended == UnattendedArg::Stop;
+    let session = RunSession {
         mode: OutputMode::Silent,
-        stop_on_question: needs_nobody,
+        stop_on_question,
         timeout: args.timeout,
-        ..RunSession::new(desk, &place, hands.longhaul, vec![args.root])
+        ..RunSession::new(context, &data_dir, runner.longhaul, vec![args.root])
     };
-    let done = carry.run_with_signals(signals).await;
-    team::close_environment(&hands.environment).await;
-    drop(signed);
-    let log = background::log_path(&place, args.root);
-    // Nothing went wrong: nothing is left.
+    let done = session.run_with_signals(signals).await;
+    team::close_environment(&runner.environment).await;
+    drop(lock);
+    let log = background::log_path(&data_dir, args.root);
+    // Remove the empty log of a successful run.
     if done.is_ok() && log.metadata().is_ok_and(|log| log.len() == 0) {
         let _ = std::fs::remove_file(log);
     }
@@ -50,26 +50,26 @@ pub(super) async fn run(desk: &CliContext, args: &CarryArgs) -> Result<CliExitCo
 }
 
 async fn prepare_tree(
-    desk: &CliContext,
+    context: &CliContext,
     args: &CarryArgs,
-    place: &DataDir,
+    data_dir: &DataDir,
 ) -> Result<(TreeRunner, Option<PidFileLock>), CliError> {
-    let store = place.open_store()?;
+    let store = data_dir.open_store()?;
     let root = args.root;
     let tree = store.list(TaskFilter::tree(root).live()).await?;
-    let Some(task) = tree.first() else { return Err(nothing_to_run_error(place, &*store, root).await?) };
-    let signed = background::lock_tree(place, root);
+    let Some(task) = tree.first() else { return Err(nothing_to_run_error(data_dir, &*store, root).await?) };
+    let lock = background::lock_tree(data_dir, root);
     let was_owned = tree_owner::owned_trees(&*store).await?.contains(&root);
     let owned = match was_owned {
-        // Nobody is there to be told what is waited for.
-        true => {
-            tree_owner::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root)
-        }
-        false => signed.is_none() && background::running_pid(place, root).is_some(),
+        // Do not print what we wait for: no one reads it.
+        true => tree_owner::wait_until_free(&*store, data_dir, &HashSet::from([root]), |_| {})
+            .await?
+            .contains(&root),
+        false => lock.is_none() && background::running_pid(data_dir, root).is_some(),
     };
     if owned {
         return Err(CliError::new(CliExitCode::Failed, format!("{root} is run by another process already"))
-            .with_hint(format!("watch it: {}", place.attach_command(root))));
+            .with_hint(format!("watch it: {}", data_dir.attach_command(root))));
     }
     let demo = demo::demo_team(args.pace).map_err(super::demo::demo_failure)?;
     if let Some(damage) = store.find_damaged(TaskFilter::tree(root), true).await?.into_iter().next() {
@@ -78,7 +78,8 @@ async fn prepare_tree(
             CliError::new(CliExitCode::Store, what).with_hint("`longhaul doctor` checks the whole database")
         );
     }
-    let loader = StoredTeamLoader::new(args.pace, team::build_environment(desk, &args.providers, place)?);
+    let loader =
+        StoredTeamLoader::new(args.pace, team::build_environment(context, &args.providers, data_dir)?);
     if let Some(why) = why_not_runnable(&*store, &task.team, demo.reference(), &loader).await? {
         let what = format!("{root} {}", sanitize(&why));
         return Err(CliError::new(CliExitCode::Failed, what)
@@ -89,22 +90,23 @@ async fn prepare_tree(
         ask_timeout: args.ask_timeout,
         attended: false,
     };
-    let hands =
-        TreeRunner::start(desk, place, store, &[root], &args.providers, demo, args.pace, people).await?;
-    Ok((hands, signed))
+    let runner =
+        TreeRunner::start(context, data_dir, store, &[root], &args.providers, demo, args.pace, people)
+            .await?;
+    Ok((runner, lock))
 }
 
 async fn nothing_to_run_error(
-    place: &DataDir,
+    data_dir: &DataDir,
     store: &dyn Store,
     root: TaskId,
 ) -> Result<CliError, CliError> {
     Ok(match store.task_state(root).await? {
         Some(head) => CliError::new(
             CliExitCode::Failed,
-            format!("{root} has ended ({}): there is nothing to carry on", head.status),
+            format!("{root} has ended ({}): there is nothing to run", head.status),
         )
-        .with_hint(format!("to continue it, write to it: {}", place.send_command(root))),
+        .with_hint(format!("to continue it, write to it: {}", data_dir.send_command(root))),
         None => CliError::new(CliExitCode::NotFound, format!("there is no task {root}"))
             .with_hint("`longhaul tasks` lists them"),
     })

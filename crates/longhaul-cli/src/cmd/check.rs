@@ -14,20 +14,20 @@ use crate::exit::{CliError, CliExitCode};
 use crate::team;
 use crate::view::{Ink, TerminalOutput, pluralize, sanitize};
 
-pub(super) async fn run(desk: &CliContext, args: &CheckArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &CheckArgs) -> Result<CliExitCode, CliError> {
     let (files, skipped) = find_team_files(&args.paths)?;
-    let outfit = team::build_environment(desk, &args.providers, &desk.data_dir()?)?;
+    let environment = team::build_environment(context, &args.providers, &context.data_dir()?)?;
     let (mut errors, mut warnings) = (0, 0);
     for path in &files {
-        let checked = match TeamFileReport::for_file(path, &outfit).await {
-            // One of many that cannot be read is a line like the others.
-            Err(trouble) if files.len() > 1 => TeamFileReport::unreadable(path, &trouble),
+        let checked = match TeamFileReport::for_file(path, &environment).await {
+            // If there are several files, report an unreadable one like any other.
+            Err(error) if files.len() > 1 => TeamFileReport::unreadable(path, &error),
             checked => checked?,
         };
         if args.json {
-            desk.term.print_json(&checked)?;
+            context.term.print_json(&checked)?;
         } else {
-            checked.print(desk.term)?;
+            checked.print(context.term)?;
         }
         errors += checked.errors;
         warnings += checked.warnings;
@@ -43,23 +43,25 @@ pub(super) async fn run(desk: &CliContext, args: &CheckArgs) -> Result<CliExitCo
             total += &format!("; {} skipped (no `agents`, so not a team)", pluralize(skipped, "YAML file"));
         }
         let ink = if errors > 0 { Ink::Bad } else { Ink::Good };
-        desk.term.print_line(&desk.term.paint(ink, &total))?;
+        context.term.print_line(&context.term.paint(ink, &total))?;
     }
     let wrong = errors > 0 || args.strict && warnings > 0;
     Ok(if wrong { CliExitCode::Team } else { CliExitCode::Success })
 }
 
-pub(super) fn print_schema(desk: &CliContext, of: SchemaKind) -> Result<CliExitCode, CliError> {
-    /// The events as `--json` tells them; a test holds it against real ones, key by key.
+pub(super) fn print_schema(context: &CliContext, of: SchemaKind) -> Result<CliExitCode, CliError> {
+    /// The schema of `--json` events. A test compares it with real events, key by key.
     const EVENTS: &str = include_str!("events.schema.json");
     match of {
-        SchemaKind::Team => desk.term.print_line(&serde_json::to_string_pretty(&teamfile::json_schema())?)?,
-        SchemaKind::Events => desk.term.print_line(EVENTS.trim_end())?,
+        SchemaKind::Team => {
+            context.term.print_line(&serde_json::to_string_pretty(&teamfile::json_schema())?)?
+        }
+        SchemaKind::Events => context.term.print_line(EVENTS.trim_end())?,
     }
     Ok(CliExitCode::Success)
 }
 
-/// A file, and what is wrong with it.
+/// The result of checking one file.
 #[derive(Serialize)]
 struct TeamFileReport {
     file: String,
@@ -67,31 +69,31 @@ struct TeamFileReport {
     errors: usize,
     warnings: usize,
     agents: Vec<String>,
-    /// How long it took to read and to check, in microseconds.
+    /// The time to read and check the file, in microseconds.
     micros: u128,
     problems: Vec<Problem>,
-    /// What the team does without anybody being asked.
+    /// What the team does without asking.
     trust: Vec<TrustItem>,
     #[serde(skip)]
     text: String,
 }
 
 impl TeamFileReport {
-    async fn for_file(path: &Path, outfit: &Environment) -> Result<TeamFileReport, CliError> {
+    async fn for_file(path: &Path, environment: &Environment) -> Result<TeamFileReport, CliError> {
         let began = std::time::Instant::now();
         let text = read_team_file(path)?;
         let mut reading = teamfile::parse(&text);
         let (mut agents, mut trust) = (Vec::new(), Vec::new());
         if let Some(file) = &reading.file {
             reading.problems.extend(teamfile::check_host(file, &LocalHostProbe(path)));
-            // One that cannot be read whole has told so by now.
+            // If the bundle cannot be read completely, the problems already say so.
             let bundle = TeamBundle::load(path);
             reading.problems.extend(bundle.iter().flat_map(teamfile::find_cycles));
             if let Ok(bundle) = &bundle
                 && reading.problems.iter().all(|problem| !problem.is_error())
             {
-                let more = run_problems(bundle, outfit).await;
-                let is_new = |problem: &Problem| reading.problems.iter().all(|told| told.at != problem.at);
+                let more = run_problems(bundle, environment).await;
+                let is_new = |problem: &Problem| reading.problems.iter().all(|known| known.at != problem.at);
                 let more: Vec<Problem> = more.into_iter().filter(is_new).collect();
                 reading.problems.extend(more);
             }
@@ -112,14 +114,14 @@ impl TeamFileReport {
         })
     }
 
-    /// A file that there is nothing to be told of but that it cannot be read.
-    fn unreadable(path: &Path, trouble: &CliError) -> TeamFileReport {
+    /// Creates the report of a file that cannot be read.
+    fn unreadable(path: &Path, error: &CliError) -> TeamFileReport {
         let problem = Problem {
             severity: Severity::Error,
             at: teamfile::SourceSpan::START,
             path: String::new(),
-            message: trouble.message().to_owned(),
-            help: trouble.hint_text().map(str::to_owned),
+            message: error.message().to_owned(),
+            help: error.hint_text().map(str::to_owned),
         };
         TeamFileReport {
             file: path.display().to_string(),
@@ -176,8 +178,9 @@ impl TeamFileReport {
     }
 }
 
-/// Why `run` would refuse a team whose file reads well. What is only missing here, such as a key, is a warning.
-async fn run_problems(bundle: &TeamBundle, outfit: &Environment) -> Vec<Problem> {
+/// Returns why `run` would refuse a team whose file is valid. Something that is only missing here, such as a
+/// key, is a warning.
+async fn run_problems(bundle: &TeamBundle, environment: &Environment) -> Vec<Problem> {
     let problem = |severity, message: String, help: &str| Problem {
         severity,
         at: teamfile::SourceSpan::START,
@@ -185,13 +188,13 @@ async fn run_problems(bundle: &TeamBundle, outfit: &Environment) -> Vec<Problem>
         message,
         help: Some(help.to_owned()),
     };
-    match teamfile::assemble(bundle, outfit) {
+    match teamfile::assemble(bundle, environment) {
         Ok(assembly) => {
             let own = assembly.warnings.into_iter().filter(|notice| notice.file == bundle.name);
             let mut problems: Vec<Problem> = own.map(|notice| notice.problem).collect();
-            if let Err(trouble) = team::check_auto_model(&assembly.team, outfit).await {
-                let help = trouble.hint_text().unwrap_or_default().to_owned();
-                problems.push(problem(Severity::Warning, trouble.message().to_owned(), &help));
+            if let Err(error) = team::check_auto_model(&assembly.team, environment).await {
+                let help = error.hint_text().unwrap_or_default().to_owned();
+                problems.push(problem(Severity::Warning, error.message().to_owned(), &help));
             }
             problems
         }
@@ -206,7 +209,7 @@ async fn run_problems(bundle: &TeamBundle, outfit: &Environment) -> Vec<Problem>
     }
 }
 
-/// The machine that the check runs on.
+/// The machine that runs the check.
 struct LocalHostProbe<'a>(&'a Path);
 
 impl HostProbe for LocalHostProbe<'_> {
@@ -219,12 +222,12 @@ impl HostProbe for LocalHostProbe<'_> {
     }
 }
 
-/// The text of a team file. One that is much too large is not read to its end.
+/// Reads a team file. Fails if it cannot be read or is too large.
 pub(crate) fn read_team_file(path: &Path) -> Result<String, CliError> {
     let name = path.display();
     let cannot = |error: std::io::Error| {
         CliError::new(CliExitCode::Team, format!("the team file {name} cannot be read: {error}"))
-            .with_hint("`longhaul init FILE` writes one to begin with")
+            .with_hint("`longhaul init FILE` writes a starter file")
     };
     let file = std::fs::File::open(path).map_err(cannot)?;
     let most = teamfile::MAX_TEAM_FILE_BYTES as u64 + 1;
@@ -237,7 +240,7 @@ pub(crate) fn read_team_file(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// The files that are meant, in order, and how many of the directories' are no team files.
+/// Returns the team files in order, and how many YAML files in the directories are not team files.
 fn find_team_files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), CliError> {
     let (mut files, mut skipped) = (Vec::new(), 0);
     for path in paths {
@@ -260,7 +263,8 @@ fn find_team_files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), CliError>
     Ok((files, skipped))
 }
 
-/// Whether a YAML file that nobody has named looks like a team's. One that cannot be read is told of.
+/// Returns whether a YAML file in a directory looks like a team file. An unreadable file counts, so that it
+/// is reported.
 fn may_be_team(path: &Path) -> bool {
     let Ok(text) = read_team_file(path) else { return true };
     let is_key = |line: &str| line.trim_start_matches(['{', ' ', '"', '\'']).starts_with("agents");
@@ -281,7 +285,7 @@ fn collect_yaml_files(dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Res
         if hidden {
             continue;
         }
-        // A link could lead back here.
+        // Skip links: they could lead back here.
         if path.is_dir() && !path.is_symlink() && depth < 16 {
             collect_yaml_files(&path, depth + 1, files)?;
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml") && path.is_file() {

@@ -11,12 +11,13 @@ use super::CliContext;
 use crate::args::{self, CompletionsArgs, ManArgs};
 use crate::exit::{CliError, CliExitCode};
 
-/// The variable by which a shell asks for what may come next.
+/// The environment variable by which a shell requests completions.
 const ASKS: &str = "LONGHAUL_COMPLETE";
 
-/// Answers a shell that asks what may be typed next, if one does. It calls this program for that, so that it knows the ids of tasks.
+/// Prints completions if a shell requests them. The shell calls this program, so that task ids can be
+/// completed.
 pub(crate) fn complete() -> Option<ExitCode> {
-    // Most are not asked by a shell, and do not pay for this.
+    // Check this first, so that other invocations pay nothing for it.
     std::env::var_os(ASKS).filter(|shell| shell != OsStr::new(""))?;
     let here = std::env::current_dir().ok();
     let answered = CompleteEnv::with_factory(args::command)
@@ -31,22 +32,22 @@ pub(crate) fn complete() -> Option<ExitCode> {
     }
 }
 
-pub(super) fn completions(desk: &CliContext, args: &CompletionsArgs) -> Result<CliExitCode, CliError> {
+pub(super) fn completions(context: &CliContext, args: &CompletionsArgs) -> Result<CliExitCode, CliError> {
     let mut script = Vec::new();
     let shells = Shells::builtins();
     match shells.completer(&args.shell.to_string()) {
         Some(shell) => shell.write_registration(ASKS, "longhaul", "longhaul", "longhaul", &mut script)?,
         None => clap_complete::generate(args.shell, &mut args::command(), "longhaul", &mut script),
     }
-    desk.term.print_line(String::from_utf8_lossy(&script).trim_end())?;
+    context.term.print_line(String::from_utf8_lossy(&script).trim_end())?;
     Ok(CliExitCode::Success)
 }
 
-pub(super) fn man(desk: &CliContext, args: &ManArgs) -> Result<CliExitCode, CliError> {
+pub(super) fn man(context: &CliContext, args: &ManArgs) -> Result<CliExitCode, CliError> {
     let mut command = args::command();
     command.build();
     let Some(dir) = &args.dir else {
-        desk.term.print_line(render_man_page(command)?.trim_end())?;
+        context.term.print_line(render_man_page(command)?.trim_end())?;
         return Ok(CliExitCode::Success);
     };
     let cannot = |path: &Path, error: std::io::Error| {
@@ -61,7 +62,7 @@ pub(super) fn man(desk: &CliContext, args: &ManArgs) -> Result<CliExitCode, CliE
     for (file, command) in pages {
         let path = dir.join(file);
         std::fs::write(&path, render_man_page(command)?).map_err(|error| cannot(&path, error))?;
-        desk.term.print_line(&path.display().to_string())?;
+        context.term.print_line(&path.display().to_string())?;
     }
     Ok(CliExitCode::Success)
 }

@@ -14,16 +14,16 @@ use crate::exit::{CliError, CliExitCode};
 use crate::run_session::{OutputMode, RunSession};
 use crate::view::{Ink, sanitize};
 
-pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &DemoArgs) -> Result<CliExitCode, CliError> {
     let here = std::env::current_dir().map_err(|error| {
         CliError::new(CliExitCode::Failed, format!("the current directory cannot be used: {error}"))
             .with_hint("change to a directory that exists")
     })?;
     let since =
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let place = desk.data_dir()?;
+    let data_dir = context.data_dir()?;
     let own = args.script.as_deref().map(read).transpose()?;
-    let store = place.open_store()?;
+    let store = data_dir.open_store()?;
     let team = match own {
         None => demo::demo_team(args.pace).map_err(demo_failure)?,
         Some((script, text)) => {
@@ -35,7 +35,7 @@ pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCod
     };
     let longhaul = super::longhaul_builder(team).shared_store(store).own_trees_only().start().await?;
     let root = longhaul.submit(Order::new("lead", demo::DEMO_TASK).working_dir(&here)).await?;
-    let term = desk.term;
+    let term = context.term;
     let what = format!(
         "A scripted lead and four agents with real tools take stock of {}",
         sanitize(&here.display().to_string())
@@ -43,22 +43,21 @@ pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCod
     let intro = vec![
         term.wrap(&what),
         format!("task    {}", term.paint(Ink::Id, &root.to_string())),
-        format!("resume  {}", term.paint(Ink::Strong, &sanitize(&place.resume_command(root)))),
+        format!("resume  {}", term.paint(Ink::Strong, &sanitize(&data_dir.resume_command(root)))),
         term.paint(Ink::Faint, &term.wrap("Kill it at any time: nothing is lost.")),
         String::new(),
     ];
-    let manner = if args.json { OutputMode::Json } else { OutputMode::Human };
-    let code =
-        RunSession { since, mode: manner, intro, ..RunSession::new(desk, &place, longhaul, vec![root]) }
-            .run()
-            .await?;
+    let mode = if args.json { OutputMode::Json } else { OutputMode::Human };
+    let code = RunSession { since, mode, intro, ..RunSession::new(context, &data_dir, longhaul, vec![root]) }
+        .run()
+        .await?;
     if code == CliExitCode::Success && !args.json {
         term.print_line("")?;
         term.print_line("What next?")?;
         let next = [
-            (place.show_command(root), "this run in full"),
-            (place.shell_command("tui"), "all tasks on one screen"),
-            (place.shell_command("init team.yaml"), "a team of your own, with a real model"),
+            (data_dir.show_command(root), "this run in full"),
+            (data_dir.shell_command("tui"), "all tasks on one screen"),
+            (data_dir.shell_command("init team.yaml"), "a team of your own, with a real model"),
         ];
         let width = next.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
         for (command, what) in next {
@@ -73,7 +72,7 @@ pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCod
     Ok(code)
 }
 
-/// A script that somebody else wrote.
+/// Reads a script from a file.
 fn read(path: &Path) -> Result<(ModelScript, String), CliError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -82,16 +81,16 @@ fn read(path: &Path) -> Result<(ModelScript, String), CliError> {
     })?;
     let script = ModelScript::parse(&name, &text).map_err(|error| {
         CliError::new(CliExitCode::Usage, error.to_string())
-            .with_hint("docs/scripted.md tells what can be in a script")
+            .with_hint("see docs/scripted.md for what a script may contain")
     })?;
     Ok((script, text))
 }
 
-/// The demo's own script is wrong: ours to mend, not the user's.
+/// Reports that the built-in script is wrong: a bug in Longhaul.
 pub(super) fn demo_failure(why: demo::DemoError) -> CliError {
     CliError::new(
         CliExitCode::Failed,
-        format!("the demo's team is broken, which is a fault in Longhaul: {why}"),
+        format!("the demo's team is broken, which is a bug in Longhaul: {why}"),
     )
     .with_hint("please report it")
 }

@@ -1,4 +1,4 @@
-//! `longhaul doctor`: looks whether all is there that is needed, and says what to do about what is not.
+//! `longhaul doctor`: checks the installation and suggests fixes.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -17,23 +17,23 @@ use crate::team;
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, TerminalOutput, format_bytes, format_count, one_line, pluralize, sanitize};
 
-/// How long a server of a team may take to start.
+/// How long an MCP server of a team may take to start.
 const START: Duration = Duration::from_secs(30);
-/// Below this many bytes of free space there is reason to worry, and below that one reason to stop.
+/// Less free space than the first is a warning, less than the second an error.
 const LOW_DISK_BYTES: u64 = 1 << 30;
 const CRITICAL_DISK_BYTES: u64 = 64 << 20;
 
-/// How something is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum CheckStatus {
     Fine,
-    /// It works, or something else does in its place.
+    /// It works, possibly with a fallback.
     Warning,
     Broken,
 }
 
-/// Something that was looked at.
+/// One check.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
     name: &'static str,
@@ -79,36 +79,36 @@ impl DoctorCheck {
     }
 }
 
-pub(super) async fn run(desk: &CliContext, args: &DoctorArgs) -> Result<CliExitCode, CliError> {
-    let place = desk.data_dir()?;
-    let outfit = team::build_environment(desk, &args.providers, &place)?;
-    // Before anything else: whoever looks at a team starts its servers.
+pub(super) async fn run(context: &CliContext, args: &DoctorArgs) -> Result<CliExitCode, CliError> {
+    let data_dir = context.data_dir()?;
+    let environment = team::build_environment(context, &args.providers, &data_dir)?;
+    // Check trust first: checking a team starts its servers.
     let bundle = args.team.as_deref().map(TeamBundle::load);
     if let (Some(file), Some(Ok(bundle))) = (&args.team, &bundle) {
-        TeamFileTrust::new(&place, file, bundle).require_trust(desk, args.trust)?;
+        TeamFileTrust::new(&data_dir, file, bundle).require_trust(context, args.trust)?;
     }
-    let mut all = DoctorReport { context: desk, json: args.json, statuses: Vec::new() };
+    let mut all = DoctorReport { context, json: args.json, statuses: Vec::new() };
     all.add(DoctorCheck::fine("longhaul", format!("version {}", env!("CARGO_PKG_VERSION"))))?;
-    for check in database(&place.database, args.full) {
+    for check in database(&data_dir.database, args.full) {
         all.add(check)?;
     }
-    let servers = outfit.http.probe_local_servers().await;
+    let servers = environment.http.probe_local_servers().await;
     let here = servers.iter().any(|(_, _, model)| model.is_some());
-    all.add(keys(&|name| (outfit.variables)(name), here))?;
+    all.add(keys(&|name| (environment.variables)(name), here))?;
     all.add(check_local_servers(&servers))?;
-    all.add(sandbox(&outfit).await)?;
+    all.add(sandbox(&environment).await)?;
     all.add(git().await)?;
-    all.add(terminal(desk.term, &|name| std::env::var(name).ok()))?;
+    all.add(terminal(context.term, &|name| std::env::var(name).ok()))?;
     if let (Some(file), Some(bundle)) = (&args.team, bundle) {
-        for check in check_team(file, bundle, &outfit).await {
+        for check in check_team(file, bundle, &environment).await {
             all.add(check)?;
         }
     }
-    team::close_environment(&outfit).await;
+    team::close_environment(&environment).await;
     all.print_summary()
 }
 
-/// What has been told so far.
+/// Collects and prints the checks.
 struct DoctorReport<'a> {
     context: &'a CliContext,
     json: bool,
@@ -141,23 +141,22 @@ impl DoctorReport<'_> {
     }
 }
 
-/// The database: whether it can be read and written, and how much room there is.
+/// Checks that the database can be read and written, and that there is enough free space.
 fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
     let name = path.display();
     let mut checks = Vec::new();
     match if full { SqliteStore::examine(path) } else { SqliteStore::examine_newest(path) } {
         Err(error) => {
-            let hint = "`--data DIR` keeps tasks in another place";
+            let hint = "`--data DIR` selects another data directory";
             checks.push(DoctorCheck::broken("database", error.to_string(), hint));
         }
         Ok(None) => checks.push(DoctorCheck::fine(
             "database",
-            format!("{name} is not there yet: the first task begins it"),
+            format!("{name} does not exist yet: the first task creates it"),
         )),
         Ok(Some(health)) if !health.problems.is_empty() => {
             let what = format!("{name} is damaged: {}", health.problems.join("; "));
-            let hint =
-                format!("put a backup in its place, or get out what can be read: sqlite3 {name} .recover");
+            let hint = format!("restore a backup, or recover what is readable: sqlite3 {name} .recover");
             checks.push(DoctorCheck::broken("database", what, hint));
         }
         Ok(Some(health)) => {
@@ -168,9 +167,9 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
                 }
             };
             let others = match health.workers {
-                0 => "nobody runs tasks of it now".to_owned(),
-                1 => "1 process runs tasks of it now".to_owned(),
-                several => format!("{several} processes run tasks of it now"),
+                0 => "no process runs its tasks now".to_owned(),
+                1 => "1 process runs its tasks now".to_owned(),
+                several => format!("{several} processes run its tasks now"),
             };
             let tasks = match health.tasks > DatabaseHealth::COUNTED {
                 true => format!("more than {} tasks", format_count(DatabaseHealth::COUNTED)),
@@ -195,7 +194,7 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
     checks
 }
 
-/// Whether there can be written where the database is to be, and how much.
+/// Checks that the directory of the database is writable and has enough free space.
 #[cfg(unix)]
 fn room(path: &Path) -> Option<DoctorCheck> {
     use nix::unistd::{AccessFlags, access};
@@ -226,7 +225,7 @@ fn room(_: &Path) -> Option<DoctorCheck> {
     None
 }
 
-/// Which keys of providers are set: their names, never what they are.
+/// Lists which provider keys are set: their names, never their values.
 fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> DoctorCheck {
     let is_set = |name: &&&str| get(name).is_some_and(|value| !value.trim().is_empty());
     let mut set: Vec<&str> = Vec::new();
@@ -239,9 +238,9 @@ fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> DoctorCheck 
     if !set.is_empty() {
         return DoctorCheck::fine("keys", format!("{} set", set.join(", ")));
     }
-    let what = format!("none is set of the keys that {} providers use", all.len());
+    let what = format!("no key is set for any of the {} providers", all.len());
     match server_here {
-        true => DoctorCheck::fine("keys", format!("{what}; a server of this machine answers")),
+        true => DoctorCheck::fine("keys", format!("{what}; a local server answers")),
         false => DoctorCheck::warning(
             "keys",
             what,
@@ -253,26 +252,27 @@ fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> DoctorCheck 
     }
 }
 
-/// Servers on this machine. That there are none is no trouble.
+/// Lists model servers on this machine. Having none is not a problem.
 fn check_local_servers(servers: &[(&str, String, Option<String>)]) -> DoctorCheck {
-    let has = |(name, place, model): &(&str, String, Option<String>)| {
-        Some(format!("{name} at {place} has {}", one_line(model.as_ref()?)))
+    let has = |(name, address, model): &(&str, String, Option<String>)| {
+        Some(format!("{name} at {address} has {}", one_line(model.as_ref()?)))
     };
     let there: Vec<String> = servers.iter().filter_map(has).collect();
     if !there.is_empty() {
         return DoctorCheck::fine("servers", there.join("; "));
     }
-    let looked: Vec<String> = servers.iter().map(|(name, place, _)| format!("{name} at {place}")).collect();
+    let looked: Vec<String> =
+        servers.iter().map(|(name, address, _)| format!("{name} at {address}")).collect();
     DoctorCheck::fine(
         "servers",
-        format!("none of this machine answers ({}); only their models need one", looked.join(", ")),
+        format!("none answers on this machine ({}); only their models need one", looked.join(", ")),
     )
 }
 
-/// By what commands can be confined.
-async fn sandbox(outfit: &Environment) -> DoctorCheck {
+/// Checks how commands can be sandboxed.
+async fn sandbox(environment: &Environment) -> DoctorCheck {
     let mut sandbox = Sandbox::new();
-    if let Some(helper) = &outfit.sandbox_helper {
+    if let Some(helper) = &environment.sandbox_helper {
         sandbox = sandbox.helper(helper);
     }
     match sandbox.describe_backend().await {
@@ -301,16 +301,16 @@ async fn git() -> DoctorCheck {
     }
 }
 
-/// What the terminal can do.
+/// Reports what the terminal supports.
 fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> DoctorCheck {
     if !term.live {
-        return DoctorCheck::fine("terminal", "standard output is none: no colours, nothing is drawn over");
+        return DoctorCheck::fine("terminal", "stdout is not a terminal: no colours, no live display");
     }
     let (columns, rows) = term.size();
     let colours = if term.color { "colours" } else { "no colours" };
     let kind = get("TERM").unwrap_or_default();
     let what = format!("{columns} columns, {rows} rows, {colours}, TERM={}", one_line(&kind));
-    // The first that is set counts.
+    // The first variable that is set counts.
     let locale =
         ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| get(name)).find(|value| !value.is_empty());
     let is_utf8 = locale.as_deref().is_some_and(|value| {
@@ -321,18 +321,18 @@ fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> Docto
         (false, _) => DoctorCheck::warning(
             "terminal",
             format!("{what}; the locale is {}, not UTF-8", locale.as_deref().unwrap_or("not set")),
-            "if lines and signs look wrong: export LANG=C.UTF-8",
+            "if lines and symbols look wrong: export LANG=C.UTF-8",
         ),
         (true, ..40) => DoctorCheck::warning("terminal", what, "40 columns or more are needed for tables"),
         (true, _) => DoctorCheck::fine("terminal", what),
     }
 }
 
-/// A team: whether the file is right, and whether what it names can be started.
+/// Checks a team: whether the file is valid, and whether its MCP servers start.
 async fn check_team(
     file: &Path,
     bundle: Result<TeamBundle, TeamBundleError>,
-    outfit: &Environment,
+    environment: &Environment,
 ) -> Vec<DoctorCheck> {
     let name = file.display();
     let check = || format!("`longhaul check {name}` tells more");
@@ -344,15 +344,15 @@ async fn check_team(
     };
     bundle.working_dir = std::env::current_dir().ok();
     #[cfg(unix)]
-    let outfit = &Environment {
-        // Nobody is asked for a login by a look.
+    let environment = &Environment {
+        // A check must not ask for a login.
         mcp: longhaul::toolset::McpPool::new(longhaul::toolset::McpOptions {
             show_login: None,
-            ..outfit.mcp.options().clone()
+            ..environment.mcp.options().clone()
         }),
-        ..outfit.clone()
+        ..environment.clone()
     };
-    let (team, notices) = match teamfile::assemble(&bundle, outfit) {
+    let (team, notices) = match teamfile::assemble(&bundle, environment) {
         Ok(assembly) => (assembly.team, assembly.warnings),
         Err(error) => return vec![DoctorCheck::broken("team", error.to_string(), check())],
     };
@@ -367,23 +367,23 @@ async fn check_team(
         let what = format!("{}:{}:{}: {}", notice.file, at.line, at.column, notice.problem.message);
         checks.push(DoctorCheck::warning("team", what, help));
     }
-    if let Err(trouble) = team::check_auto_model(&team, outfit).await {
-        checks.push(DoctorCheck::broken("model", trouble.message(), trouble.hint_text().unwrap_or_default()));
+    if let Err(error) = team::check_auto_model(&team, environment).await {
+        checks.push(DoctorCheck::broken("model", error.message(), error.hint_text().unwrap_or_default()));
     }
     for agent in team.agents() {
-        let patron = team.toolset_context(agent);
+        let toolset_context = team.toolset_context(agent);
         for toolset in &agent.toolsets {
             let agent = one_line(agent.name.as_str());
             let whose = format!("{} of {agent}", one_line(toolset.name()));
-            let opened = tokio::time::timeout(START, toolset.open(&patron)).await;
+            let opened = tokio::time::timeout(START, toolset.open(&toolset_context)).await;
             checks.push(match opened {
-                // What every agent has, and nothing is in.
+                // Skip toolsets without tools, which every agent has.
                 Ok(Ok(tools)) if tools.is_empty() => continue,
                 Ok(Ok(tools)) => {
                     DoctorCheck::fine("toolset", format!("{whose}: {}", pluralize(tools.len(), "tool")))
                 }
                 Ok(Err(error)) => {
-                    let hint = format!("mend that; until then {agent} runs without these tools");
+                    let hint = format!("fix that; until then {agent} runs without these tools");
                     DoctorCheck::broken("toolset", format!("{whose}: {}", sanitize(&error.why)), hint)
                 }
                 Err(_) => {
@@ -396,7 +396,7 @@ async fn check_team(
     for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
         let _ = tokio::time::timeout(START, toolset.close()).await;
     }
-    team::close_environment(outfit).await;
+    team::close_environment(environment).await;
     checks
 }
 

@@ -1,4 +1,4 @@
-//! `longhaul export`: a task and all below it, written down whole.
+//! `longhaul export`: writes a task and everything below it to a file.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -19,8 +19,8 @@ mod html;
 mod markdown;
 mod transcript;
 
-pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &ExportArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
     let form = args.format.unwrap_or_else(|| format_for_path(args.output.as_deref()));
     let tasks = transcripts(&longhaul, id).await?;
@@ -31,15 +31,13 @@ pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitC
         ExportFormat::Html => html::render_html(&tasks, now),
     };
     match &args.output {
-        None => desk.term.print_line(text.trim_end())?,
+        None => context.term.print_line(text.trim_end())?,
         Some(path) => {
             std::fs::write(path, &text).map_err(|error| {
                 CliError::new(CliExitCode::Failed, format!("{} cannot be written: {error}", path.display()))
-                    .with_hint(
-                        "`-o FILE` names a file in a directory that is there, and that you may write to",
-                    )
+                    .with_hint("`-o FILE` names a file in an existing directory that you may write to")
             })?;
-            desk.note(&format!("{} written to {}", pluralize(tasks.len(), "task"), path.display()));
+            context.note(&format!("{} written to {}", pluralize(tasks.len(), "task"), path.display()));
         }
     }
     for task in &tasks {
@@ -48,7 +46,7 @@ pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitC
     Ok(CliExitCode::Success)
 }
 
-/// What a file is, by the end of its name.
+/// Returns the format for a file extension.
 fn format_for_path(path: Option<&Path>) -> ExportFormat {
     match path.and_then(Path::extension).and_then(|end| end.to_str()).map(str::to_lowercase).as_deref() {
         Some("html" | "htm") => ExportFormat::Html,
@@ -57,7 +55,7 @@ fn format_for_path(path: Option<&Path>) -> ExportFormat {
     }
 }
 
-/// The task and all below it, parents before their children.
+/// Returns the transcripts of a task and everything below it, parents before children.
 async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<ExportedTask>, CliError> {
     let root = longhaul.state(id).await?.root;
     let tree = longhaul.list(TaskFilter::tree(root)).await?;

@@ -10,27 +10,27 @@ use crate::view::{Ink, sanitize};
 const AUTO: &str = include_str!("init/auto.yaml");
 const SCRIPTED: &str = include_str!("init/scripted.yaml");
 
-pub(super) fn run(desk: &CliContext, args: &InitArgs) -> Result<CliExitCode, CliError> {
+pub(super) fn run(context: &CliContext, args: &InitArgs) -> Result<CliExitCode, CliError> {
     let name = args.file.display().to_string();
     let text = if args.scripted { SCRIPTED } else { AUTO };
     let opened =
         if args.force { std::fs::File::create(&args.file) } else { std::fs::File::create_new(&args.file) };
     opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            CliError::new(CliExitCode::Usage, format!("{name} is there already, and stays as it is"))
-                .with_hint("name another file, or write over it with --force")
+            CliError::new(CliExitCode::Usage, format!("{name} exists already, and was not changed"))
+                .with_hint("name another file, or overwrite it with --force")
         }
         _ => CliError::new(CliExitCode::Failed, format!("{name} cannot be written: {error}"))
             .with_hint("name a file in a directory that you may write to"),
     })?;
     let name = sanitize(&name);
     let then = format!("longhaul run {name} \"What is in this directory?\"");
-    desk.term.print_line(&format!("wrote   {name}"))?;
-    desk.term.print_line(&format!(
+    context.term.print_line(&format!("wrote   {name}"))?;
+    context.term.print_line(&format!(
         "check   {}",
-        desk.term.paint(Ink::Strong, &format!("longhaul check {name}"))
+        context.term.paint(Ink::Strong, &format!("longhaul check {name}"))
     ))?;
-    desk.term.print_line(&format!("run     {}", desk.term.paint(Ink::Strong, &then)))?;
+    context.term.print_line(&format!("run     {}", context.term.paint(Ink::Strong, &then)))?;
     Ok(CliExitCode::Success)
 }
 
@@ -42,8 +42,9 @@ mod tests {
     fn what_is_written_is_right() {
         for text in [AUTO, SCRIPTED] {
             let reading = longhaul::teamfile::parse(text);
-            let told: Vec<String> = reading.problems.iter().map(|p| p.render("team.yaml", text)).collect();
-            assert!(told.is_empty(), "{}", told.join("\n"));
+            let problems: Vec<String> =
+                reading.problems.iter().map(|p| p.render("team.yaml", text)).collect();
+            assert!(problems.is_empty(), "{}", problems.join("\n"));
         }
     }
 }

@@ -10,19 +10,20 @@ use crate::args::LogsArgs;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::{EventDetail, EventFormatter, TerminalOutput};
 
-/// How many events are written at once.
+/// How many events to write at once.
 const PAGE: usize = 1000;
 
-pub(super) async fn run(desk: &CliContext, args: &LogsArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &LogsArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
-    let mut teller = EventFormatter::new(desk.term, EventDetail::Full).with_data_dir(&desk.data_dir()?);
+    let mut formatter =
+        EventFormatter::new(context.term, EventDetail::Full).with_data_dir(&context.data_dir()?);
     let mut tell = |events: Vec<Event>| -> Result<(), CliError> {
         let lines: Result<Vec<String>, CliError> = match args.json {
             true => events.iter().map(TerminalOutput::to_json_line).collect(),
-            false => Ok(events.iter().flat_map(|event| teller.format_event(event)).collect()),
+            false => Ok(events.iter().flat_map(|event| formatter.format_event(event)).collect()),
         };
-        desk.term.print_lines(&lines?)
+        context.term.print_lines(&lines?)
     };
     let (mut narrator, mut after, mut ended) = (EventProjector::new(id), Seq(0), false);
     let mut pages = std::pin::pin!(pages(&**longhaul.store(), id, after));

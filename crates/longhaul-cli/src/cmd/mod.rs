@@ -34,36 +34,37 @@ use crate::exit::{CliError, CliExitCode};
 use crate::tree_owner;
 use crate::view::{LiveRegion, TerminalOutput};
 
-/// What every command has before it.
+/// What every command needs.
 pub(crate) struct CliContext {
-    /// Where the database is, if that was said.
+    /// The value of `--data`.
     pub(crate) data: Option<PathBuf>,
-    /// Standard output.
+    /// The stream for progress, usually stdout.
     pub(crate) term: TerminalOutput,
-    /// The live block on it.
+    /// The live block on that stream.
     pub(crate) screen: LiveRegion,
 }
 
 impl CliContext {
-    /// Where the database is.
+    /// Returns the data directory. Fails if there is none.
     pub(crate) fn data_dir(&self) -> Result<DataDir, CliError> {
         DataDir::resolve(self.data.as_deref())
     }
 
-    /// One who watches and steers, but runs nothing.
+    /// Opens the database to watch and steer tasks, without running any.
     async fn client(&self) -> Result<Longhaul, CliError> {
         Ok(Longhaul::client(self.data_dir()?.open_store()?).await?)
     }
 
-    /// Says something that is not the output.
+    /// Prints a line to stderr.
     pub(crate) fn note(&self, text: &str) {
         use std::io::Write as _;
-        // If standard error is closed, nobody wants to know.
+        // If stderr is closed, there is nothing left to do.
         let _ = writeln!(std::io::stderr(), "{}", crate::view::sanitize(text));
     }
 }
 
-/// A Longhaul of this program. How long a process that says nothing keeps its tasks can be said in the environment.
+/// Creates the builder for this program. `LONGHAUL_LEASE` sets how many seconds an unresponsive process keeps
+/// its tasks.
 fn longhaul_builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuilder {
     let builder = Longhaul::builder(team);
     let lease = std::env::var("LONGHAUL_LEASE").ok().and_then(|seconds| seconds.trim().parse::<f64>().ok());
@@ -73,99 +74,101 @@ fn longhaul_builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuild
     }
 }
 
-/// Notes that somebody has looked at a task that has ended, so that `longhaul prune` need not keep it. Where that cannot be
-/// noted, looking was still fine.
+/// Marks an ended task as read, so that `longhaul prune` may delete it. Ignores errors, because reading
+/// itself succeeded.
 async fn mark_read(longhaul: &Longhaul, id: longhaul::TaskId) {
     let _ = longhaul.mark_read(id).await;
 }
 
-/// Has a process in the background carry on the tree of a task, unless somebody runs it. Whether one was started.
+/// Starts a background process for the tree of a task, unless a process already runs it. Returns whether one
+/// was started.
 async fn start_background_process(
     longhaul: &Longhaul,
-    place: &DataDir,
+    data_dir: &DataDir,
     head: &TaskState,
-    outside: &ProviderArgs,
+    providers: &ProviderArgs,
 ) -> Result<bool, CliError> {
     let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&head.root);
-    if owned || background::running_pid(place, head.root).is_some() {
+    if owned || background::running_pid(data_dir, head.root).is_some() {
         return Ok(false);
     }
-    background::start(place, head.root, BackgroundOptions::new(outside)).await?;
+    background::start(data_dir, head.root, BackgroundOptions::new(providers)).await?;
     Ok(true)
 }
 
-/// Says who carries on what was written down. That it is written down holds, though nobody could be started.
+/// Reports which process runs a task whose order or letter was just stored. A failed start is only a warning,
+/// because the store has it.
 fn report_who_runs(
-    desk: &CliContext,
-    place: &DataDir,
+    context: &CliContext,
+    data_dir: &DataDir,
     head: &TaskState,
     background: Result<bool, CliError>,
 ) -> Result<(), CliError> {
     match background {
         Ok(true) => {
-            let watch = place.attach_command(head.root);
-            desk.note(&format!("it goes on in the background; watch it with:  {watch}"));
+            let watch = data_dir.attach_command(head.root);
+            context.note(&format!("it goes on in the background; watch it with:  {watch}"));
         }
         Ok(false) => {}
-        Err(trouble) => {
-            desk.note(&format!("nobody runs it now: {}", trouble.message()));
-            desk.term.print_line(&format!("run it with:  {}", place.resume_command(head.id)))?;
+        Err(error) => {
+            context.note(&format!("it is not running: {}", error.message()));
+            context.term.print_line(&format!("run it with:  {}", data_dir.resume_command(head.id)))?;
         }
     }
     Ok(())
 }
 
-/// Stays with these tasks until they have ended: carries their trees on, or watches whoever does.
+/// Stays until these tasks have ended: runs their trees here, or watches the process that does.
 async fn wait_until_ended(
-    desk: &CliContext,
+    context: &CliContext,
     longhaul: &Longhaul,
     tasks: Vec<TaskId>,
-    outside: &ProviderArgs,
+    providers: &ProviderArgs,
     json: bool,
 ) -> Result<CliExitCode, CliError> {
-    let place = desk.data_dir()?;
+    let data_dir = context.data_dir()?;
     let (mut free, mut code) = (Vec::new(), CliExitCode::Success);
     for task in tasks {
         let root = longhaul.state(task).await?.root;
         let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root);
-        if owned || background::running_pid(&place, root).is_some() {
-            let watched = attach::run(desk, &AttachArgs { id: task.to_string(), json }).await?;
+        if owned || background::running_pid(&data_dir, root).is_some() {
+            let watched = attach::run(context, &AttachArgs { id: task.to_string(), json }).await?;
             code = if code == CliExitCode::Success { watched } else { code };
         } else {
             free.push(task.to_string());
         }
     }
     if !free.is_empty() {
-        let carried = resume::run(desk, &ResumeArgs::for_tasks(free, outside.clone(), json)).await?;
+        let carried = resume::run(context, &ResumeArgs::for_tasks(free, providers.clone(), json)).await?;
         code = if code == CliExitCode::Success { carried } else { code };
     }
     Ok(code)
 }
 
-/// Does what was typed.
-pub(crate) async fn run(desk: &CliContext, command: CliCommand) -> Result<CliExitCode, CliError> {
+/// Runs the command.
+pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<CliExitCode, CliError> {
     match command {
-        CliCommand::Run(args) => run::run(desk, &args).await,
-        CliCommand::Demo(args) => demo::run(desk, &args).await,
-        CliCommand::Tui(args) => crate::tui::run(desk, args).await,
-        CliCommand::Tasks(args) => tasks::run(desk, &args).await,
-        CliCommand::Show(args) => show::run(desk, &args).await,
-        CliCommand::Logs(args) => logs::run(desk, &args).await,
-        CliCommand::Send(args) => send::run(desk, &args).await,
-        CliCommand::Answer(args) => answer::run(desk, &args).await,
-        CliCommand::Retry(args) => retry::run(desk, &args).await,
-        CliCommand::Export(args) => export::run(desk, &args).await,
-        CliCommand::Prune(args) => prune::run(desk, &args).await,
-        CliCommand::Wait(args) => wait::run(desk, &args).await,
-        CliCommand::Stop(args) => stop::run(desk, &args).await,
-        CliCommand::Resume(args) => resume::run(desk, &args).await,
-        CliCommand::Attach(args) => attach::run(desk, &args).await,
-        CliCommand::Carry(args) => carry::run(desk, &args).await,
-        CliCommand::Check(args) => check::run(desk, &args).await,
-        CliCommand::Doctor(args) => doctor::run(desk, &args).await,
-        CliCommand::Completions(args) => completions_and_man::completions(desk, &args),
-        CliCommand::Man(args) => completions_and_man::man(desk, &args),
-        CliCommand::Schema(args) => check::print_schema(desk, args.of),
-        CliCommand::Init(args) => init::run(desk, &args),
+        CliCommand::Run(args) => run::run(context, &args).await,
+        CliCommand::Demo(args) => demo::run(context, &args).await,
+        CliCommand::Tui(args) => crate::tui::run(context, args).await,
+        CliCommand::Tasks(args) => tasks::run(context, &args).await,
+        CliCommand::Show(args) => show::run(context, &args).await,
+        CliCommand::Logs(args) => logs::run(context, &args).await,
+        CliCommand::Send(args) => send::run(context, &args).await,
+        CliCommand::Answer(args) => answer::run(context, &args).await,
+        CliCommand::Retry(args) => retry::run(context, &args).await,
+        CliCommand::Export(args) => export::run(context, &args).await,
+        CliCommand::Prune(args) => prune::run(context, &args).await,
+        CliCommand::Wait(args) => wait::run(context, &args).await,
+        CliCommand::Stop(args) => stop::run(context, &args).await,
+        CliCommand::Resume(args) => resume::run(context, &args).await,
+        CliCommand::Attach(args) => attach::run(context, &args).await,
+        CliCommand::Carry(args) => carry::run(context, &args).await,
+        CliCommand::Check(args) => check::run(context, &args).await,
+        CliCommand::Doctor(args) => doctor::run(context, &args).await,
+        CliCommand::Completions(args) => completions_and_man::completions(context, &args),
+        CliCommand::Man(args) => completions_and_man::man(context, &args),
+        CliCommand::Schema(args) => check::print_schema(context, args.of),
+        CliCommand::Init(args) => init::run(context, &args),
     }
 }

@@ -16,26 +16,26 @@ use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::{Ink, TerminalOutput, format_ago, format_bytes, one_line, pluralize, truncate};
 
-/// How long tasks that are stopped first may take for that.
+/// How long tasks may take to stop before they are deleted.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How many tasks are deleted together.
+/// How many tasks to delete in one transaction.
 const DELETE_BATCH: usize = 40;
 
-/// Why a grove is kept.
+/// Why a group of trees is kept.
 enum KeepReason {
-    /// These have not ended.
+    /// These tasks have not ended.
     Open(Vec<TaskId>),
-    /// Of the end of these nobody has heard.
+    /// The ends of these tasks are unread.
     Unread(Vec<TaskId>),
-    /// Something happened to it in this very moment.
+    /// Something happened to it just now.
     Busy,
 }
 
-pub(super) async fn run(desk: &CliContext, args: &PruneArgs) -> Result<CliExitCode, CliError> {
-    let (longhaul, place) = (desk.client().await?, desk.data_dir()?);
+pub(super) async fn run(context: &CliContext, args: &PruneArgs) -> Result<CliExitCode, CliError> {
+    let (longhaul, data_dir) = (context.client().await?, context.data_dir()?);
     let now = Timestamp::now();
-    let Some(older_than) = args.older_than else { return vacuum(desk, args, &place).await };
+    let Some(older_than) = args.older_than else { return vacuum(context, args, &data_dir).await };
     let before = now.saturating_sub(older_than).unwrap_or(Timestamp::MIN);
     let mut tally = PruneSummary::default();
     let mut gone = HashSet::new();
@@ -44,61 +44,63 @@ pub(super) async fn run(desk: &CliContext, args: &PruneArgs) -> Result<CliExitCo
     let mut trees = longhaul.quiet_trees(before).await?.into_iter();
     loop {
         let next = trees.next();
-        let many = some.iter().map(|(grove, _)| grove.tasks.len()).sum::<usize>() >= DELETE_BATCH;
+        let many = some.iter().map(|(group, _)| group.tasks.len()).sum::<usize>() >= DELETE_BATCH;
         if many || next.is_none() {
             if !args.dry_run {
                 delete_all(&longhaul, &mut some).await?;
             }
-            for (grove, kept) in some.drain(..) {
-                tally.count(&grove, kept.as_ref());
+            for (group, kept) in some.drain(..) {
+                tally.count(&group, kept.as_ref());
                 if kept.is_none() {
-                    gone.extend(grove.tasks.iter().map(|head| head.root));
+                    gone.extend(group.tasks.iter().map(|head| head.root));
                 }
-                let told =
-                    PruneReport { group: &grove, keep_reason: kept.as_ref(), now, dry_run: args.dry_run };
-                if args.json { told.print_json(desk.term)? } else { told.print_line(desk.term)? }
+                let report =
+                    PruneReport { group: &group, keep_reason: kept.as_ref(), now, dry_run: args.dry_run };
+                if args.json { report.print_json(context.term)? } else { report.print_line(context.term)? }
             }
         }
         let Some(tree) = next else { break };
         if seen.contains(&tree) {
             continue;
         }
-        let grove = match longhaul.tree_group(tree).await {
-            Ok(grove) => grove,
-            // Somebody else has just deleted it.
+        let group = match longhaul.tree_group(tree).await {
+            Ok(group) => group,
+            // Another process has just deleted it.
             Err(LonghaulError::Store(StoreError::NoTask(_))) => continue,
             Err(error) => return Err(error.into()),
         };
-        seen.extend(grove.tasks.iter().map(|head| head.root).filter(|root| *root != tree));
-        if grove.last_active() >= before {
+        seen.extend(group.tasks.iter().map(|head| head.root).filter(|root| *root != tree));
+        if group.last_active() >= before {
             continue;
         }
         let kept = match args.force {
             true => None,
-            false => find_keep_reason(&longhaul, &grove).await?,
+            false => find_keep_reason(&longhaul, &group).await?,
         };
-        some.push((grove, kept));
+        some.push((group, kept));
     }
-    // What a process in the background wrote of a tree that is gone, or long ago, helps nobody.
-    for log in background::old_logs(&place, &gone, before) {
+    // Delete logs of background processes whose tree is gone, and old ones.
+    for log in background::old_logs(&data_dir, &gone, before) {
         let deleted = !args.dry_run && std::fs::remove_file(&log).is_ok();
         tally.logs += usize::from(deleted || args.dry_run);
         if args.json {
-            desk.term.print_json(&json!({ "log": log, "deleted": deleted, "would_delete": args.dry_run }))?;
+            context
+                .term
+                .print_json(&json!({ "log": log, "deleted": deleted, "would_delete": args.dry_run }))?;
         }
     }
     if !args.json {
-        desk.term.print_line(&desk.term.wrap(&tally.to_text(args)))?;
+        context.term.print_line(&context.term.wrap(&tally.to_text(args)))?;
     }
     if args.vacuum {
-        vacuum(desk, args, &place).await?;
+        vacuum(context, args, &data_dir).await?;
     }
     Ok(if args.force && tally.kept > 0 { CliExitCode::Failed } else { CliExitCode::Success })
 }
 
-/// Makes the file as small as what is in it, and says what that has freed.
-async fn vacuum(desk: &CliContext, args: &PruneArgs, place: &DataDir) -> Result<CliExitCode, CliError> {
-    let (path, dry_run) = (place.database.clone(), args.dry_run);
+/// Shrinks the database file, and reports how much space that freed.
+async fn vacuum(context: &CliContext, args: &PruneArgs, data_dir: &DataDir) -> Result<CliExitCode, CliError> {
+    let (path, dry_run) = (data_dir.database.clone(), args.dry_run);
     let done = tokio::task::spawn_blocking(move || match dry_run {
         true => SqliteStore::examine_newest(&path).map(|health| {
             health.map(|health| Vacuumed { before: health.size, after: health.size - health.free })
@@ -107,56 +109,56 @@ async fn vacuum(desk: &CliContext, args: &PruneArgs, place: &DataDir) -> Result<
     });
     let done = done
         .await
-        .map_err(|error| CliError::new(CliExitCode::Failed, format!("a fault in Longhaul: {error}")))?;
+        .map_err(|error| CliError::new(CliExitCode::Failed, format!("a bug in Longhaul: {error}")))?;
     let Some(done) = done? else { return Ok(CliExitCode::Success) };
     if args.json {
         let (before, after, freed) = (done.before, done.after, done.freed());
-        let told = json!({ "before": before, "after": after, "freed": freed, "would_free": dry_run });
-        desk.term.print_json(&json!({ "vacuum": told }))?;
+        let report = json!({ "before": before, "after": after, "freed": freed, "would_free": dry_run });
+        context.term.print_json(&json!({ "vacuum": report }))?;
         return Ok(CliExitCode::Success);
     }
     let (freed, size) = (format_bytes(done.freed()), format_bytes(done.after));
-    desk.term.print_line(&match dry_run {
+    context.term.print_line(&match dry_run {
         true => format!("--vacuum would give {freed} that are free now back to the disk."),
         false => format!("{freed} given back to the disk; the database has {size} now."),
     })?;
     Ok(CliExitCode::Success)
 }
 
-/// Why it should be kept, if it should.
-async fn find_keep_reason(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
-    let open: Vec<TaskId> = grove.open_tasks().map(|head| head.id).collect();
+/// Returns why a group should be kept, or `None` if it may be deleted.
+async fn find_keep_reason(longhaul: &Longhaul, group: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
+    let open: Vec<TaskId> = group.open_tasks().map(|head| head.id).collect();
     if !open.is_empty() {
         return Ok(Some(KeepReason::Open(open)));
     }
-    let unread = longhaul.unread_tasks(grove).await?;
+    let unread = longhaul.unread_tasks(group).await?;
     Ok((!unread.is_empty()).then_some(KeepReason::Unread(unread)))
 }
 
-/// Deletes those that are not to be kept, together: what a write to disk costs, they share.
+/// Deletes groups in batches, so that they share the cost of a disk write.
 async fn delete_all(
     longhaul: &Longhaul,
     some: &mut [(TreeGroup, Option<KeepReason>)],
 ) -> Result<(), CliError> {
-    let deletions = some.iter_mut().filter(|(_, kept)| kept.is_none()).map(|(grove, kept)| async move {
-        *kept = delete(longhaul, grove).await?;
+    let deletions = some.iter_mut().filter(|(_, kept)| kept.is_none()).map(|(group, kept)| async move {
+        *kept = delete(longhaul, group).await?;
         Ok::<(), CliError>(())
     });
     futures::future::try_join_all(deletions).await.map(drop)
 }
 
-/// Deletes it; what runs is stopped first.
-async fn delete(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
+/// Deletes a group. Stops running tasks first.
+async fn delete(longhaul: &Longhaul, group: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
     use StoreError::{JournalMoved, NoTask, NotEnded, StillNeeded};
     let ended;
-    let grove = match grove.open_tasks().next() {
-        None => grove,
+    let group = match group.open_tasks().next() {
+        None => group,
         Some(_) => {
-            ended = longhaul.stop_group(grove, STOP_TIMEOUT).await?;
+            ended = longhaul.stop_group(group, STOP_TIMEOUT).await?;
             &ended
         }
     };
-    match longhaul.delete_group(grove).await {
+    match longhaul.delete_group(group).await {
         Ok(()) => Ok(None),
         Err(LonghaulError::Store(NotEnded(task))) => Ok(Some(KeepReason::Open(vec![task]))),
         Err(LonghaulError::Store(JournalMoved { .. } | StillNeeded { .. } | NoTask(_))) => {
@@ -166,7 +168,7 @@ async fn delete(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepRea
     }
 }
 
-/// What is told of a grove.
+/// What to print about a group of trees.
 struct PruneReport<'a> {
     group: &'a TreeGroup,
     keep_reason: Option<&'a KeepReason>,
@@ -205,7 +207,7 @@ impl PruneReport<'_> {
             None => String::new(),
             Some(KeepReason::Open(open)) => format!("not ended: {} · ", few(open)),
             Some(KeepReason::Unread(unread)) => format!("unread: {} · ", few(unread)),
-            Some(KeepReason::Busy) => "just now something happened to it · ".to_owned(),
+            Some(KeepReason::Busy) => "active just now · ".to_owned(),
         };
         let size = pluralize(self.group.tasks.len(), "task");
         let age = format_ago(self.group.last_active(), self.now);
@@ -230,11 +232,11 @@ struct PruneSummary {
 }
 
 impl PruneSummary {
-    fn count(&mut self, grove: &TreeGroup, kept: Option<&KeepReason>) {
+    fn count(&mut self, group: &TreeGroup, kept: Option<&KeepReason>) {
         match kept {
             None => {
-                self.trees += grove.tasks.iter().filter(|head| head.parent.is_none()).count();
-                self.tasks += grove.tasks.len();
+                self.trees += group.tasks.iter().filter(|head| head.parent.is_none()).count();
+                self.tasks += group.tasks.len();
             }
             Some(kept) => {
                 self.kept += 1;
@@ -264,9 +266,9 @@ impl PruneSummary {
             words += &format!("; {} kept", self.kept);
         }
         if self.unread > 0 {
-            words += ". What is unread is so until somebody looks at it (longhaul show ID); --force deletes it all the same";
+            words += ". Unread tasks are kept until you look at them (longhaul show ID); --force deletes them anyway";
         } else if self.kept > 0 && !args.force {
-            words += ". --force stops what has not ended, and deletes it";
+            words += ". --force stops open tasks and deletes them";
         }
         words + "."
     }

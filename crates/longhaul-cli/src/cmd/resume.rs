@@ -33,36 +33,37 @@ use crate::tree_owner;
 use crate::trust::ask_yes_no;
 use crate::view::{Ink, one_line, pluralize, sanitize};
 
-pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliExitCode, CliError> {
     let since =
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let place = desk.data_dir()?;
+    let data_dir = context.data_dir()?;
     let more = bounds(args.max_tokens, args.max_cost)?;
-    let store = place.open_store()?;
+    let store = data_dir.open_store()?;
     let team = demo::demo_team(args.pace).map_err(super::demo::demo_failure)?;
     let known = team.reference().clone();
 
     let mut damaged = store.find_damaged(TaskFilter::default().live(), true).await?;
     damaged.extend(store.find_damaged(TaskFilter::newest(DatabaseHealth::NEWEST), true).await?);
-    let loader = StoredTeamLoader::new(args.pace, team::build_environment(desk, &args.providers, &place)?);
+    let loader =
+        StoredTeamLoader::new(args.pace, team::build_environment(context, &args.providers, &data_dir)?);
     let (named, asked) = find_requested(&*store, &args.ids).await?;
     let others = match args.ids.is_empty() && !args.all {
-        true => match runs_of_other_projects(desk, args, &place, &*store).await? {
+        true => match runs_of_other_projects(context, args, &data_dir, &*store).await? {
             Some(others) => others,
-            // Somebody was asked, and wants none of them.
+            // The user was asked, and declined.
             None => return Ok(CliExitCode::Success),
         },
         false => HashSet::new(),
     };
     let is_asked =
         |root: &TaskId| asked.as_ref().is_none_or(|asked| asked.contains(root)) && !others.contains(root);
-    let owned = trees_run_elsewhere(desk, &place, &*store, is_asked).await?;
+    let owned = trees_run_elsewhere(context, &data_dir, &*store, is_asked).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
     let mut left: IndexMap<TaskId, String> = IndexMap::new();
     for damage in damaged.into_iter().filter(|damage| is_asked(&damage.root)) {
-        let told = format!("{} cannot be loaded: {}. Its tree is left as it is", damage.task, damage.why);
-        left.entry(damage.root).or_insert(told);
+        let reason = format!("{} cannot be loaded: {}. Its tree is left as it is", damage.task, damage.why);
+        left.entry(damage.root).or_insert(reason);
     }
     let mut unloadable = !left.is_empty();
     for TaskState { id, root, team, .. } in store.list(TaskFilter::default().live()).await? {
@@ -70,10 +71,13 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
             continue;
         }
         if owned.contains(&root) {
-            // Whoever runs some of a tree sees to all of it.
+            // The process that runs part of a tree takes care of all of it.
             left.insert(
                 root,
-                format!("{root} is run by another process; watch it with:  {}", place.attach_command(root)),
+                format!(
+                    "{root} is run by another process; watch it with:  {}",
+                    data_dir.attach_command(root)
+                ),
             );
         } else if let Some(why) = why_not_runnable(&*store, &team, &known, &loader).await? {
             unloadable |= team != known && matches!(team, TeamRef::File(_));
@@ -87,15 +91,16 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
         }
     }
     for line in left.values() {
-        desk.note(line);
+        context.note(line);
     }
     if roots.is_empty() {
         if !args.json {
-            desk.term.print_line(
-                &nothing_to_resume_message(&place, &*store, asked.as_ref(), !left.is_empty(), more).await?,
+            context.term.print_line(
+                &nothing_to_resume_message(&data_dir, &*store, asked.as_ref(), !left.is_empty(), more)
+                    .await?,
             )?;
         }
-        // Not as if it had been done.
+        // Do not report success for tasks that were not resumed.
         return match asked {
             _ if unloadable => Ok(CliExitCode::Store),
             _ if !left.is_empty() => Ok(CliExitCode::Failed),
@@ -115,50 +120,51 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
         client.shutdown().await;
     }
 
-    let mut subjects = Vec::new();
+    let mut reported_tasks = Vec::new();
     for root in &roots {
-        subjects.extend(seen_events::tasks_to_report(
+        reported_tasks.extend(seen_events::tasks_to_report(
             &store.list(TaskFilter::tree(*root)).await?,
             *root,
             &named,
         ));
     }
     if args.detach {
-        let done = start_in_background(desk, args, &place, &roots).await;
+        let done = start_in_background(context, args, &data_dir, &roots).await;
         return match done? {
             CliExitCode::Success if unloadable => Ok(CliExitCode::Store),
             CliExitCode::Success if undone => Ok(CliExitCode::Failed),
             code => Ok(code),
         };
     }
-    let attended = std::io::stdin().is_terminal() && desk.term.live && !args.json;
+    let attended = std::io::stdin().is_terminal() && context.term.live && !args.json;
     let people = AttendanceOptions {
         unattended: args.unattended.map(Into::into),
         ask_timeout: args.ask_timeout,
         attended,
     };
-    let hands =
-        TreeRunner::start(desk, &place, store, &roots, &args.providers, team, args.pace, people).await?;
-    let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
-    let intro =
-        vec![format!("Carrying on {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
-    let manner = if args.json { OutputMode::Json } else { OutputMode::Human };
-    let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !attended;
+    let runner =
+        TreeRunner::start(context, &data_dir, store, &roots, &args.providers, team, args.pace, people)
+            .await?;
+    let which: Vec<String> =
+        roots.iter().map(|root| context.term.paint(Ink::Id, &root.to_string())).collect();
+    let intro = vec![format!("Resuming {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
+    let mode = if args.json { OutputMode::Json } else { OutputMode::Human };
+    let stop_on_question = args.unattended == Some(UnattendedArg::Stop) && !attended;
     let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
-    let carry = RunSession::new(desk, &place, hands.longhaul, roots);
-    let carry = RunSession {
+    let session = RunSession::new(context, &data_dir, runner.longhaul, roots);
+    let session = RunSession {
         since,
-        mode: manner,
+        mode,
         intro,
-        reported_tasks: subjects,
-        stop_on_question: needs_nobody,
+        reported_tasks,
+        stop_on_question,
         timeout,
         fail_on_denied,
-        ..carry
+        ..session
     };
-    let done = carry.run().await;
-    team::close_environment(&hands.environment).await;
-    // Not as if all had been done that was asked for.
+    let done = session.run().await;
+    team::close_environment(&runner.environment).await;
+    // Do not report success if only some of the requested tasks were resumed.
     match done {
         Ok(CliExitCode::Success) if unloadable => Ok(CliExitCode::Store),
         Ok(CliExitCode::Success) if undone => Ok(CliExitCode::Failed),
@@ -166,10 +172,10 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
     }
 }
 
-/// The trees that other processes run. What may be free in a moment is waited for.
+/// Returns the trees that other processes run. Waits for those that may become free.
 async fn trees_run_elsewhere(
-    desk: &CliContext,
-    place: &DataDir,
+    context: &CliContext,
+    data_dir: &DataDir,
     store: &dyn Store,
     is_asked: impl Fn(&TaskId) -> bool,
 ) -> Result<HashSet<TaskId>, CliError> {
@@ -178,11 +184,11 @@ async fn trees_run_elsewhere(
     if wanted.is_empty() {
         return Ok(owned);
     }
-    let still = tree_owner::wait_until_free(store, place, &wanted, |text| desk.note(text)).await?;
+    let still = tree_owner::wait_until_free(store, data_dir, &wanted, |text| context.note(text)).await?;
     Ok(owned.into_iter().filter(|root| !wanted.contains(root) || still.contains(root)).collect())
 }
 
-/// What trees that have ended say of themselves: they need not be carried on.
+/// Returns the exit code for trees that have already ended.
 async fn exit_code_of_ended(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<CliExitCode, CliError> {
     let longhaul = Longhaul::client(store).await?;
     let roots: Vec<TaskId> = roots.into_iter().collect();
@@ -195,12 +201,13 @@ async fn exit_code_of_ended(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Re
     Ok(verdict?.0)
 }
 
-/// The runs of other projects, which are left alone. Where there are none of this one, whoever is at the terminal is asked
-/// about the others (`None` if that was all), and elsewhere it is an error that names them.
+/// Returns the runs of other projects, which are not resumed. If this project has none, asks at a terminal
+/// whether to resume the others (`None` if the user declines), and fails elsewhere with an error that names
+/// them.
 async fn runs_of_other_projects(
-    desk: &CliContext,
+    context: &CliContext,
     args: &ResumeArgs,
-    place: &DataDir,
+    data_dir: &DataDir,
     store: &dyn Store,
 ) -> Result<Option<HashSet<TaskId>>, CliError> {
     let here = project_of(Path::new("."));
@@ -212,8 +219,8 @@ async fn runs_of_other_projects(
     for (root, head) in &roots {
         let project = project_of_run(store, *root).await;
         if let Some(project) = project.filter(|project| *project != here) {
-            let told = format!("{root}  {}  in {}", one_line(&head.headline), project.display());
-            others.insert(*root, sanitize(&told));
+            let line = format!("{root}  {}  in {}", one_line(&head.headline), project.display());
+            others.insert(*root, sanitize(&line));
         }
     }
     let which: HashSet<TaskId> = others.keys().copied().collect();
@@ -221,34 +228,34 @@ async fn runs_of_other_projects(
     if others.is_empty() {
         return Ok(Some(which));
     }
-    let all = place.shell_command("resume --all");
+    let all = data_dir.shell_command("resume --all");
     if others.len() < roots.len() {
-        desk.note(&format!("{runs} of other projects left as they are; carry on all with:  {all}"));
+        context.note(&format!("{runs} of other projects left as they are; resume all with:  {all}"));
         return Ok(Some(which));
     }
-    desk.note(&format!("nothing to resume in {}; of other projects there are:", here.display()));
-    others.values().for_each(|line| desk.note(&format!("  {line}")));
+    context.note(&format!("nothing to resume in {}; other projects have:", here.display()));
+    others.values().for_each(|line| context.note(&format!("  {line}")));
     let on_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !args.json;
-    if on_terminal && ask_yes_no(&format!("Carry on {runs}? [y/N] "))? {
+    if on_terminal && ask_yes_no(&format!("Resume {runs}? [y/N] "))? {
         return Ok(Some(HashSet::new()));
     }
     if !on_terminal {
         let what =
             format!("nothing was resumed: no run of this project is open, and {runs} of other projects are");
-        let one = place.shell_command("resume ID");
+        let one = data_dir.shell_command("resume ID");
         return Err(CliError::new(CliExitCode::Usage, what)
-            .with_hint(format!("carry one on with `{one}`, or all with `{all}`")));
+            .with_hint(format!("resume one with `{one}`, or all with `{all}`")));
     }
-    desk.note(&format!("carry one on with:  {}", place.shell_command("resume ID")));
-    desk.note(&format!("or all of them with:  {all}"));
+    context.note(&format!("resume one with:  {}", data_dir.shell_command("resume ID")));
+    context.note(&format!("or all of them with:  {all}"));
     Ok(None)
 }
 
-/// Hands each run to a process in the background.
+/// Hands each run to a background process.
 async fn start_in_background(
-    desk: &CliContext,
+    context: &CliContext,
     args: &ResumeArgs,
-    place: &DataDir,
+    data_dir: &DataDir,
     roots: &[TaskId],
 ) -> Result<CliExitCode, CliError> {
     for root in roots {
@@ -258,32 +265,35 @@ async fn start_in_background(
             timeout: args.timeout,
             ..BackgroundOptions::new(&args.providers)
         };
-        background::start(place, *root, options).await?;
+        background::start(data_dir, *root, options).await?;
         if args.json {
-            desk.term.print_json(&serde_json::json!({ "task": root }))?;
+            context.term.print_json(&serde_json::json!({ "task": root }))?;
             continue;
         }
-        desk.term.print_line(&root.to_string())?;
-        desk.note(&format!("it goes on in the background; watch it with:  {}", place.attach_command(*root)));
+        context.term.print_line(&root.to_string())?;
+        context.note(&format!(
+            "it goes on in the background; watch it with:  {}",
+            data_dir.attach_command(*root)
+        ));
     }
     Ok(CliExitCode::Success)
 }
 
-/// Who answers what tasks ask, and for how long that is waited for.
+/// Who answers the questions of tasks, and for how long to wait.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AttendanceOptions {
-    /// What becomes of it when nobody is there, where that is not left to the agents.
+    /// What to do if no one is there, unless the agents decide that.
     pub(super) unattended: Option<Unattended>,
     pub(super) ask_timeout: Option<Duration>,
-    /// Whether somebody is at the terminal.
+    /// Whether someone is at the terminal.
     pub(super) attended: bool,
 }
 
 impl AttendanceOptions {
     pub(super) fn apply_to(self, mut builder: LonghaulBuilder) -> LonghaulBuilder {
         builder = builder.attended(self.attended);
-        if let Some(nobody) = self.unattended {
-            builder = builder.unattended(nobody);
+        if let Some(unattended) = self.unattended {
+            builder = builder.unattended(unattended);
         }
         match self.ask_timeout {
             Some(time) => builder.ask_timeout(time),
@@ -292,7 +302,7 @@ impl AttendanceOptions {
     }
 }
 
-/// What carries on trees that others left: any team whose file is in the store, and the demo's.
+/// Runs trees that other processes left: of any team whose file is in the store, and of the demo.
 pub(super) struct TreeRunner {
     pub(super) longhaul: Longhaul,
     pub(super) environment: Environment,
@@ -301,34 +311,35 @@ pub(super) struct TreeRunner {
 impl TreeRunner {
     #[expect(clippy::too_many_arguments, reason = "what a process is made of, said once")]
     pub(super) async fn start(
-        desk: &CliContext,
-        place: &DataDir,
+        context: &CliContext,
+        data_dir: &DataDir,
         store: Arc<dyn Store>,
         roots: &[TaskId],
-        outside: &ProviderArgs,
+        providers: &ProviderArgs,
         demo: Team,
         pace: DemoPace,
         people: AttendanceOptions,
     ) -> Result<TreeRunner, CliError> {
-        let outfit = team::build_environment(desk, outside, place)?;
-        let mut builder = super::longhaul_builder(demo).loader(StoredTeamLoader::new(pace, outfit.clone()));
+        let environment = team::build_environment(context, providers, data_dir)?;
+        let mut builder =
+            super::longhaul_builder(demo).loader(StoredTeamLoader::new(pace, environment.clone()));
         for root in roots {
             builder = builder.only_tree(*root);
         }
-        // Bounds are a process's, not a tree's: several trees have the usual ones.
+        // Limits apply per process, not per tree: several trees get the defaults.
         if let [root] = roots
             && let Some(head) = store.task_state(*root).await?
-            && let Some(limits) = team::stored_team_limits(&*store, &head.team, &outfit).await?
+            && let Some(limits) = team::stored_team_limits(&*store, &head.team, &environment).await?
         {
             builder = builder.limits(limits);
         }
         builder = people.apply_to(builder);
         let longhaul = builder.shared_store(store).start().await?;
-        Ok(TreeRunner { longhaul, environment: outfit })
+        Ok(TreeRunner { longhaul, environment })
     }
 }
 
-/// That a limit of cost can be kept to by the team of a tree.
+/// Checks that a cost limit works for the team of a tree.
 pub(super) async fn priced_tree(
     store: &dyn Store,
     root: TaskId,
@@ -338,12 +349,12 @@ pub(super) async fn priced_tree(
         return Ok(());
     };
     let Some(file) = store.blob(digest).await? else { return Ok(()) };
-    // What does not load is told by whoever runs it.
+    // If the team does not load, the process that runs it reports that.
     loader.load(&file).map_or(Ok(()), |team| check_prices_known(&team))
 }
 
-/// Why this program cannot run tasks of a team, if that is so: it runs the demo's, and those whose file or script is kept
-/// in the store.
+/// Returns why this program cannot run the tasks of a team, or `None` if it can: it runs the demo, and teams
+/// whose file or script is in the store.
 pub(super) async fn why_not_runnable(
     store: &dyn Store,
     team: &TeamRef,
@@ -368,7 +379,7 @@ pub(super) async fn why_not_runnable(
     })
 }
 
-/// The tasks that were asked for, and their trees; all, if `None`.
+/// Returns the requested tasks and their trees, or all if `None`.
 async fn find_requested(
     store: &dyn Store,
     ids: &[String],
@@ -385,33 +396,33 @@ async fn find_requested(
     Ok((named, Some(roots)))
 }
 
-/// Why there is nothing to do.
+/// Explains why there is nothing to resume.
 async fn nothing_to_resume_message(
-    place: &DataDir,
+    data_dir: &DataDir,
     store: &dyn Store,
     asked: Option<&HashSet<TaskId>>,
     some: bool,
     more: Budget,
 ) -> Result<String, CliError> {
     if some {
-        return Ok("There is nothing that this process could carry on.".to_owned());
+        return Ok("There is nothing that this process can resume.".to_owned());
     }
     let Some(asked) = asked else {
         return Ok("There is nothing to resume: every task has ended.".to_owned());
     };
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for root in asked {
         if let Some(TaskState { id, status, headline, .. }) = store.task_state(*root).await? {
-            told.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
-            told.push(match more.is_open() {
-                true => format!("To continue it, write to it: {}", place.send_command(id)),
+            lines.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
+            lines.push(match more.is_open() {
+                true => format!("To continue it, write to it: {}", data_dir.send_command(id)),
                 false => {
-                    let command = place
+                    let command = data_dir
                         .shell_command(&format!("run --session {id} PROMPT --max-tokens N --max-cost N"));
                     format!("To continue it with another limit: {command}")
                 }
             });
         }
     }
-    Ok(told.join("\n"))
+    Ok(lines.join("\n"))
 }

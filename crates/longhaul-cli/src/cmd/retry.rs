@@ -8,29 +8,29 @@ use crate::args::RetryArgs;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::Ink;
 
-pub(super) async fn run(desk: &CliContext, args: &RetryArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &RetryArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let mut ids = Vec::new();
     for typed in &args.ids {
         ids.push(longhaul.find(typed).await?);
     }
-    let (term, place) = (desk.term, desk.data_dir()?);
+    let (term, data_dir) = (context.term, context.data_dir()?);
     let mut tried = Vec::new();
     for id in ids {
         let again = match longhaul.retry(id).await {
             Err(error @ LonghaulError::NotFailed { .. }) => {
                 let head = longhaul.state(id).await?;
                 let hint = match head.status.is_final() {
-                    true => format!("to go on from its answer, write to it: {}", place.send_command(id)),
+                    true => format!("to go on from its answer, write to it: {}", data_dir.send_command(id)),
                     false if head.worker.is_none() => {
-                        format!("to carry it on: {}", place.resume_command(head.root))
+                        format!("to resume it: {}", data_dir.resume_command(head.root))
                     }
-                    false => format!("to end it first: {}", place.shell_command(&format!("stop {id}"))),
+                    false => format!("to end it first: {}", data_dir.shell_command(&format!("stop {id}"))),
                 };
                 return Err(CliError::from(error).with_hint(hint));
             }
             Err(error @ LonghaulError::AlreadyRetried { by, .. }) => {
-                let hint = format!("see how it stands: {}", place.shell_command(&format!("show {by}")));
+                let hint = format!("see how it stands: {}", data_dir.shell_command(&format!("show {by}")));
                 return Err(CliError::from(error).with_hint(hint));
             }
             again => again?,
@@ -40,7 +40,7 @@ pub(super) async fn run(desk: &CliContext, args: &RetryArgs) -> Result<CliExitCo
         tried.push(again);
         let background = match args.wait {
             true => Ok(false),
-            false => super::start_background_process(&longhaul, &place, &head, &args.providers).await,
+            false => super::start_background_process(&longhaul, &data_dir, &head, &args.providers).await,
         };
         if args.json {
             let background = background.unwrap_or_default();
@@ -51,11 +51,11 @@ pub(super) async fn run(desk: &CliContext, args: &RetryArgs) -> Result<CliExitCo
         }
         let shown = term.paint(Ink::Id, &again.to_string());
         let below = head.parent.map(|parent| format!(", below {parent}")).unwrap_or_default();
-        term.print_line(&format!("{id} is tried again as {shown}{below}"))?;
-        super::report_who_runs(desk, &place, &head, background)?;
+        term.print_line(&format!("{id} is retried as {shown}{below}"))?;
+        super::report_who_runs(context, &data_dir, &head, background)?;
     }
     if args.wait {
-        super::wait_until_ended(desk, &longhaul, tried, &args.providers, args.json).await
+        super::wait_until_ended(context, &longhaul, tried, &args.providers, args.json).await
     } else {
         Ok(CliExitCode::Success)
     }

@@ -27,15 +27,17 @@ use crate::tree_owner;
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, OutputStream, TerminalOutput, sanitize};
 
-pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &RunArgs) -> Result<CliExitCode, CliError> {
     let dir = team::resolve_working_dir(args.working_dir.as_deref())?;
-    let place = desk.data_dir()?;
-    let outfit = team::build_environment(desk, &args.providers, &place)?;
+    let data_dir = context.data_dir()?;
+    let environment = team::build_environment(context, &args.providers, &data_dir)?;
     let RunPositionals { team: file, prompt } = RunPositionals::from_args(args);
-    let Some(file) = file else { return continue_without_file(desk, args, &place, &outfit, prompt).await };
-    let made = team::assemble_team(desk, &outfit, args, file, &dir)?;
-    // Before anything of the file is started or asked.
-    TeamFileTrust::new(&place, file, &made.bundle).ask_for_trust(desk, args.trust)?;
+    let Some(file) = file else {
+        return continue_without_file(context, args, &data_dir, &environment, prompt).await;
+    };
+    let made = team::assemble_team(context, &environment, args, file, &dir)?;
+    // Ask before anything from the file is started or contacted.
+    TeamFileTrust::new(&data_dir, file, &made.bundle).ask_for_trust(context, args.trust)?;
     let mut prompts = prompts(args, prompt, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),
@@ -45,16 +47,16 @@ pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode
         }
     };
     let budget = budget(args, made.budget)?;
-    team::check_auto_model(&made.team, &outfit).await?;
+    team::check_auto_model(&made.team, &environment).await?;
     if budget.cost.is_some() {
         check_prices_known(&made.team)?;
     }
-    let store = place.open_store()?;
+    let store = data_dir.open_store()?;
     let team = made.save_to(&*store).await?;
-    let run = RunInvocation { context: desk, args, data_dir: &place, environment: &outfit };
+    let run = RunInvocation { context, args, data_dir: &data_dir, environment: &environment };
     if let Some(session) = &args.session {
         let done = run.continue_session(team, made.limits, store, session, prompts).await;
-        team::close_environment(&outfit).await;
+        team::close_environment(&environment).await;
         return done;
     }
     let first = prompts.pop_front().unwrap_or_default();
@@ -81,11 +83,11 @@ pub(super) async fn run(desk: &CliContext, args: &RunArgs) -> Result<CliExitCode
     }
     let root = longhaul.submit(order).await?;
     let done = run.run_until_end(longhaul, root, since, next).await;
-    team::close_environment(&outfit).await;
+    team::close_environment(&environment).await;
     done
 }
 
-/// What the two words of the command line are: a session has a team of its own, so that the first may be its prompt.
+/// The positional arguments. With `--session` the team may be left out, and the first is the prompt.
 struct RunPositionals<'a> {
     team: Option<&'a Path>,
     prompt: Option<&'a str>,
@@ -102,12 +104,12 @@ impl RunPositionals<'_> {
     }
 }
 
-/// Goes on with an earlier run without its file: its team is in the store.
+/// Continues an earlier run without its team file, with the team from the store.
 async fn continue_without_file(
-    desk: &CliContext,
+    context: &CliContext,
     args: &RunArgs,
-    place: &DataDir,
-    outfit: &Environment,
+    data_dir: &DataDir,
+    environment: &Environment,
     prompt: Option<&str>,
 ) -> Result<CliExitCode, CliError> {
     let session = args.session.as_deref().unwrap_or_default();
@@ -116,10 +118,10 @@ async fn continue_without_file(
             .with_hint("longhaul run TEAM --session ID --model MODEL PROMPT"));
     }
     let demo = demo::demo_team(DemoPace::default()).map_err(super::demo::demo_failure)?;
-    let store = place.open_store()?;
+    let store = data_dir.open_store()?;
     let id = store.find(session).await?;
     let head = store.task_state(id).await?.ok_or(StoreError::NoTask(id))?;
-    let loader = StoredTeamLoader::new(DemoPace::default(), outfit.clone());
+    let loader = StoredTeamLoader::new(DemoPace::default(), environment.clone());
     if let Some(why) = why_not_runnable(&*store, &head.team, demo.reference(), &loader).await? {
         return Err(CliError::new(CliExitCode::Failed, format!("--session: {id} {}", sanitize(&why)))
             .with_hint("name the team file: longhaul run TEAM --session ID PROMPT"));
@@ -128,19 +130,19 @@ async fn continue_without_file(
         priced_tree(&*store, head.root, &loader).await?;
     }
     let prompts = prompts(args, prompt, &team::stored_team_commands(&*store, &head.team).await?)?;
-    let limits = team::stored_team_limits(&*store, &head.team, outfit).await?.unwrap_or_default();
-    let run = RunInvocation { context: desk, args, data_dir: place, environment: outfit };
+    let limits = team::stored_team_limits(&*store, &head.team, environment).await?.unwrap_or_default();
+    let run = RunInvocation { context, args, data_dir, environment };
     let done = run.continue_session(demo, limits, store, session, prompts).await;
-    team::close_environment(outfit).await;
+    team::close_environment(environment).await;
     done
 }
 
-/// The time, as precise as journals are.
+/// Returns the time, with the precision of journals.
 fn now() -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// A run on its way.
+/// A run that is being started.
 struct RunInvocation<'a> {
     context: &'a CliContext,
     args: &'a RunArgs,
@@ -158,7 +160,8 @@ impl RunInvocation<'_> {
         people.apply_to(super::longhaul_builder(team).limits(limits).own_trees_only())
     }
 
-    /// Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
+    /// Returns whether someone is at the terminal to answer questions. In a pipe, answers can only come from
+    /// another terminal.
     fn is_attended(&self) -> bool {
         std::io::stdin().is_terminal() && self.context.term.live && !self.args.quiet && !self.args.json
     }
@@ -184,26 +187,26 @@ impl RunInvocation<'_> {
             format!("resume  {}", term.paint(Ink::Strong, &sanitize(&self.data_dir.resume_command(root)))),
             String::new(),
         ];
-        let leaves = (args.on_finish == Some(OnFinishArg::Detach)).then_some(&args.providers);
-        let bell = Notifier::new(args.notify, args.notify_after);
-        let manner = self.output_mode();
-        let carry = RunSession::new(self.context, self.data_dir, longhaul, vec![root]);
-        let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !self.is_attended();
+        let leave_to_background = (args.on_finish == Some(OnFinishArg::Detach)).then_some(&args.providers);
+        let notifier = Notifier::new(args.notify, args.notify_after);
+        let mode = self.output_mode();
+        let session = RunSession::new(self.context, self.data_dir, longhaul, vec![root]);
+        let stop_on_question = args.unattended == Some(UnattendedArg::Stop) && !self.is_attended();
         let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
-        let carry = RunSession {
+        let session = RunSession {
             since,
-            mode: manner,
+            mode,
             intro,
             next_prompts: next,
-            leave_to_background: leaves,
-            notifier: bell,
-            stop_on_question: needs_nobody,
-            ..carry
+            leave_to_background,
+            notifier,
+            stop_on_question,
+            ..session
         };
-        RunSession { timeout, fail_on_denied, ..carry }.run().await
+        RunSession { timeout, fail_on_denied, ..session }.run().await
     }
 
-    /// Goes on with an earlier run: each prompt is a letter to it, or to what has continued it.
+    /// Continues an earlier run: sends each prompt as a letter to it, or to the run that continues it.
     async fn continue_session(
         &self,
         team: Team,
@@ -213,7 +216,8 @@ impl RunInvocation<'_> {
         mut prompts: VecDeque<String>,
     ) -> Result<CliExitCode, CliError> {
         let mut at = store.find(session).await?;
-        // Until the end: whoever comes meanwhile is refused, and not answered with what another has asked.
+        // Hold the lock to the end: another process that continues the session is refused, instead of getting
+        // the answer to our prompt.
         let _turn = match background::lock_session(self.data_dir, first_task_of_session(&*store, at).await?) {
             SessionLock::HeldElsewhere { process } => {
                 let who = process.map(|pid| format!("process {pid}")).unwrap_or("another process".to_owned());
@@ -249,7 +253,7 @@ impl RunInvocation<'_> {
             let sent = longhaul.send_with_budget(root, prompt, budget).await?;
             let head = longhaul.state(sent.to).await?;
             at = head.root;
-            // A session that stays takes all of them; others are continued one by one.
+            // An interactive session takes all prompts; other runs are continued one prompt at a time.
             let next = head.interactive.then(|| std::mem::take(&mut prompts));
             code = self.run_until_end(longhaul, at, since, next).await?;
             if code != CliExitCode::Success {
@@ -259,7 +263,7 @@ impl RunInvocation<'_> {
         Ok(code)
     }
 
-    /// Hands the order to a process in the background, and tells its id.
+    /// Hands the order to a background process, and prints the id.
     async fn start_detached(
         &self,
         client: Longhaul,
@@ -267,7 +271,7 @@ impl RunInvocation<'_> {
         order: Order,
         more: &VecDeque<String>,
     ) -> Result<CliExitCode, CliError> {
-        let RunInvocation { context: desk, args, data_dir: place, .. } = self;
+        let RunInvocation { context, args, data_dir, .. } = self;
         if !more.is_empty() {
             return Err(CliError::new(CliExitCode::Usage, "--detach takes one prompt").with_hint(
                 "the next ones can be sent when it has answered: longhaul run TEAM --session ID PROMPT",
@@ -280,20 +284,21 @@ impl RunInvocation<'_> {
             timeout: args.timeout,
             ..BackgroundOptions::new(&args.providers)
         };
-        background::start(place, root, options).await?;
+        background::start(data_dir, root, options).await?;
         if args.json {
-            desk.term.print_json(&serde_json::json!({ "task": root }))?;
+            context.term.print_json(&serde_json::json!({ "task": root }))?;
             return Ok(CliExitCode::Success);
         }
-        // The id, and nothing else: a script takes it from there.
+        // Print only the id, so that scripts can use it.
         TerminalOutput::for_stream(OutputStream::Stdout).print_line(&root.to_string())?;
-        let watch = format!("it goes on in the background; watch it with:  {}", place.attach_command(root));
-        desk.note(&watch);
+        let watch =
+            format!("it goes on in the background; watch it with:  {}", data_dir.attach_command(root));
+        context.note(&watch);
         Ok(CliExitCode::Success)
     }
 }
 
-/// The task with which the conversation of a task's root began.
+/// Returns the task that began the conversation of a task's root.
 async fn first_task_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId, CliError> {
     let mut at = store.task_state(task).await?.map_or(task, |head| head.root);
     while let Some(old) = store.task_state(at).await?.and_then(|head| head.continues) {
@@ -302,7 +307,7 @@ async fn first_task_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId
     Ok(at)
 }
 
-/// The root that has the conversation of a task's root now.
+/// Returns the root that has the conversation of a task's root now.
 async fn current_root_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId, CliError> {
     let mut at = store.task_state(task).await?.map_or(task, |head| head.root);
     while let Some(next) = store.task_state(at).await?.and_then(|head| head.continued_by) {
@@ -311,7 +316,7 @@ async fn current_root_of_session(store: &dyn Store, task: TaskId) -> Result<Task
     Ok(at)
 }
 
-/// All prompts, in turn.
+/// Returns all prompts, in order.
 fn prompts(
     args: &RunArgs,
     first: Option<&str>,
@@ -322,7 +327,7 @@ fn prompts(
     first.into_iter().chain(more).map(|prompt| expand_team_command(&prompt?, commands)).collect()
 }
 
-/// What is to be done, wherever it is written.
+/// Reads the prompt from the argument, a file or stdin.
 fn prompt(typed: Option<&str>) -> Result<String, CliError> {
     let nothing = || {
         CliError::new(CliExitCode::Usage, "there is nothing to do: no prompt was given")
@@ -353,7 +358,7 @@ fn prompt(typed: Option<&str>) -> Result<String, CliError> {
     if text.trim().is_empty() { Err(nothing()) } else { Ok(text) }
 }
 
-/// A prompt `/name more` is the instruction of the team's command of that name, and more.
+/// Expands a prompt `/name more` to the instruction of the team's command of that name, followed by `more`.
 fn expand_team_command(prompt: &str, commands: &[(String, String)]) -> Result<String, CliError> {
     let Some(typed) = prompt.strip_prefix('/') else { return Ok(prompt.to_owned()) };
     let (name, more) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
@@ -361,7 +366,7 @@ fn expand_team_command(prompt: &str, commands: &[(String, String)]) -> Result<St
     match command {
         Some((_, instruction)) if more.trim().is_empty() => Ok(instruction.clone()),
         Some((_, instruction)) => Ok(format!("{}\n\n{}", instruction.trim_end(), more.trim())),
-        // A path, or any other text that begins like that, in a team without commands.
+        // A path, or other text with a leading slash.
         None if commands.is_empty() || name.contains('/') => Ok(prompt.to_owned()),
         None => {
             let names: Vec<String> = commands.iter().map(|(name, _)| format!("/{name}")).collect();
@@ -372,7 +377,7 @@ fn expand_team_command(prompt: &str, commands: &[(String, String)]) -> Result<St
     }
 }
 
-/// The bounds of the command line, and where it has none, those of the file.
+/// Returns the limits of the command line, completed by those of the file.
 fn budget(args: &RunArgs, file: Budget) -> Result<Budget, CliError> {
     if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(nothing_within("--timeout"));
@@ -382,10 +387,10 @@ fn budget(args: &RunArgs, file: Budget) -> Result<Budget, CliError> {
 
 fn nothing_within(flag: &str) -> CliError {
     CliError::new(CliExitCode::Usage, format!("{flag} is 0: nothing could be done within that"))
-        .with_hint(format!("leave {flag} out for no bound"))
+        .with_hint(format!("leave {flag} out for no limit"))
 }
 
-/// The bounds of the command line.
+/// Returns the limits of the command line.
 pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<Budget, CliError> {
     if max_tokens == Some(0) {
         return Err(nothing_within("--max-tokens"));
@@ -394,7 +399,7 @@ pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<B
         Some(dollars) if !(dollars > 0.0 && dollars < 1e9) => {
             let what = format!("--max-cost is in dollars and above 0, not {dollars}");
             return Err(
-                CliError::new(CliExitCode::Usage, what).with_hint("leave --max-cost out for no bound")
+                CliError::new(CliExitCode::Usage, what).with_hint("leave --max-cost out for no limit")
             );
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
@@ -403,11 +408,12 @@ pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<B
     Ok(Budget { tokens: max_tokens, cost, time: None })
 }
 
-/// A limit of cost holds only where the cost of every model is known, or its provider tells it.
+/// Checks that the cost of every model is known or reported by its provider; otherwise a cost limit cannot
+/// work.
 pub(super) fn check_prices_known(team: &Team) -> Result<(), CliError> {
     let Some(name) = team.agents().find_map(|agent| agent.model.unpriced_model()) else { return Ok(()) };
     let what =
-        format!("--max-cost (or max_cost of the team) cannot be kept to: the price of {name} is not known");
+        format!("--max-cost (or max_cost of the team) cannot be enforced: the price of {name} is not known");
     Err(CliError::new(CliExitCode::Usage, what).with_hint(format!(
         "give it with --prices FILE, in millionths of a dollar for a million tokens: {{\"{name}\": {{\"input\": …, \
          \"output\": …}}}} (0 and 0 for a model of your own), or leave the limit out"
@@ -421,11 +427,15 @@ mod tests {
     #[test]
     fn a_command_of_the_team_is_expanded() {
         let commands = [("fix".to_owned(), "Fix the tests.\n".to_owned())];
-        let told = |prompt: &str| expand_team_command(prompt, &commands).map_err(|error| error.to_string());
-        assert_eq!(told("/fix"), Ok("Fix the tests.\n".to_owned()));
-        assert_eq!(told("/fix only the slow ones"), Ok("Fix the tests.\n\nonly the slow ones".to_owned()));
-        assert_eq!(told("fix"), Ok("fix".to_owned()));
-        assert_eq!(told("/etc/passwd is what?"), Ok("/etc/passwd is what?".to_owned()));
-        assert!(told("/fxi").is_err_and(|error| error.contains("it has: /fix")));
+        let expanded =
+            |prompt: &str| expand_team_command(prompt, &commands).map_err(|error| error.to_string());
+        assert_eq!(expanded("/fix"), Ok("Fix the tests.\n".to_owned()));
+        assert_eq!(
+            expanded("/fix only the slow ones"),
+            Ok("Fix the tests.\n\nonly the slow ones".to_owned())
+        );
+        assert_eq!(expanded("fix"), Ok("fix".to_owned()));
+        assert_eq!(expanded("/etc/passwd is what?"), Ok("/etc/passwd is what?".to_owned()));
+        assert!(expanded("/fxi").is_err_and(|error| error.contains("it has: /fix")));
     }
 }

@@ -10,16 +10,16 @@ use crate::args::SendArgs;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::Ink;
 
-pub(super) async fn run(desk: &CliContext, args: &SendArgs) -> Result<CliExitCode, CliError> {
+pub(super) async fn run(context: &CliContext, args: &SendArgs) -> Result<CliExitCode, CliError> {
     let text = join_or_read_stdin(&args.text)?;
-    let longhaul = desk.client().await?;
+    let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
     let sent = longhaul.send(id, text.trim_end()).await?;
-    let (term, to, place) = (desk.term, sent.to, desk.data_dir()?);
+    let (term, to, data_dir) = (context.term, sent.to, context.data_dir()?);
     let head = longhaul.state(to).await?;
     let background = match args.wait {
         true => Ok(false),
-        false => super::start_background_process(&longhaul, &place, &head, &args.providers).await,
+        false => super::start_background_process(&longhaul, &data_dir, &head, &args.providers).await,
     };
     let shown = term.paint(Ink::Id, &to.to_string());
     match (args.json, sent.continued) {
@@ -29,22 +29,22 @@ pub(super) async fn run(desk: &CliContext, args: &SendArgs) -> Result<CliExitCod
         }
         (false, false) => {
             term.print_line(&format!("sent to {shown}"))?;
-            super::report_who_runs(desk, &place, &head, background)?;
+            super::report_who_runs(context, &data_dir, &head, background)?;
         }
         (false, true) => {
-            let told = format!("{id} had ended: it is continued as {shown}, which will read your letter");
-            term.print_line(&told)?;
-            super::report_who_runs(desk, &place, &head, background)?;
+            let text = format!("{id} had ended: it is continued as {shown}, which will read your letter");
+            term.print_line(&text)?;
+            super::report_who_runs(context, &data_dir, &head, background)?;
         }
     }
     if args.wait {
-        super::wait_until_ended(desk, &longhaul, vec![to], &args.providers, args.json).await
+        super::wait_until_ended(context, &longhaul, vec![to], &args.providers, args.json).await
     } else {
         Ok(CliExitCode::Success)
     }
 }
 
-/// What was typed, or what is on standard input.
+/// Joins the arguments, or reads stdin for `-`.
 pub(super) fn join_or_read_stdin(typed: &[String]) -> Result<String, CliError> {
     match typed {
         [dash] if dash == "-" => from_stdin(),
@@ -52,7 +52,7 @@ pub(super) fn join_or_read_stdin(typed: &[String]) -> Result<String, CliError> {
     }
 }
 
-/// All of standard input, or enough of it to see that it is too much.
+/// Reads stdin, up to the size limit.
 fn from_stdin() -> Result<String, CliError> {
     let unread = |error| {
         CliError::new(CliExitCode::Usage, format!("the message on standard input cannot be read: {error}"))
@@ -60,7 +60,7 @@ fn from_stdin() -> Result<String, CliError> {
     let mut text = Vec::new();
     let mut input = std::io::stdin().lock();
     input.by_ref().take(MAX_TEXT_BYTES as u64 + 1).read_to_end(&mut text).map_err(unread)?;
-    // The rest is only counted, so that the error can say how long the message was.
+    // Only count the rest, so that the error can say how long the message was.
     let rest = std::io::copy(&mut input, &mut std::io::sink()).map_err(unread)?;
     if text.len() > MAX_TEXT_BYTES {
         let size = usize::try_from(rest).unwrap_or(usize::MAX).saturating_add(text.len());
@@ -68,6 +68,6 @@ fn from_stdin() -> Result<String, CliError> {
     }
     String::from_utf8(text).map_err(|_| {
         CliError::new(CliExitCode::Usage, "the message on standard input is not text (UTF-8)")
-            .with_hint("put it in a file, and write the name of the file instead")
+            .with_hint("put it in a file, and send the name of the file instead")
     })
 }

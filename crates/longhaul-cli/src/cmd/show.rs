@@ -21,9 +21,9 @@ use crate::view::{
     time_of, truncate,
 };
 
-/// How many of the last events are shown.
+/// How many of the last events to show.
 const LAST: usize = 8;
-/// How wide the names of fields are, with the gap after them.
+/// The width of a field name, including the gap after it.
 const FIELD: usize = 12;
 
 /// A task as JSON.
@@ -32,16 +32,16 @@ struct ShownTask<'a> {
     head: &'a TaskState,
     order: &'a Order,
     children: Vec<&'a TaskState>,
-    /// What it and all below it have used.
+    /// The usage of the task and everything below it.
     tree: UsageTotals,
-    /// The tasks that try its order again.
+    /// The tasks that retry it.
     retried_as: &'a [TaskId],
     outcome: &'a Option<Outcome>,
-    /// What it asks a person, whole.
+    /// Its open questions, in full.
     questions: Vec<ShownQuestion<'a>>,
     output: &'a str,
     events: Vec<&'a Event>,
-    /// How many events there were before those.
+    /// How many earlier events are left out.
     dropped: u64,
 }
 
@@ -53,16 +53,16 @@ struct ShownQuestion<'a> {
     asks: &'a Question,
 }
 
-/// What tasks have used.
+/// The usage of tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 struct UsageTotals {
     tasks: usize,
     turns: u64,
     calls: u64,
     usage: Usage,
-    /// In millionths of a dollar, as far as it is known.
+    /// In millionths of a dollar, as far as known.
     cost: u64,
-    /// Replies whose price is not known.
+    /// Replies with unknown price.
     unpriced: u64,
 }
 
@@ -79,7 +79,7 @@ impl UsageTotals {
         })
     }
 
-    /// What it cost; of what the price is not known, that is said.
+    /// Returns the cost, and says if some of it is unknown.
     fn cost_text(&self) -> Option<String> {
         match (self.cost, self.unpriced) {
             _ if self.turns == 0 => None,
@@ -101,17 +101,17 @@ impl UsageTotals {
     }
 }
 
-pub(super) async fn run(desk: &CliContext, args: &ShowArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &ShowArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
-    // People see the last events, programs how many there were before.
+    // People see the last events; programs also get the number of earlier ones.
     let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.recent_snapshot(id).await? };
     let tree = longhaul.list(TaskFilter::tree(task.state.root)).await?;
     let below = descendants_of(&tree, id);
     let again = TaskFilter { retries: Some(id), ..TaskFilter::default() };
     let retried = longhaul.store().ids(again).await?;
     let spent = UsageTotals::sum_of(below.iter().copied().chain([&task.state]));
-    let term = desk.term;
+    let term = context.term;
     if args.json {
         let Snapshot { state: head, order, output, outcome, questions, events, dropped, .. } = &task;
         let questions =
@@ -131,7 +131,7 @@ pub(super) async fn run(desk: &CliContext, args: &ShowArgs) -> Result<CliExitCod
         })?;
     } else {
         let mut page =
-            ShowPage { term, data_dir: desk.data_dir()?, now: Timestamp::now(), lines: Vec::new() };
+            ShowPage { term, data_dir: context.data_dir()?, now: Timestamp::now(), lines: Vec::new() };
         let team = team::name(&**longhaul.store(), &task.state.team).await;
         page.status_fields(&task, &team);
         if let Some(since) = silent_since(&longhaul, &task.state).await? {
@@ -154,8 +154,8 @@ pub(super) async fn run(desk: &CliContext, args: &ShowArgs) -> Result<CliExitCod
     Ok(CliExitCode::Success)
 }
 
-/// When the lease of the process that runs a task ended, by the clock on the wall: a process that is stopped, or on a machine whose
-/// clock is wrong. That is only shown; whether it is gone, somebody has to watch who wants to take over.
+/// Returns when the lease of the process that runs a task expired, by the wall clock: the process is stopped,
+/// or its clock is wrong. This is only displayed; a process that wants to take over must watch the lease.
 async fn silent_since(longhaul: &Longhaul, head: &TaskState) -> Result<Option<Timestamp>, CliError> {
     let Some(worker) = head.worker.clone().filter(|_| head.status == Status::Running) else {
         return Ok(None);
@@ -164,7 +164,7 @@ async fn silent_since(longhaul: &Longhaul, head: &TaskState) -> Result<Option<Ti
     Ok(lease.map(|lease| lease.until).filter(|until| *until < Timestamp::now()))
 }
 
-/// All tasks below one, in the order of their submission: parents come before their children.
+/// Returns all tasks below one, in order of submission: parents come before their children.
 fn descendants_of(tree: &[TaskState], id: TaskId) -> Vec<&TaskState> {
     let mut above = std::collections::HashSet::from([id]);
     tree.iter()
@@ -180,7 +180,7 @@ struct ShowPage {
 }
 
 impl ShowPage {
-    /// A name and what it stands for, which goes on below itself.
+    /// Adds a field. A long value continues below itself.
     fn field(&mut self, name: &str, value: &str) {
         let value = self.term.wrap_within(value, FIELD);
         for (index, line) in value.lines().enumerate() {
@@ -213,7 +213,8 @@ impl ShowPage {
             self.field("cut short", &format!("by {}", one_line(limit)));
         }
         for (name, question) in &task.questions {
-            // The journal has a call in few words, and whole beside it: who is to allow it needs all of it.
+            // The journal has a short form of the call and the full one: show the full one, because the user
+            // has to approve it.
             let asks = match &question.wants {
                 ExpectedAnswer::Leave { tool, arguments, why, changed, .. }
                     if !question.text.contains(arguments) =>
@@ -320,10 +321,10 @@ impl ShowPage {
     }
 
     fn events(&mut self, task: &Snapshot) {
-        let mut teller = EventFormatter::new(self.term, EventDetail::OneTask);
-        let told: Vec<String> = task.events.iter().flat_map(|event| teller.format_event(event)).collect();
-        let all = task.dropped + told.len() as u64;
-        let last = &told[told.len().saturating_sub(LAST)..];
+        let mut formatter = EventFormatter::new(self.term, EventDetail::OneTask);
+        let lines: Vec<String> = task.events.iter().flat_map(|event| formatter.format_event(event)).collect();
+        let all = task.dropped + lines.len() as u64;
+        let last = &lines[lines.len().saturating_sub(LAST)..];
         match all > last.len() as u64 {
             true => {
                 let logs = format!("logs {}", task.state.id);

@@ -8,9 +8,9 @@ use crate::args::StopArgs;
 use crate::exit::{CliError, CliExitCode};
 use crate::view::{Ink, pluralize};
 
-pub(super) async fn run(desk: &CliContext, args: &StopArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
-    let term = desk.term;
+pub(super) async fn run(context: &CliContext, args: &StopArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
+    let term = context.term;
     if args.json {
         let ids =
             if args.all { longhaul.stop_all().await? } else { resolve_ids(&longhaul, &args.ids).await? };
@@ -24,7 +24,7 @@ pub(super) async fn run(desk: &CliContext, args: &StopArgs) -> Result<CliExitCod
         let stopped = longhaul.stop_all().await?;
         term.print_line(&match stopped.len() {
             0 => "no task is open".to_owned(),
-            count => format!("{} told to stop", pluralize(count, "task")),
+            count => format!("stopping {}", pluralize(count, "task")),
         })?;
         return Ok(CliExitCode::Success);
     }
@@ -38,12 +38,12 @@ pub(super) async fn run(desk: &CliContext, args: &StopArgs) -> Result<CliExitCod
         longhaul.stop(id).await?;
         let below = longhaul.list(TaskFilter::children(id)).await?.len();
         let below = if below == 0 { String::new() } else { " and everything below it".to_owned() };
-        term.print_line(&format!("{shown}{below} told to stop"))?;
+        term.print_line(&format!("stopping {shown}{below}"))?;
     }
     Ok(CliExitCode::Success)
 }
 
-/// All of them, before anything is done to any.
+/// Resolves all ids before any task is stopped.
 async fn resolve_ids(longhaul: &Longhaul, typed: &[String]) -> Result<Vec<TaskId>, CliError> {
     let mut ids = Vec::new();
     for typed in typed {

@@ -15,41 +15,41 @@ use crate::view::{self, Ink, TaskLayout, one_line, pluralize, status_label};
 
 mod watch;
 
-/// How old an ended task may be to be shown where nobody says what is to be shown.
+/// How old an ended task may be to appear without a filter.
 const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How far tasks that are not shown are counted.
+/// How far to count tasks that are not shown.
 const COUNTED: usize = 1_000;
 
-pub(super) async fn run(desk: &CliContext, args: &TasksArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &TasksArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let wanted = TaskSelection::new(&longhaul, args).await?;
     if args.watch {
-        return watch::run(desk, &longhaul, &wanted).await;
+        return watch::run(context, &longhaul, &wanted).await;
     }
     let now = Timestamp::now();
-    let code = report_unloadable(desk, &longhaul, &wanted.filters(now)).await?;
+    let code = report_unloadable(context, &longhaul, &wanted.filters(now)).await?;
     let heads = wanted.list(&longhaul, now).await?;
     if args.json {
-        heads.iter().try_for_each(|head| desk.term.print_json(head))?;
+        heads.iter().try_for_each(|head| context.term.print_json(head))?;
         return Ok(code);
     }
     if heads.is_empty() {
-        desk.term.print_line(&desk.term.wrap(&wanted.empty_message(&longhaul).await?))?;
+        context.term.print_line(&context.term.wrap(&wanted.empty_message(&longhaul).await?))?;
         return Ok(code);
     }
-    for line in view::task_table(&heads, desk.term, now, wanted.layout()) {
-        desk.term.print_line(&line)?;
+    for line in view::task_table(&heads, context.term, now, wanted.layout()) {
+        context.term.print_line(&line)?;
     }
     let older = wanted.count_older(&longhaul, now).await?;
     for (ink, line) in wanted.footer(&heads, older) {
-        desk.term.print_line(&desk.term.paint(ink, &desk.term.wrap(&line)))?;
+        context.term.print_line(&context.term.paint(ink, &context.term.wrap(&line)))?;
     }
     Ok(code)
 }
 
-/// Names the tasks that cannot be shown, and why: of those that are to be shown, of the open ones and of the newest.
+/// Reports tasks that cannot be read, and why: among the selected, the open and the newest ones.
 async fn report_unloadable(
-    desk: &CliContext,
+    context: &CliContext,
     longhaul: &Longhaul,
     wanted: &[TaskFilter],
 ) -> Result<CliExitCode, CliError> {
@@ -58,17 +58,17 @@ async fn report_unloadable(
     for which in wanted.iter().chain(&others) {
         for damage in longhaul.store().find_damaged(which.clone(), false).await? {
             if damaged.insert(damage.task) {
-                desk.note(&format!("warning: {} cannot be loaded: {}", damage.task, damage.why));
+                context.note(&format!("warning: {} cannot be loaded: {}", damage.task, damage.why));
             }
         }
     }
     Ok(if damaged.is_empty() { CliExitCode::Success } else { CliExitCode::Store })
 }
 
-/// Which tasks are wanted.
+/// Which tasks to list.
 struct TaskSelection<'a> {
     args: &'a TasksArgs,
-    /// The trees, if only some are.
+    /// The trees, if limited to some.
     roots: Vec<TaskId>,
 }
 
@@ -86,8 +86,8 @@ impl<'a> TaskSelection<'a> {
         if self.args.table { TaskLayout::Table } else { TaskLayout::Tree }
     }
 
-    /// What the store is asked for: a filter for each tree, if only some are wanted. Only finer words for open tasks are left to
-    /// [`matches`](Self::matches_state).
+    /// Returns the filters for the store: one per tree, if limited to some. Only the finer states of open
+    /// tasks are left to [`matches_state`](Self::matches_state).
     fn filters(&self, now: Timestamp) -> Vec<TaskFilter> {
         let TasksArgs { state, agent, since, older_than, .. } = self.args;
         let ago = |time: Duration| now.saturating_sub(time).unwrap_or(Timestamp::MIN);
@@ -112,7 +112,7 @@ impl<'a> TaskSelection<'a> {
         }
     }
 
-    /// The tasks that are wanted.
+    /// Returns the selected tasks.
     async fn list(&self, longhaul: &Longhaul, now: Timestamp) -> Result<Vec<TaskState>, CliError> {
         let mut heads = Vec::new();
         for filter in self.filters(now) {
@@ -125,7 +125,7 @@ impl<'a> TaskSelection<'a> {
         Ok(heads)
     }
 
-    /// How many are left out because nothing has happened to them for long.
+    /// Counts the tasks that are left out because they are too old.
     async fn count_older(&self, longhaul: &Longhaul, now: Timestamp) -> Result<usize, CliError> {
         if self.has_filter() {
             return Ok(0);
@@ -135,7 +135,7 @@ impl<'a> TaskSelection<'a> {
         Ok(longhaul.store().count(older).await?)
     }
 
-    /// Whether it was said which are wanted.
+    /// Returns whether any filter was given.
     fn has_filter(&self) -> bool {
         let TasksArgs { all, state, agent, root, since, older_than, .. } = self.args;
         *all || !state.is_empty()
@@ -145,13 +145,13 @@ impl<'a> TaskSelection<'a> {
             || older_than.is_some()
     }
 
-    /// Whether it stands as is wanted; all else the store has looked at.
+    /// Returns whether a task matches the state filter. The store has checked everything else.
     fn matches_state(&self, head: &TaskState) -> bool {
         let state = &self.args.state;
         state.is_empty() || state.iter().any(|state| matches_state_filter(head, *state))
     }
 
-    /// What to say where there is nothing to show.
+    /// Returns the message for an empty list.
     async fn empty_message(&self, longhaul: &Longhaul) -> Result<String, CliError> {
         let store = longhaul.store();
         let all = match self.roots[..] {
@@ -182,7 +182,7 @@ impl<'a> TaskSelection<'a> {
         })
     }
 
-    /// What is said below the tasks: who needs somebody, and what is not shown.
+    /// Returns the lines below the list: tasks that need input, and what is not shown.
     fn footer(&self, heads: &[TaskState], older: usize) -> Vec<(Ink, String)> {
         let mut footer = Vec::new();
         let asking = heads.iter().filter(|head| !head.asked.is_empty()).count();
@@ -202,7 +202,7 @@ impl<'a> TaskSelection<'a> {
     }
 }
 
-/// So many tasks, or more than were counted.
+/// Formats a number of tasks, or "more than" the counted limit.
 fn format_task_count(count: usize) -> String {
     match count > COUNTED {
         true => format!("more than {COUNTED} tasks"),
@@ -210,7 +210,8 @@ fn format_task_count(count: usize) -> String {
     }
 }
 
-/// Whether a task with this status may stand like this. One that runs may be shown as interrupted, and so as pending.
+/// Returns whether a task with this status may match a state filter. A running task may be shown as
+/// interrupted, and so count as pending.
 fn status_may_match(status: Status, state: StateFilter) -> bool {
     match state {
         StateFilter::Ended => status.is_final(),
@@ -227,7 +228,7 @@ fn status_may_match(status: Status, state: StateFilter) -> bool {
     }
 }
 
-/// Whether a task stands like this.
+/// Returns whether a task matches a state filter.
 fn matches_state_filter(head: &TaskState, state: StateFilter) -> bool {
     let word = || status_label(head).1;
     match state {
@@ -240,7 +241,7 @@ fn matches_state_filter(head: &TaskState, state: StateFilter) -> bool {
         StateFilter::Cancelled => head.status == Status::Cancelled,
         StateFilter::Interrupted => word() == "interrupted",
         StateFilter::Waiting => word() == "waiting",
-        // Also one that nobody runs just now: it can be answered all the same.
+        // Also a task that no process runs now: it can be answered anyway.
         StateFilter::Asks => !head.asked.is_empty() && !head.status.is_final(),
         StateFilter::Stopping => word() == "stopping",
     }

@@ -9,8 +9,8 @@ use crate::args::WaitArgs;
 use crate::exit::{CliError, CliExitCode};
 use crate::view;
 
-pub(super) async fn run(desk: &CliContext, args: &WaitArgs) -> Result<CliExitCode, CliError> {
-    let longhaul = desk.client().await?;
+pub(super) async fn run(context: &CliContext, args: &WaitArgs) -> Result<CliExitCode, CliError> {
+    let longhaul = context.client().await?;
     let mut ids = Vec::new();
     for typed in &args.ids {
         ids.push(longhaul.find(typed).await?);
@@ -28,14 +28,14 @@ pub(super) async fn run(desk: &CliContext, args: &WaitArgs) -> Result<CliExitCod
         super::mark_read(&longhaul, head.id).await;
     }
     if args.json {
-        heads.iter().try_for_each(|head| desk.term.print_json(head))?;
+        heads.iter().try_for_each(|head| context.term.print_json(head))?;
     } else {
-        view::task_table(&heads, desk.term, Timestamp::now(), view::TaskLayout::Tree)
+        view::task_table(&heads, context.term, Timestamp::now(), view::TaskLayout::Tree)
             .iter()
-            .try_for_each(|line| desk.term.print_line(line))?;
+            .try_for_each(|line| context.term.print_line(line))?;
     }
     if waited.timed_out {
-        desk.note("the time is up; the tasks go on");
+        context.note("the time is up; the tasks go on");
         return Ok(CliExitCode::TimedOut);
     }
     let any = |status| heads.iter().any(|head| head.status == status);

@@ -1,6 +1,6 @@
-//! The team of `longhaul demo`: its words are written down in `script.yaml`, its tools are real.
+//! The team of `longhaul demo`: its replies are scripted in `script.yaml`, its tools are real.
 //!
-//! Every `longhaul` process knows the team under one name, so that any of them can carry on what another began.
+//! Every `longhaul` process knows the team by one name, so that any of them can resume its tasks.
 
 mod pace;
 
@@ -15,13 +15,13 @@ use longhaul::{Agent, SubAgentDialect, Team};
 
 pub(crate) use pace::DemoPace;
 
-/// What the lead is asked. Its first words are what the script knows it by.
+/// The prompt of the lead. The script matches on its first words.
 pub(crate) const DEMO_TASK: &str =
     "Take stock of this directory\nSend out your agents, and tell me what they found.";
 
 const SCRIPT: &str = include_str!("script.yaml");
 
-/// Why there is no demo: only a fault in Longhaul itself can bring this about.
+/// Why the demo cannot start: always a bug in Longhaul.
 #[derive(Debug)]
 pub(crate) enum DemoError {
     Script(ModelScriptError),
@@ -49,24 +49,24 @@ impl From<TeamError> for DemoError {
     }
 }
 
-/// The team, speaking at a pace.
+/// Returns the demo's team, at this pace.
 pub(crate) fn demo_team(pace: DemoPace) -> Result<Team, DemoError> {
     Ok(team_from_script(ModelScript::parse("demo/script.yaml", SCRIPT)?, pace)?.with_name("demo"))
 }
 
-/// A script of somebody else's, as it is kept in the store: tasks of its team can be carried on without the file.
+/// Encodes a user's script for the store, so that tasks of its team can be resumed without the file.
 pub(crate) fn stored_script(script: &str) -> Vec<u8> {
     format!("{STORED_SCRIPT_PREFIX}{script}").into_bytes()
 }
 
-/// Whether this is such a script.
+/// Returns whether these bytes are such a script.
 pub(crate) fn is_stored_script(bytes: &[u8]) -> bool {
     bytes.starts_with(STORED_SCRIPT_PREFIX.as_bytes())
 }
 
 const STORED_SCRIPT_PREFIX: &str = "#!longhaul demo --script\n";
 
-/// Makes the demo's team of a script that is kept in the store.
+/// Loads the demo's team with a script from the store.
 pub(crate) struct DemoScriptLoader(pub(crate) DemoPace);
 
 impl TeamLoader for DemoScriptLoader {
@@ -74,14 +74,14 @@ impl TeamLoader for DemoScriptLoader {
         let text = std::str::from_utf8(file).unwrap_or_default();
         let script = text
             .strip_prefix(STORED_SCRIPT_PREFIX)
-            .ok_or_else(|| TeamError::File("it is no script".to_owned()))?;
+            .ok_or_else(|| TeamError::File("it is not a script".to_owned()))?;
         let script =
             ModelScript::parse("the script", script).map_err(|error| TeamError::File(error.to_string()))?;
         team_from_script(script, self.0)
     }
 }
 
-/// The demo's team, playing a script.
+/// Returns the demo's team with this script.
 pub(crate) fn team_from_script(script: ModelScript, pace: DemoPace) -> Result<Team, TeamError> {
     let model: Arc<dyn Model> = Arc::new(pace::PacedModel::new(ScriptedModel::new(Arc::new(script)), pace));
     let mut lead = Agent::builder("lead")

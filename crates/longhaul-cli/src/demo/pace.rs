@@ -1,4 +1,4 @@
-//! A model that takes its time, so that a person can watch.
+//! A model that replies slowly enough for a person to watch.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use longhaul::model::{Model, ModelRequest, ReplyStream};
 
-/// How slowly the demo goes: 1 is made for watching, 0 does not wait at all.
+/// The pace of the demo: 1 is made for watching, 0 does not wait at all.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DemoPace(f64);
 
@@ -39,12 +39,12 @@ impl FromStr for DemoPace {
     }
 }
 
-/// Before the first word of a reply.
+/// The delay before the first piece of a reply.
 const THINKS: Duration = Duration::from_millis(850);
-/// Between two pieces of it.
+/// The delay between two pieces.
 const SPEAKS: Duration = Duration::from_millis(70);
 
-/// A model that waits before it answers, and between its words.
+/// A model that waits before it replies and between pieces.
 pub(super) struct PacedModel<M> {
     model: M,
     pace: DemoPace,
@@ -55,7 +55,7 @@ impl<M> PacedModel<M> {
         PacedModel { model, pace }
     }
 
-    /// Not all think equally fast, but each always alike: it is more like life, and shows more.
+    /// Varies by agent and turn, but is the same in every run.
     fn thinking_time(&self, request: &ModelRequest<'_>) -> Duration {
         let letters = request.agent.as_str().bytes().map(u32::from).sum::<u32>() + request.turn * 3;
         self.pace.scale(THINKS + THINKS * (letters % 7) / 8)

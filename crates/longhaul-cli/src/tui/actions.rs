@@ -1,4 +1,4 @@
-//! What is wished for the chosen task: an answer, a stop, somebody who carries it on, a pin.
+//! Actions on the selected task: answer, stop, resume, retry, pin.
 
 use longhaul::task::TaskState;
 use longhaul::{Status, TaskId};
@@ -7,7 +7,7 @@ use super::model::{Confirmation, DetailTab, Focus, Pane, PromptPurpose, TuiEffec
 use super::tree::is_interrupted;
 use crate::view::Ink;
 
-/// Whether its order can be submitted again.
+/// Returns whether a task can be retried.
 pub(crate) fn can_be_retried(head: &TaskState) -> bool {
     matches!(head.status, Status::Failed | Status::Cancelled)
 }
@@ -32,10 +32,11 @@ impl TuiModel {
         let (task, name) = (head.id, question.question);
         if question.tool.is_none() {
             self.focus_prompt(Some(PromptPurpose::Answer(task, name)));
-            return self.show_notice(Ink::Attention, "this wants an answer in words");
+            return self.show_notice(Ink::Attention, "this question needs a typed answer");
         }
         if words != "no" && !self.is_question_visible() {
-            // Nobody allows what they have not seen: first it is opened, where the transcript has all of it.
+            // Do not approve what the user has not seen: open the task first, whose transcript shows all of
+            // it.
             let mut effects = self.reveal_task(task);
             effects.extend(self.select_tab(DetailTab::Transcript));
             (self.focus, self.pane) = (Focus::Detail, Pane::Detail);
@@ -47,7 +48,7 @@ impl TuiModel {
         vec![TuiEffect::Answer { task, question: name, words: words.to_owned() }]
     }
 
-    /// Has a person say what is to be allowed for good, where that is more than one call.
+    /// Opens the prompt for a pattern, to allow more than one call permanently.
     pub(super) fn answer_in_words(&mut self) -> Vec<TuiEffect> {
         let Some((head, question)) = self.open_question() else {
             return self.show_notice(Ink::Plain, "nothing is asked here");
@@ -60,7 +61,7 @@ impl TuiModel {
         )
     }
 
-    /// Whether all that is asked is on the screen, or the task that asks it is open.
+    /// Returns whether the whole question is on the screen, or its task is open.
     fn is_question_visible(&self) -> bool {
         let (Some((head, question)), Some(areas)) = (self.open_question(), self.areas()) else {
             return false;
@@ -71,7 +72,7 @@ impl TuiModel {
         }
         let rows = self.question_lines(usize::from(areas.question.width.saturating_sub(2))).len();
         let room = usize::from(areas.question.height).saturating_sub(1 + usize::from(areas.two_panes));
-        // What a list has of a long question ends with a sign that it goes on.
+        // The list truncates a long question and marks that it goes on.
         areas.question.height >= 3 && rows <= room && !question.text.ends_with('…')
     }
 
@@ -91,7 +92,7 @@ impl TuiModel {
         self.show_notice(Ink::Plain, format!("{id} is being worked on: `m` writes to it"))
     }
 
-    /// Has the order of a task that failed or was cancelled submitted again.
+    /// Retries the selected task, if it failed or was cancelled.
     pub(super) fn retry(&mut self) -> Vec<TuiEffect> {
         let Some(head) = self.selected_task() else { return Vec::new() };
         let id = head.id;
@@ -100,7 +101,7 @@ impl TuiModel {
         }
         let instead = match head.status {
             Status::Completed => format!("{id} completed: r continues it"),
-            _ if is_interrupted(head) => format!("{id} has not failed, but nobody runs it: r carries it on"),
+            _ if is_interrupted(head) => format!("{id} has not failed, it is interrupted: r resumes it"),
             _ => format!("{id} is being worked on: only what failed or was cancelled can be retried"),
         };
         self.show_notice(Ink::Plain, instead)

@@ -1,4 +1,4 @@
-//! What is shown of the chosen task, in lines: only what has changed is laid out anew.
+//! Lays out the tabs of the selected task as lines. Only changed parts are laid out again.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,12 +21,12 @@ use crate::view::{Ink, one_line, sanitize, status_label};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DetailPage {
     key: Option<(DetailTab, usize)>,
-    /// What the page was made of, where that is told by a number.
+    /// The version of the data that the page shows, if it has one.
     made_of: Option<u64>,
     chunks: VecDeque<PageChunk>,
     total: usize,
     growing: LiveReplyLayout,
-    /// How many chunks were laid out in all.
+    /// How many chunks were laid out so far.
     pub(crate) laid_out: usize,
 }
 
@@ -41,35 +41,35 @@ struct PageChunk {
 }
 
 impl DetailPage {
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// So many lines from one on, each with the block that it belongs to.
+    /// Returns `many` lines starting at `from`, each with the block that it belongs to.
     pub(crate) fn lines(&self, from: usize, many: usize) -> impl Iterator<Item = &Line<'static>> {
         let first = self.chunk_index(from).unwrap_or(self.chunks.len());
         let skip = self.chunks.get(first).map_or(0, |chunk| from - chunk.start);
         self.chunks.range(first..).flat_map(|chunk| &chunk.lines).skip(skip).take(many)
     }
 
-    /// The block of a line, and which of its lines it is.
+    /// Returns the block of a line, and the index of the line in it.
     pub(crate) fn block_at(&self, line: usize) -> Option<(Seq, usize)> {
         let chunk = self.chunks.get(self.chunk_index(line)?)?;
         Some((chunk.seq, line - chunk.start))
     }
 
-    /// A part by its number: its block, its first line, and its lines.
+    /// Returns a part by its index: its block, its first line, and its lines.
     pub(crate) fn part_lines(&self, at: usize) -> Option<(Seq, usize, &[Line<'static>])> {
         self.chunks.get(at).map(|chunk| (chunk.seq, chunk.start, &chunk.lines[..]))
     }
 
-    /// The number of the part that a line is in.
+    /// Returns the index of the part that contains a line.
     pub(crate) fn part_at(&self, line: usize) -> Option<usize> {
         self.chunk_index(line)
     }
 
-    /// The first line of a block, or of the first after it.
+    /// Returns the first line of a block, or of the next block.
     fn start_of(&self, seq: Seq) -> Option<usize> {
         let at = self.chunks.partition_point(|chunk| chunk.seq < seq);
         self.chunks.get(at).map(|chunk| chunk.start)
@@ -78,7 +78,7 @@ impl DetailPage {
     fn chunk_index(&self, line: usize) -> Option<usize> {
         let after = self.chunks.partition_point(|chunk| chunk.start <= line);
         let at = after.checked_sub(1)?;
-        // Some have no lines.
+        // Some blocks have no lines.
         (line < self.total).then_some(at)
     }
 
@@ -124,7 +124,7 @@ impl DetailPage {
         self.chunks = VecDeque::from([PageChunk { seq: Seq(0), version: 0, opened: false, start: 0, lines }]);
     }
 
-    /// The same, where it need not be made again of the same.
+    /// Fills the page, unless it already shows the same data.
     fn fill_once(
         &mut self,
         key: (DetailTab, usize),
@@ -140,7 +140,7 @@ impl DetailPage {
 }
 
 impl TuiModel {
-    /// Lays out what is shown of the chosen task.
+    /// Lays out the selected task.
     pub(super) fn layout_detail(&mut self, area: Rect) {
         let (theme, tab, now) = (self.theme, self.tab, self.now);
         let below = self.usage_below();
@@ -148,33 +148,35 @@ impl TuiModel {
         let head = self.tasks.get(&detail.task);
         let columns = usize::from(area.width.saturating_sub(2)).max(10);
         let key = (tab, columns);
-        let TuiDetail { page, transcript: talk, unfolded: opened, order, team, .. } = detail;
-        let sheet = BlockRenderer { theme, highlighter: &self.highlighter, columns, now };
+        let TuiDetail { page, transcript, unfolded: opened, order, team, .. } = detail;
+        let renderer = BlockRenderer { theme, highlighter: &self.highlighter, columns, now };
         match tab {
             DetailTab::Transcript => {
-                let blocks = talk.blocks.iter().map(|block| (block, opened.contains(&block.seq)));
+                let blocks = transcript.blocks.iter().map(|block| (block, opened.contains(&block.seq)));
                 let mut growing = std::mem::take(&mut page.growing);
-                page.fill(key, blocks, |block, opened| transcript_lines(block, opened, sheet, &mut growing));
+                page.fill(key, blocks, |block, opened| {
+                    transcript_lines(block, opened, renderer, &mut growing)
+                });
                 page.growing = growing;
             }
             DetailTab::Timeline => {
                 let (before, last) = (Cell::<Option<Timestamp>>::default(), Cell::default());
-                let blocks = talk.blocks.iter().map(|block| {
+                let blocks = transcript.blocks.iter().map(|block| {
                     before.set(last.replace(Some(block.at)));
                     (block, false)
                 });
-                page.fill(key, blocks, |block, _| timeline_lines(block, before.get(), sheet));
+                page.fill(key, blocks, |block, _| timeline_lines(block, before.get(), renderer));
             }
             DetailTab::Letters => {
                 let is_letter =
                     |block: &&TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Letter { .. });
                 page.fill(
                     key,
-                    talk.blocks.iter().filter(is_letter).map(|block| (block, true)),
-                    |block, _| letter_lines(block, sheet),
+                    transcript.blocks.iter().filter(is_letter).map(|block| (block, true)),
+                    |block, _| letter_lines(block, renderer),
                 );
                 if page.total == 0 {
-                    let nothing = if talk.after.0 > 0 {
+                    let nothing = if transcript.after.0 > 0 {
                         "No letters in the part of the journal that is shown."
                     } else {
                         "Nobody has written to it."
@@ -185,12 +187,14 @@ impl TuiModel {
             DetailTab::Order => page.fill_once(key, order.is_some().into(), || {
                 order
                     .as_ref()
-                    .map(|order| order_lines((order, team.as_deref()), head, sheet))
+                    .map(|order| order_lines((order, team.as_deref()), head, renderer))
                     .unwrap_or_default()
             }),
-            DetailTab::Output => page.fill_once(key, talk.last.0, || output_lines(talk, sheet)),
+            DetailTab::Output => {
+                page.fill_once(key, transcript.last.0, || output_lines(transcript, renderer))
+            }
             DetailTab::Usage => {
-                let lines = head.map(|head| usage_lines(head, below, sheet)).unwrap_or_default();
+                let lines = head.map(|head| usage_lines(head, below, renderer)).unwrap_or_default();
                 page.fill_with(key, lines);
             }
         }
@@ -208,7 +212,7 @@ impl TuiModel {
 }
 
 impl TuiDetail {
-    /// Which lines are in sight now.
+    /// Keeps the scroll position within the page.
     fn clamp_scroll(&mut self, height: usize, runs: bool) {
         let total = self.page.total();
         let most = total.saturating_sub(height);
@@ -228,35 +232,35 @@ impl TuiDetail {
     }
 }
 
-fn output_lines(talk: &TuiTranscript, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
-    let (text, note) = match &talk.end {
+fn output_lines(transcript: &TuiTranscript, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
+    let (text, note) = match &transcript.end {
         Some(end) if end.output.is_empty() => (String::new(), "It said nothing."),
         Some(end) => (end.output.clone(), ""),
-        None => (talk.text_so_far(), "It has not ended yet: this is what it has said so far."),
+        None => (transcript.text_so_far(), "It has not ended yet: this is what it has said so far."),
     };
     let mut lines = Vec::new();
-    if let Some(error) = talk.end.as_ref().and_then(|end| end.error.as_ref()) {
-        lines.extend(sheet.wrapped(Ink::Bad, error));
+    if let Some(error) = transcript.end.as_ref().and_then(|end| end.error.as_ref()) {
+        lines.extend(renderer.wrapped(Ink::Bad, error));
         lines.push(Line::default());
     }
     if !note.is_empty() {
-        lines.extend(sheet.wrapped(Ink::Faint, note));
+        lines.extend(renderer.wrapped(Ink::Faint, note));
         lines.push(Line::default());
     }
-    lines.extend(sheet.markdown_lines(&text));
+    lines.extend(renderer.markdown_lines(&text));
     lines
 }
 
 fn order_lines(
     (order, team): (&longhaul::Order, Option<&str>),
     head: Option<&TaskState>,
-    sheet: BlockRenderer<'_>,
+    renderer: BlockRenderer<'_>,
 ) -> Vec<Line<'static>> {
-    let mut lines = sheet.markdown_lines(&sanitize(&order.task));
+    let mut lines = renderer.markdown_lines(&sanitize(&order.task));
     let mut more = |title: &str, text: &str| {
         lines.push(Line::default());
-        lines.push(Line::styled(title.to_owned(), sheet.theme.ink(Ink::Strong)));
-        lines.extend(sheet.wrapped(Ink::Plain, &sanitize(text)));
+        lines.push(Line::styled(title.to_owned(), renderer.theme.ink(Ink::Strong)));
+        lines.extend(renderer.wrapped(Ink::Plain, &sanitize(text)));
     };
     let texts = [("Expected output", &order.expected_output), ("Context", &order.context)];
     for (title, text) in texts {
@@ -284,13 +288,13 @@ fn order_lines(
 fn usage_lines(
     head: &TaskState,
     below: Option<(usize, u64, String)>,
-    sheet: BlockRenderer<'_>,
+    renderer: BlockRenderer<'_>,
 ) -> Vec<Line<'static>> {
     let dollars = |cost: u64| format!("${:.4}", cost as f64 / 1e6);
     let usage = &head.usage;
     let mut rows = vec![
         ("status", status_label(head).1.to_owned()),
-        ("elapsed", crate::view::time_of(head, sheet.now)),
+        ("elapsed", crate::view::time_of(head, renderer.now)),
         ("submitted", format_timestamp(head.created)),
     ];
     rows.extend(head.ended.map(|ended| ("ended", format_timestamp(ended))));
@@ -319,7 +323,7 @@ fn usage_lines(
         rows.push(("cost", if cost == "?" { "not known".to_owned() } else { cost }));
     }
     let line = |(name, value): (&str, String)| {
-        let name = ratatui::text::Span::styled(format!("{name:<12}"), sheet.theme.ink(Ink::Faint));
+        let name = ratatui::text::Span::styled(format!("{name:<12}"), renderer.theme.ink(Ink::Faint));
         Line::from(vec![name, ratatui::text::Span::raw(value)])
     };
     rows.into_iter().map(line).collect()

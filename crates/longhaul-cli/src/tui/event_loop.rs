@@ -1,4 +1,4 @@
-//! Where the screen meets the world: keys in, pictures out, wishes done, and hints of the store heard.
+//! The event loop: reads keys, signals and store hints, runs effects, and draws frames.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -25,59 +25,58 @@ use crate::exit::{CliError, CliExitCode};
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, pluralize, sanitize};
 
-/// No more often than this is anything drawn, or looked at.
+/// The minimum time between two frames or two reads of the store.
 const FRAME: Duration = Duration::from_millis(34);
-/// How often elapsed times are drawn anew, while something runs.
+/// How often elapsed times are redrawn while something runs.
 const TICK: Duration = Duration::from_secs(1);
-/// How often tasks that have not ended are looked at, though no hint came.
+/// How often open tasks are read without a hint.
 const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Shows the screen until somebody leaves it.
-pub(crate) async fn run(desk: &CliContext, args: TuiArgs) -> Result<CliExitCode, CliError> {
+/// Shows the TUI until the user leaves it.
+pub(crate) async fn run(context: &CliContext, args: TuiArgs) -> Result<CliExitCode, CliError> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(CliError::new(
-            CliExitCode::Usage,
-            "the screen needs a terminal, on standard input and output",
-        )
-        .with_hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` tells what else there is"));
+        return Err(CliError::new(CliExitCode::Usage, "the TUI needs a terminal on stdin and stdout")
+            .with_hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` lists all commands"));
     }
     if std::env::var_os("TERM").is_none_or(|kind| kind == "dumb") {
-        return Err(CliError::new(CliExitCode::Usage, "this terminal cannot show the screen: TERM is not set, or dumb")
+        return Err(CliError::new(CliExitCode::Usage, "this terminal cannot show the TUI: TERM is not set, or dumb")
             .with_hint("`longhaul tasks` lists tasks anywhere; `export TERM=xterm-256color` if the terminal is better than that"));
     }
     if let Some(team) = args.team.as_ref().filter(|team| !team.is_file()) {
         return Err(CliError::new(CliExitCode::Team, format!("there is no team file {}", team.display()))
-            .with_hint("`longhaul init FILE` writes one to begin with"));
+            .with_hint("`longhaul init FILE` writes a starter file"));
     }
-    let place = desk.data_dir()?;
-    // Before the screen: its runs are started where nobody can be asked.
+    let data_dir = context.data_dir()?;
+    // Ask for trust before the TUI starts: its runs are started unattended.
     if let Some(team) = &args.team
         && let Ok(bundle) = TeamBundle::load(team)
     {
-        TeamFileTrust::new(&place, team, &bundle).ask_for_trust(desk, args.trust)?;
+        TeamFileTrust::new(&data_dir, team, &bundle).ask_for_trust(context, args.trust)?;
     }
-    let store = place.open_store()?;
-    let hands =
-        EffectRunner { longhaul: Longhaul::client(store).await?, data_dir: place, args: Arc::new(args) };
-    let team = hands.args.team.as_ref().and_then(|team| team.file_name());
+    let store = data_dir.open_store()?;
+    let effects = EffectRunner { longhaul: Longhaul::client(store).await?, data_dir, args: Arc::new(args) };
+    let team = effects.args.team.as_ref().and_then(|team| team.file_name());
     let team = team.map(|name| sanitize(&name.to_string_lossy()));
-    let model = TuiModel::new(Theme { color: desk.term.color }, team, hands.store().now());
+    let model = TuiModel::new(Theme { color: context.term.color }, team, effects.store().now());
     let left = match (TuiSignals::listen(), TerminalScreen::enter()) {
         (Ok(calls), Ok(taken)) => {
-            TuiEventLoop::new(model, hands.clone(), taken).run(EventStream::new(), calls).await
+            TuiEventLoop::new(model, effects.clone(), taken).run(EventStream::new(), calls).await
         }
-        (Err(trouble), _) => Err(trouble),
+        (Err(error), _) => Err(error),
         (_, Err(error)) => Err(error.into()),
     };
-    hands.longhaul.shutdown().await;
+    effects.longhaul.shutdown().await;
     let (open, drained) = left?;
     if let Some(asked) = drained {
-        desk.note(&match asked {
-            0 => "nobody could be asked to drain".to_owned(),
-            asked => format!("{} asked to drain; `longhaul resume` carries on", pluralize(asked, "process")),
+        context.note(&match asked {
+            0 => "no process to drain".to_owned(),
+            asked => format!(
+                "{} asked to drain; `longhaul resume` continues the tasks",
+                pluralize(asked, "process")
+            ),
         });
     } else if open > 0 {
-        desk.note(&format!("{} on; `longhaul` shows this screen again", goes(open)));
+        context.note(&format!("{} on; `longhaul` shows this screen again", goes(open)));
     }
     Ok(CliExitCode::Success)
 }
@@ -91,9 +90,9 @@ struct TuiEventLoop<S> {
     effects: EffectRunner,
     screen: S,
     work: JoinSet<Result<TuiMessage, CliError>>,
-    /// What is read for the chosen task: nobody waits for what was chosen before.
+    /// The read for the selected task. It is aborted when another task is selected.
     reading: Option<AbortHandle>,
-    /// Tasks with something new, and whether any may have.
+    /// Tasks that have changed, and whether any task may have.
     changed: IndexSet<TaskId>,
     lagged: bool,
     refreshing: bool,
@@ -103,11 +102,11 @@ struct TuiEventLoop<S> {
 }
 
 impl<S: TuiScreen> TuiEventLoop<S> {
-    fn new(model: TuiModel, hands: EffectRunner, stage: S) -> TuiEventLoop<S> {
+    fn new(model: TuiModel, effects: EffectRunner, screen: S) -> TuiEventLoop<S> {
         TuiEventLoop {
             model,
-            effects: hands,
-            screen: stage,
+            effects,
+            screen,
             work: JoinSet::new(),
             reading: None,
             changed: IndexSet::new(),
@@ -119,13 +118,13 @@ impl<S: TuiScreen> TuiEventLoop<S> {
         }
     }
 
-    /// Until somebody leaves: how many tasks go on, and how many processes were asked to drain.
+    /// Runs until the user leaves. Returns how many tasks go on, and how many processes were asked to drain.
     async fn run(
         mut self,
         mut events: impl Stream<Item = std::io::Result<Event>> + Unpin,
         mut calls: TuiSignals,
     ) -> Result<(usize, Option<usize>), CliError> {
-        // Before the first look, so that nothing falls between.
+        // Subscribe before the first read, so that no change is missed.
         let mut hints = self.effects.store().hints();
         let fault = self.screen.panic_notify();
         self.lagged = true;
@@ -149,7 +148,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
                     }
                 },
                 () = fault.notified() => {
-                    return Err(CliError::new(CliExitCode::Failed, "a fault in Longhaul: what it was is above")
+                    return Err(CliError::new(CliExitCode::Failed, "a bug in Longhaul: see the message above")
                         .with_hint("the tasks go on: `longhaul` shows them again"));
                 }
                 event = events.next() => match event {
@@ -157,8 +156,8 @@ impl<S: TuiScreen> TuiEventLoop<S> {
                     // The terminal is gone.
                     Some(Err(_)) | None => break,
                 },
-                // What has been done comes before what has been heard, and both before a picture of them; a picture
-                // that is due is not put off for ever.
+                // Results of effects come first, then hints, then the frame; but a due frame is not delayed
+                // forever.
                 () = sleep_until(frame), if self.dirty => {
                     self.render()?;
                     frame = Instant::now() + FRAME;
@@ -167,7 +166,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
                     Ok(msg) => self.dispatch(msg?),
                     Err(error) if error.is_cancelled() => {}
                     Err(error) => {
-                        return Err(CliError::new(CliExitCode::Failed, format!("a fault in Longhaul: {error}")));
+                        return Err(CliError::new(CliExitCode::Failed, format!("a bug in Longhaul: {error}")));
                     }
                 },
                 () = sleep_until(look), if news => {
@@ -204,7 +203,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
         match event {
             Event::Key(key) => self.dispatch(TuiMessage::Key(key)),
             Event::Mouse(mouse) => {
-                // That the pointer moves is of no interest.
+                // Ignore pointer movement.
                 if !matches!(mouse.kind, crossterm::event::MouseEventKind::Moved) {
                     self.dispatch(TuiMessage::Mouse(mouse));
                 }
@@ -230,7 +229,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
                 TuiEffect::ReadJournal { order, .. } => {
                     let handle = self.work.spawn(self.effects.clone().run_effect(effect));
                     let before = self.reading.replace(handle);
-                    // Another task was chosen.
+                    // Another task was selected.
                     if let Some(before) = before.filter(|_| order) {
                         before.abort();
                     }
@@ -242,7 +241,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
         }
     }
 
-    /// Reads what has changed, in one go.
+    /// Reads all changes at once.
     fn refresh(&mut self) {
         self.refreshing = true;
         if std::mem::take(&mut self.lagged) {
@@ -254,7 +253,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
         }
     }
 
-    /// Says why it does not step aside.
+    /// Shows why the TUI cannot be suspended.
     fn refuse_suspend(&mut self) {
         self.dirty = true;
         for effect in self.model.show_notice(Ink::Plain, "there is no shell to go back to: q leaves") {
@@ -281,10 +280,11 @@ impl<S: TuiScreen> TuiEventLoop<S> {
     }
 }
 
-/// Panics where a test wants to see what becomes of the terminal then. What people use knows nothing of this.
+/// Panics at a point that a test selects, to check how the terminal is restored. Does nothing in release
+/// builds.
 pub(super) fn inject_fault(at: &str) {
-    let wished = || std::env::var("LONGHAUL_TUI_FAULT").is_ok_and(|wished| wished == at);
-    assert!(!cfg!(debug_assertions) || !wished(), "a fault, as a test wished for");
+    let requested = || std::env::var("LONGHAUL_TUI_FAULT").is_ok_and(|fault| fault == at);
+    assert!(!cfg!(debug_assertions) || !requested(), "a fault, as a test wished for");
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The screen at its edge, on a clock of its own: how often it draws, and what it reads.
+//! Tests of the event loop on a paused clock: how often it draws, and what it reads.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,17 +18,17 @@ use super::*;
 use crate::args::ProviderArgs;
 use crate::data_dir::DataDir;
 
-/// A store that remembers what is read from it.
+/// A store that counts reads.
 struct CountingStore {
     store: MemoryStore,
     read: Mutex<ReadCounts>,
 }
 
-/// How often what was read.
+/// The number of reads.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct ReadCounts {
     heads: BTreeMap<TaskId, usize>,
-    /// How many entries of whose journal.
+    /// Entries read, by task.
     entries: BTreeMap<TaskId, usize>,
     lists: usize,
 }
@@ -103,10 +103,10 @@ impl Store for CountingStore {
     }
 }
 
-/// When something was drawn, and what was chosen then.
+/// When a frame was drawn, and what was selected then.
 type FrameRecord = (Instant, Option<TaskId>);
 
-/// A stage that remembers what was drawn on it.
+/// A screen that records its frames.
 #[derive(Clone, Default)]
 struct RecordingScreen(Arc<Mutex<Vec<FrameRecord>>>);
 
@@ -133,7 +133,7 @@ impl TuiScreen for RecordingScreen {
     }
 }
 
-/// A thousand tasks, all of which run; and a screen that shows them.
+/// A thousand running tasks, and a TUI that shows them.
 struct EventLoopFixture {
     store: Arc<CountingStore>,
     tasks: Vec<TaskId>,
@@ -162,15 +162,15 @@ impl EventLoopFixture {
 
         let longhaul = Longhaul::client(store.clone() as Arc<dyn Store>).await.unwrap();
         let args = Arc::new(TuiArgs { team: None, trust: false, providers: ProviderArgs::default() });
-        let hands =
+        let effects =
             EffectRunner { longhaul, data_dir: DataDir::resolve(Some("unused".as_ref())).unwrap(), args };
         let model = TuiModel::new(Theme { color: true }, None, store.now());
         let drawn = RecordingScreen::default();
         let (keys, events) = mpsc::unbounded();
-        let edge = TuiEventLoop::new(model, hands, drawn.clone());
-        let shown = tokio::spawn(edge.run(events, TuiSignals::none()));
+        let event_loop = TuiEventLoop::new(model, effects, drawn.clone());
+        let shown = tokio::spawn(event_loop.run(events, TuiSignals::none()));
         let scene = EventLoopFixture { store, tasks, drawn, keys, shown };
-        // All is read, and drawn.
+        // Everything is read and drawn.
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(scene.drawn.frames().last().unwrap().1.is_some());
         scene
@@ -221,7 +221,7 @@ async fn a_burst_is_one_picture_and_silence_is_a_second_each() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let burst = scene.drawn.frames().len() - before;
     assert!((1..=4).contains(&burst), "{burst} frames for a burst");
-    // Only times go on: the clock, and a look that finds nothing.
+    // Only times change: the clock ticks, and a poll finds nothing.
     let before = scene.drawn.frames().len();
     tokio::time::sleep(Duration::from_secs(60)).await;
     let silent = scene.drawn.frames().len() - before;
@@ -240,7 +240,7 @@ async fn an_event_has_one_task_looked_at_and_no_other() {
     let reads = scene.store.reads();
     let once = |task| BTreeMap::from([(task, 1)]);
     assert_eq!(reads, ReadCounts { heads: once(other), ..ReadCounts::default() });
-    // Of the one that is open, what is new is read, too, and only that.
+    // Of the open task, only new entries are read.
     scene.says(chosen).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let reads = scene.store.reads();
@@ -261,7 +261,7 @@ async fn a_key_is_answered_by_the_next_picture_whatever_else_happens() {
         tokio::time::sleep(2 * FRAME).await;
         let frames = scene.drawn.frames();
         let moved = frames.iter().find(|(at, chosen)| *at >= pressed && *chosen != had).unwrap().0 - pressed;
-        // What has not been drawn for a frame is drawn at once.
+        // After an idle frame, a change is drawn at once.
         assert!(moved <= FRAME + Duration::from_millis(1), "{moved:?}");
     }
     scene.leave().await;

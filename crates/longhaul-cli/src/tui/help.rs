@@ -1,4 +1,4 @@
-//! What the keys do, for `?`.
+//! The key help, shown by `?`.
 
 use ratatui::text::{Line, Span};
 
@@ -36,7 +36,7 @@ const KEYS: [(&str, &str); 28] = [
     ("mouse", "click, wheel"),
 ];
 
-/// The lines.
+/// Returns the lines of the help.
 pub(crate) fn lines(theme: Theme) -> Vec<Line<'static>> {
     let line = |(keys, what): &(&'static str, &'static str)| {
         Line::from(vec![Span::styled(format!("{keys:<9}"), theme.ink(Ink::Id)), Span::raw(*what)])

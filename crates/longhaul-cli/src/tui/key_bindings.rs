@@ -1,4 +1,4 @@
-//! What keys do: which of them means what, where.
+//! Maps keys to actions, depending on the focus.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -12,7 +12,7 @@ impl TuiModel {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
-        // Esc and a key that comes at once are one key with Alt to a terminal. Only the prompt knows keys with Alt.
+        // A terminal sends Esc followed quickly by a key as that key with Alt. Only the prompt uses Alt.
         if key.modifiers.contains(KeyModifiers::ALT) && self.focus != Focus::Prompt {
             let mut effects = self.handle_key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
             effects.extend(self.handle_key(KeyEvent { modifiers: key.modifiers - KeyModifiers::ALT, ..key }));
@@ -32,7 +32,7 @@ impl TuiModel {
             return self.help_key(key);
         }
         if control && key.code == KeyCode::Char('c') {
-            // Of what is typed, first; then of the screen.
+            // Clear the prompt first; only then leave the TUI.
             if self.focus == Focus::Prompt && !self.draft().text().is_empty() {
                 self.drafts.retain(|purpose, _| Some(*purpose) != self.purpose);
                 return Vec::new();
@@ -219,7 +219,7 @@ impl TuiModel {
         Vec::new()
     }
 
-    /// The next pane, or the one before.
+    /// Moves the focus to the next or previous pane.
     pub(super) fn cycle_pane(&mut self, by: isize) -> Vec<TuiEffect> {
         const ROUND: [Focus; 3] = [Focus::List, Focus::Detail, Focus::Prompt];
         let at = ROUND.iter().position(|focus| *focus == self.focus).unwrap_or(0);

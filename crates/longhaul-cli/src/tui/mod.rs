@@ -1,8 +1,8 @@
-//! The screen that people leave open: all tasks, what they do, and what they want from whoever watches.
+//! The TUI: shows all tasks, what they do, and what they need from the user.
 //!
-//! [`model`] is what it knows, [`update`] what happens to that, [`draw`] how it looks: all three without IO. [`event_loop`] is
-//! the rest: it reads keys, listens to the store, does what is wished for and draws, at most thirty times a second and only
-//! when something has changed.
+//! [`model`] is the state, [`update`] changes it, [`draw`] renders it: all three without IO. [`event_loop`]
+//! does the rest: it reads keys, listens to the store, runs effects and draws, at most thirty times a second
+//! and only when something has changed.
 
 mod layout;
 mod transcript_view;

@@ -1,4 +1,4 @@
-//! What the screen knows: the state, what can happen to it, and what it wants to have done.
+//! The model of the TUI: its state, the messages that change it, and the effects that it requests.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,13 +22,13 @@ use super::tree::{TaskTreeView, TreeViewOptions, TuiRow, is_interrupted};
 use crate::view::markdown::SyntaxHighlighter;
 use crate::view::{Ink, one_line};
 
-/// How many tasks are kept at most; of more, the oldest trees that have ended are forgotten.
+/// The maximum number of tasks to keep. Beyond it, the oldest ended trees are dropped.
 pub(crate) const MAX_TASKS: usize = 5_000;
-/// How much of a journal is read when a task is looked at.
+/// How many entries to read when a task is opened.
 pub(crate) const INITIAL_ENTRIES: usize = 400;
-/// How much is read when somebody scrolls further.
+/// How many entries to read when the user scrolls further.
 pub(crate) const READ_CHUNK: usize = 1_000;
-/// How much of a journal is kept at most.
+/// The maximum number of entries to keep.
 pub(crate) const MAX_ENTRIES: usize = 3_000;
 
 /// The state.
@@ -36,80 +36,80 @@ pub(crate) struct TuiModel {
     pub(crate) size: (u16, u16),
     pub(crate) now: Timestamp,
     pub(crate) theme: Theme,
-    /// The colours of code.
+    /// The syntax highlighter for code.
     pub(crate) highlighter: SyntaxHighlighter,
-    /// The team whose runs can be started from here.
+    /// The team to start runs of.
     pub(crate) team: Option<String>,
-    /// Whether what there is has been read.
+    /// Whether the tasks have been loaded.
     pub(crate) loaded: bool,
 
     pub(crate) tasks: IndexMap<TaskId, TaskState>,
     pub(crate) tree: TaskTreeView,
-    /// The lines do not show what is known.
+    /// Whether the tree has to be rebuilt.
     pub(crate) tree_stale: bool,
     pub(crate) folded: HashSet<TaskId>,
     pub(crate) pinned: IndexSet<TaskId>,
     pub(crate) grouped: bool,
     pub(crate) list_search: TextInput,
-    /// What was chosen when the search among the tasks began.
+    /// The task that was selected when the search began.
     pub(crate) sought_from: Option<TaskId>,
     pub(crate) text_search: TextSearch,
-    /// What the tools are called with that run now, of tasks that were in sight.
+    /// The arguments of running calls, for tasks that were visible.
     pub(crate) calls: RunningCalls,
 
-    /// The task that is looked at; with a team and none chosen, the next run of it.
+    /// The selected task. `None` with a team: a new run of it.
     pub(crate) selected: Option<TaskId>,
-    /// The first line of the list in sight.
+    /// The first visible line of the list.
     pub(crate) list_top: usize,
-    /// Whether the chosen line has to be in sight.
+    /// Whether to scroll the selected line into view.
     pub(crate) scroll_to_selected: bool,
     pub(crate) detail: Option<TuiDetail>,
     pub(crate) tab: DetailTab,
 
     pub(crate) focus: Focus,
-    /// Which of the two is shown where there is room for one.
+    /// Which pane is shown if there is room for only one.
     pub(crate) pane: Pane,
-    /// What was typed and not sent yet: each draft is for what it was begun for, and for nothing else.
+    /// Unsent text, by purpose: a draft is only ever sent for the purpose it was begun for.
     pub(crate) drafts: HashMap<PromptPurpose, TextInput>,
-    /// What is typed now is for, while keys go to the prompt.
+    /// The purpose of the prompt while it has the focus.
     pub(crate) purpose: Option<PromptPurpose>,
-    /// What was written before, the newest last.
+    /// Sent texts, newest last.
     pub(crate) history: Vec<String>,
-    /// Which of those is in the prompt.
+    /// The history entry in the prompt.
     pub(crate) history_index: Option<usize>,
     pub(crate) confirm: Option<Confirmation>,
     pub(crate) help: Option<usize>,
     pub(crate) notice: Option<TuiNotice>,
     pub(crate) notice_count: u64,
-    /// It is over.
+    /// Whether the TUI is quitting.
     pub(crate) quitting: bool,
 }
 
-/// The task that is looked at.
+/// The open task.
 pub(crate) struct TuiDetail {
     pub(crate) task: TaskId,
     pub(crate) order: Option<Order>,
-    /// What people call its team.
+    /// The display name of its team.
     pub(crate) team: Option<String>,
     pub(crate) transcript: TuiTranscript,
-    /// Whether the journal goes on after what was read.
+    /// Whether the journal continues after the part that was read.
     pub(crate) has_newer: bool,
-    /// What is read now: a second look waits until it is there.
+    /// Whether a read is in progress. The next read waits for it.
     pub(crate) reading: bool,
     pub(crate) read_again: bool,
-    /// Where nothing has come yet.
+    /// Whether nothing has been read yet.
     pub(crate) loading: bool,
     /// Blocks that were unfolded.
     pub(crate) unfolded: HashSet<Seq>,
     pub(crate) page: DetailPage,
-    /// The first line in sight, and the one that is pointed at.
+    /// The first visible line, and the line of the cursor.
     pub(crate) top: usize,
     pub(crate) cursor: usize,
-    /// Whether the end is kept in sight.
+    /// Whether to stay at the end as it grows.
     pub(crate) follow: bool,
-    /// The entry that is to stay where it is when more is read before it.
+    /// The entry to keep in place when earlier entries are read.
     pub(crate) anchor: Option<(Seq, usize)>,
-    /// The entry that is to be the first in sight when what is being read now is there.
+    /// The entry to scroll to once the current read is done.
     pub(crate) back_to: Option<(Seq, usize)>,
 }
 
@@ -136,7 +136,7 @@ impl TuiDetail {
     }
 }
 
-/// What is shown of a task.
+/// The tabs of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) enum DetailTab {
     #[default]
@@ -176,9 +176,9 @@ pub(crate) enum Focus {
     List,
     Detail,
     Prompt,
-    /// Words to be found in the list.
+    /// The search in the list.
     Search,
-    /// Words to be found in the text.
+    /// The search in the text.
     Find,
 }
 
@@ -189,10 +189,10 @@ pub(crate) enum Pane {
     Detail,
 }
 
-/// What is typed is for.
+/// The purpose of the text in the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PromptPurpose {
-    /// A letter to this task; one that has ended is continued by it.
+    /// A letter to this task. If the task has ended, the letter continues it.
     Write(TaskId),
     /// The answer to a question.
     Answer(TaskId, QuestionId),
@@ -200,7 +200,7 @@ pub(crate) enum PromptPurpose {
     Run,
 }
 
-/// What is asked before it is done.
+/// An action to confirm first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Confirmation {
     Stop(TaskId),
@@ -208,7 +208,7 @@ pub(crate) enum Confirmation {
     Quit,
 }
 
-/// Something to be told for a while.
+/// A notice that is shown for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TuiNotice {
     pub(crate) number: u64,
@@ -216,18 +216,18 @@ pub(crate) struct TuiNotice {
     pub(crate) text: String,
 }
 
-/// What can happen.
+/// The messages.
 #[derive(Debug)]
 pub(crate) enum TuiMessage {
     Key(KeyEvent),
     Mouse(MouseEvent),
     Paste(String),
     Resize(u16, u16),
-    /// All there is, and what is pinned.
+    /// All tasks, and the pinned ones.
     Loaded(Vec<TaskState>, Vec<TaskId>),
-    /// These have something new.
+    /// These tasks have changed.
     TasksChanged(Vec<TaskState>),
-    /// A stretch of a journal: at most `limit` entries after `after`, and the order.
+    /// Part of a journal: at most `limit` entries after `after`, and the order.
     Records {
         task: TaskId,
         after: Seq,
@@ -235,30 +235,30 @@ pub(crate) enum TuiMessage {
         records: Vec<Record>,
         order: Option<(Box<Order>, String)>,
     },
-    /// What tools are called with; empty where that is not known.
+    /// The arguments of calls; empty if unknown.
     Calls(Vec<(TaskId, CallId, String)>),
-    /// There is no such task any more.
+    /// The task does not exist any more.
     TaskGone(TaskId),
-    /// Something was done, or could not be.
+    /// An action has succeeded or failed.
     ActionDone(Result<ActionReport, String>),
     /// Time has passed.
     Tick,
-    /// A notice has been there long enough.
+    /// A notice has been shown long enough.
     NoticeExpired(u64),
 }
 
-/// What is told when something was done.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ActionReport {
     pub(crate) text: String,
-    /// The task to be looked at now.
+    /// The task to select now.
     pub(crate) select: Option<TaskId>,
 }
 
-/// What is to be done.
+/// The effects to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TuiEffect {
-    /// Read a stretch of a journal.
+    /// Read part of a journal.
     ReadJournal {
         task: TaskId,
         after: Seq,
@@ -276,23 +276,23 @@ pub(crate) enum TuiEffect {
     },
     Stop(TaskId),
     StopAll,
-    /// Have the tree of this task carried on.
+    /// Resume the tree of this task.
     Resume(TaskId),
-    /// Submit the order of this task again.
+    /// Retry this task.
     Retry(TaskId),
-    /// Read what the tools are called with that run in these tasks.
+    /// Read the arguments of running calls in these tasks.
     ReadCalls(Vec<(TaskId, Seq, Vec<CallId>)>),
     /// Start a run of the team.
     Run(String),
-    /// Remember what is pinned.
+    /// Save the pinned tasks.
     SavePins(Vec<TaskId>),
-    /// Say `Forget` in a while.
+    /// Send `NoticeExpired` after a while.
     ExpireNotice(u64),
-    /// Draw everything anew.
+    /// Redraw everything.
     Redraw,
-    /// Leave the terminal to the shell for a while.
+    /// Suspend the TUI, and leave the terminal to the shell.
     Suspend,
-    /// End; with the processes that run tasks asked to drain, if so.
+    /// Quit; optionally ask the processes that run tasks to drain.
     Quit {
         drain: bool,
     },
@@ -336,7 +336,7 @@ impl TuiModel {
         }
     }
 
-    /// The places on the screen; none, if there is no room for any.
+    /// Returns the areas of the screen, or `None` if it is too small.
     pub(crate) fn areas(&self) -> Option<ScreenAreas> {
         let typed = self.typed_rows();
         let areas = |rows| screen_areas(self.size, self.pane, rows, typed);
@@ -345,16 +345,16 @@ impl TuiModel {
             return Some(without);
         }
         let rows = self.question_lines(usize::from(without.text.width.saturating_sub(2))).len();
-        // With a rule above, and keys below where the prompt is not right there.
+        // With a rule above, and with keys below if the prompt is not right there.
         areas(u16::try_from(rows + 1 + usize::from(without.two_panes)).unwrap_or(u16::MAX))
     }
 
-    /// The task that is looked at.
+    /// Returns the selected task.
     pub(crate) fn selected_task(&self) -> Option<&TaskState> {
         self.selected.and_then(|id| self.tasks.get(&id))
     }
 
-    /// The task that asks something: the chosen one, or the first below it; and the question.
+    /// Returns the first open question: of the selected task, or of the first task below it that asks.
     pub(crate) fn open_question(&self) -> Option<(&TaskState, &longhaul::task::OpenQuestion)> {
         let head = self.selected_task()?;
         let own = !head.status.is_final() && !head.asked.is_empty();
@@ -363,7 +363,7 @@ impl TuiModel {
         Some((asking, asking.asked.first()?))
     }
 
-    /// What is asked, in lines of so many columns.
+    /// Returns the question wrapped to this many columns.
     pub(crate) fn question_lines(&self, columns: usize) -> Vec<String> {
         let Some((head, question)) = self.open_question() else { return Vec::new() };
         let agent = one_line(head.agent.as_str());
@@ -374,17 +374,17 @@ impl TuiModel {
         wrap_graphemes(&format!("{agent} {} asks{left}: {}", head.id, one_line(&question.text)), columns)
     }
 
-    /// Whether times go on.
+    /// Returns whether elapsed times advance.
     pub(crate) fn has_running_tasks(&self) -> bool {
         self.tasks.values().any(|head| head.status == longhaul::Status::Running)
     }
 
-    /// How many tasks have not ended and are run by somebody.
+    /// Returns how many tasks are open and run by a process.
     pub(crate) fn open_task_count(&self) -> usize {
         self.tasks.values().filter(|head| !head.status.is_final() && !is_interrupted(head)).count()
     }
 
-    /// Makes ready what is drawn: lines, and which of them are in sight.
+    /// Prepares what the next frame shows: lays out lines and scrolls.
     pub(crate) fn prepare_frame(&mut self) {
         if self.tree_stale {
             self.tree_stale = false;
@@ -403,7 +403,7 @@ impl TuiModel {
         if self.scroll_to_selected
             && let Some(line) = self.selected.and_then(|id| self.tree.line_of(id))
         {
-            // With what it does, and with the title above the first.
+            // Include its activity line, and the title above the first task.
             let last = line + usize::from(matches!(self.tree.rows.get(line + 1), Some(TuiRow::Activity(_))));
             let first = if line <= 1 { 0 } else { line };
             if first < self.list_top {

@@ -1,4 +1,4 @@
-//! What the mouse does.
+//! Handles the mouse.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
@@ -7,7 +7,7 @@ use super::draw::tab_at;
 use super::model::{Focus, Pane, TuiEffect, TuiModel};
 use super::tree::TuiRow;
 
-/// How far the wheel goes.
+/// How many lines the wheel scrolls.
 const WHEEL: isize = 3;
 
 impl TuiModel {
@@ -56,27 +56,27 @@ impl TuiModel {
 
     pub(super) fn click(&mut self, area: Rect, at: Position) -> Vec<TuiEffect> {
         let line = self.list_top + usize::from(at.y - area.y);
-        let Some((TuiRow::Task(place) | TuiRow::Activity(place), is_task)) =
+        let Some((TuiRow::Task(position) | TuiRow::Activity(position), is_task)) =
             self.tree.rows.get(line).map(|row| (*row, matches!(row, TuiRow::Task(_))))
         else {
             (self.focus, self.pane) = (Focus::List, Pane::List);
             return Vec::new();
         };
-        let fold = 1 + 2 * place.depth;
-        if place.has_children && is_task && (fold..fold + 2).contains(&(at.x - area.x)) {
-            if !self.folded.remove(&place.id) {
-                self.folded.insert(place.id);
+        let fold = 1 + 2 * position.depth;
+        if position.has_children && is_task && (fold..fold + 2).contains(&(at.x - area.x)) {
+            if !self.folded.remove(&position.id) {
+                self.folded.insert(position.id);
             }
             self.tree_stale = true;
-            return self.select(Some(place.id));
+            return self.select(Some(position.id));
         }
-        if self.selected == Some(place.id) && self.focus == Focus::List {
+        if self.selected == Some(position.id) && self.focus == Focus::List {
             // A second click opens it.
             (self.focus, self.pane) = (Focus::Detail, Pane::Detail);
             return Vec::new();
         }
         (self.focus, self.pane) = (Focus::List, Pane::List);
-        self.select(Some(place.id))
+        self.select(Some(position.id))
     }
 
     pub(super) fn wheel(&mut self, at: Position, by: isize) -> Vec<TuiEffect> {

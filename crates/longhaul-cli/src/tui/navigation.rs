@@ -1,4 +1,4 @@
-//! Moving about: in the list, in the text, between pages, and what is folded.
+//! Navigation: in the list, in the text, between tabs, and folding.
 
 use longhaul::TaskId;
 
@@ -15,13 +15,13 @@ impl TuiModel {
             .rows
             .iter()
             .filter_map(|row| match row {
-                TuiRow::Task(place) => Some(place.id),
+                TuiRow::Task(position) => Some(position.id),
                 _ => None,
             })
             .collect();
         let at = self.selected.and_then(|id| tasks.iter().position(|task| *task == id));
         let next = match at {
-            // Above the first is the next run of the team.
+            // Above the first task is the new run of the team.
             Some(0) if by < 0 && self.team.is_some() => return self.select(None),
             Some(at) => at.saturating_add_signed(by).min(tasks.len().saturating_sub(1)),
             None if by < 0 => return Vec::new(),
@@ -47,7 +47,7 @@ impl TuiModel {
         self.areas().map_or(10, |areas| usize::from(areas.text.height))
     }
 
-    /// Moves what is pointed at in the text.
+    /// Moves the cursor in the text.
     pub(super) fn move_cursor(&mut self, by: isize) -> Vec<TuiEffect> {
         let height = self.text_height();
         let Some(detail) = &mut self.detail else { return Vec::new() };
@@ -89,13 +89,13 @@ impl TuiModel {
             return Vec::new();
         }
         let Some(id) = self.selected else { return Vec::new() };
-        let place = self.tree.rows.iter().find_map(|row| match row {
-            TuiRow::Task(place) if place.id == id => Some(*place),
+        let position = self.tree.rows.iter().find_map(|row| match row {
+            TuiRow::Task(position) if position.id == id => Some(*position),
             _ => None,
         });
-        let Some(place) = place else { return Vec::new() };
+        let Some(position) = position else { return Vec::new() };
         self.tree_stale = true;
-        match (fold, place.has_children, place.folded) {
+        match (fold, position.has_children, position.folded) {
             (true, true, false) => {
                 self.folded.insert(id);
                 Vec::new()

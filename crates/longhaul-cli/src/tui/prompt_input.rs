@@ -1,4 +1,4 @@
-//! What is typed: letters, answers, prompts, and words to search for.
+//! Handles typed text: letters, answers, prompts and searches.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ impl TuiModel {
         let Some(purpose) = self.current_purpose() else { return Vec::new() };
         let prompt = self.drafts.entry(purpose).or_default();
         match key.code {
-            // What was typed stays with whom it is for.
+            // The draft stays with its purpose.
             KeyCode::Esc => self.leave_prompt(),
             KeyCode::Tab => return self.cycle_pane(1),
             KeyCode::BackTab => return self.cycle_pane(-1),
@@ -44,7 +44,7 @@ impl TuiModel {
         Vec::new()
     }
 
-    /// A row up or down; beyond the first and the last, what was written before.
+    /// Moves the cursor a row up or down; beyond the first and last row, recalls history.
     fn row_or_recall(&mut self, by: isize) {
         let rows = self.rows_typed();
         let draft = self.current_purpose().and_then(|purpose| self.drafts.get_mut(&purpose));
@@ -63,7 +63,7 @@ impl TuiModel {
         }
     }
 
-    /// What was typed so far of what the prompt is for.
+    /// Returns the draft for the purpose of the prompt.
     pub(crate) fn draft(&self) -> Cow<'_, TextInput> {
         match self.current_purpose().and_then(|purpose| self.drafts.get(&purpose)) {
             Some(draft) => Cow::Borrowed(draft),
@@ -71,7 +71,7 @@ impl TuiModel {
         }
     }
 
-    /// Keys while words to be found are typed: in the list, or in the text.
+    /// Handles keys of a search, in the list or in the text.
     pub(super) fn search_key(&mut self, key: KeyEvent) -> Vec<TuiEffect> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let list = self.focus == Focus::Search;
@@ -86,7 +86,7 @@ impl TuiModel {
                 return self.end_text_search();
             }
             KeyCode::Enter if list && self.tree.rows.is_empty() && !words.text().is_empty() => {
-                // A list of nothing helps nobody.
+                // Do not keep an empty list.
                 let words = crate::view::one_line(&words.take());
                 self.focus = Focus::List;
                 let mut effects = self.apply_list_search();
@@ -115,19 +115,19 @@ impl TuiModel {
         (self.tree_stale, self.scroll_to_selected) = (true, true);
         self.prepare_frame();
         if self.tree.rows.is_empty() {
-            // Nothing is found: what was chosen before is chosen still, and not what was found on the way.
+            // Nothing matches: restore the selection from before the search.
             self.selected = self.sought_from.filter(|id| self.tasks.contains_key(id));
         }
         self.ensure_selection()
     }
 
-    /// Keys go to the prompt.
+    /// Gives the focus to the prompt.
     pub(super) fn focus_prompt(&mut self, purpose: Option<PromptPurpose>) {
         if self.selected.is_none() && self.team.is_none() {
             self.show_notice(Ink::Plain, "there is no task to write to yet");
             return;
         }
-        // Whoever writes to something writes to that, whatever is chosen meanwhile.
+        // The purpose stays, whatever is selected meanwhile.
         if purpose.is_some() || self.focus != Focus::Prompt {
             self.purpose = purpose.or_else(|| self.current_purpose());
             self.history_index = None;

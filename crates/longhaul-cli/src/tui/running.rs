@@ -1,5 +1,5 @@
-//! What the tools are called with that run now. A task's head has only their names; the rest is read from the journals of
-//! tasks in sight, once a call.
+//! The arguments of running calls. A task's state has only the names of the tools; the arguments are read
+//! from the journals of visible tasks, once per call.
 
 use std::collections::HashMap;
 
@@ -14,19 +14,19 @@ use super::tree::TuiRow;
 use crate::view::event_text::brief_call;
 use crate::view::one_line;
 
-/// How much of a call is kept: a line has no room for more.
+/// How much of a call to keep: a line has no room for more.
 const KEPT: usize = 200;
 
-/// The calls that are known, or being read.
+/// The calls that are known or being read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningCalls(HashMap<TaskId, Vec<(CallId, Option<String>)>>);
 
 impl RunningCalls {
-    /// Keeps what has been read.
-    pub(super) fn take(&mut self, task: TaskId, id: CallId, told: String) {
+    /// Stores a call that has been read.
+    pub(super) fn take(&mut self, task: TaskId, id: CallId, summary: String) {
         let calls = self.0.entry(task).or_default();
         calls.retain(|(known, _)| *known != id);
-        calls.push((id, Some(told)));
+        calls.push((id, Some(summary)));
     }
 
     /// Forgets calls that have returned.
@@ -39,23 +39,23 @@ impl RunningCalls {
         }
     }
 
-    /// Forgets the calls of tasks that are not known any more, or do not make them any more.
+    /// Forgets calls that are no longer running, and those of unknown tasks.
     pub(super) fn forget_all_but(&mut self, heads: &IndexMap<TaskId, TaskState>) {
         self.0.retain(|id, _| heads.contains_key(id));
         heads.values().for_each(|head| self.forget(head));
     }
 
-    /// What runs in a task: each call in few words, or the name of its tool where no more is known.
-    pub(crate) fn told(&self, head: &TaskState) -> Vec<String> {
+    /// Returns the running calls of a task in short form, or the names of their tools if no more is known.
+    pub(crate) fn summaries(&self, head: &TaskState) -> Vec<String> {
         let known = self.0.get(&head.id);
-        let told = |id: &CallId| {
-            let (_, told) = known?.iter().find(|(known, _)| known == id)?;
-            told.clone().filter(|told| !told.is_empty())
+        let summary = |id: &CallId| {
+            let (_, summary) = known?.iter().find(|(known, _)| known == id)?;
+            summary.clone().filter(|summary| !summary.is_empty())
         };
-        head.calling.iter().map(|(id, tool)| told(id).unwrap_or_else(|| one_line(tool))).collect()
+        head.calling.iter().map(|(id, tool)| summary(id).unwrap_or_else(|| one_line(tool))).collect()
     }
 
-    /// The calls of a task that are not known, and from now on are being read.
+    /// Returns the unknown calls of a task, and marks them as being read.
     fn unknown(&mut self, head: &TaskState) -> Vec<CallId> {
         if head.calling.is_empty() {
             return Vec::new();
@@ -69,12 +69,12 @@ impl RunningCalls {
 }
 
 impl TuiModel {
-    /// What has to be read so that all calls in sight can be told.
+    /// Returns the effect that reads the unknown calls of visible tasks.
     pub(crate) fn unknown_calls(&mut self) -> Option<TuiEffect> {
         let height = self.areas()?.list.height;
         let rows = self.tree.rows.iter().skip(self.list_top).take(usize::from(height));
         let in_sight = rows.filter_map(|row| match row {
-            TuiRow::Activity(place) => Some(place.id),
+            TuiRow::Activity(position) => Some(position.id),
             _ => None,
         });
         let mut wanted = Vec::new();
@@ -90,29 +90,29 @@ impl TuiModel {
     }
 }
 
-/// Finds the calls in a stretch of a journal that ends now: each in few words. `None` if the reply that made them is
+/// Finds calls in the last part of a journal, in short form. Returns `None` if the reply that made them is
 /// further back.
 pub(super) fn found(records: &[Record], ids: &[CallId]) -> Option<Vec<(CallId, String)>> {
     let reply = records.iter().rev().find_map(|record| match &record.entry {
         Entry::Replied(reply) => Some(reply),
         _ => None,
     })?;
-    // What a person or a hook has changed is in the entry of the call.
+    // The entry of a call has its arguments if a person or a hook changed them.
     let changed = |id: &CallId| {
         records.iter().rev().find_map(|record| match &record.entry {
             Entry::Called { call, arguments, .. } if call == id => arguments.clone(),
             _ => None,
         })
     };
-    let told = |id: &CallId| {
+    let summary = |id: &CallId| {
         let call = reply.calls().nth(id.index as usize)?;
         let arguments = changed(id).unwrap_or_else(|| call.arguments.clone());
         Some(brief_call(&call.tool, &arguments, KEPT))
     };
-    Some(ids.iter().map(|id| (*id, told(id).unwrap_or_default())).collect())
+    Some(ids.iter().map(|id| (*id, summary(id).unwrap_or_default())).collect())
 }
 
-/// The entry after which a stretch of so many begins that ends with this one.
+/// Returns the position after which the last `entries` entries up to `end` begin.
 pub(super) fn stretch(end: Seq, entries: usize) -> Seq {
     Seq(end.0.saturating_sub(entries as u64))
 }

@@ -1,4 +1,4 @@
-//! What the screen wishes for, done.
+//! Runs the effects that the model requests.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use crate::exit::CliError;
 use crate::trust::TeamFileTrust;
 use crate::view::pluralize;
 
-/// How many tasks are shown, besides all that have not ended.
+/// How many tasks to show, besides all open ones.
 const NEWEST: usize = 2_000;
-/// How long something is told.
+/// How long a notice is shown.
 const NOTICE_DURATION: Duration = Duration::from_secs(8);
-/// How many entries are read for the reply that made a call: most are near, and after words of progress some are not.
+/// How many entries to read to find the reply that made a call. Most are near; progress messages can move
+/// them further back.
 const CALL_IS_WITHIN: [usize; 2] = [32, 1_000];
-/// Where what is pinned is written down.
+/// The key of the pinned tasks in the store.
 const PINS: &str = "tui/pins";
 
-/// Whoever does it.
+/// Runs effects.
 #[derive(Clone)]
 pub(super) struct EffectRunner {
     pub(super) longhaul: Longhaul,
@@ -42,23 +43,23 @@ impl EffectRunner {
         self.longhaul.store()
     }
 
-    /// All there is to be shown.
+    /// Loads all tasks to show.
     pub(super) async fn load_all(self) -> Result<TuiMessage, CliError> {
         let newest = TaskFilter { limit: Some(NEWEST), ..TaskFilter::default() };
         let mut heads = self.longhaul.list(newest).await?;
         if heads.len() == NEWEST {
-            // What has not ended is shown, however old it is.
+            // Open tasks are shown however old they are.
             let known: std::collections::HashSet<TaskId> = heads.iter().map(|head| head.id).collect();
             let mut older = self.longhaul.list(TaskFilter::default().live()).await?;
             older.retain(|head| !known.contains(&head.id));
             older.append(&mut heads);
             heads = older;
         }
-        let slip = self.store().stored_value(PINS).await?;
-        Ok(TuiMessage::Loaded(heads, serde_json::from_slice(&slip.bytes).unwrap_or_default()))
+        let stored = self.store().stored_value(PINS).await?;
+        Ok(TuiMessage::Loaded(heads, serde_json::from_slice(&stored.bytes).unwrap_or_default()))
     }
 
-    /// Where these tasks stand.
+    /// Reads the state of these tasks.
     pub(super) async fn read_tasks(self, ids: Vec<TaskId>) -> Result<TuiMessage, CliError> {
         let mut heads = Vec::with_capacity(ids.len());
         for id in ids {
@@ -67,12 +68,12 @@ impl EffectRunner {
         Ok(TuiMessage::TasksChanged(heads))
     }
 
-    /// Where all stand that have not ended: hints may be lost, and processes die without a word.
+    /// Reads the state of all open tasks: hints may be lost, and a process that dies sends none.
     pub(super) async fn read_open_tasks(self) -> Result<TuiMessage, CliError> {
         Ok(TuiMessage::TasksChanged(self.longhaul.list(TaskFilter::default().live()).await?))
     }
 
-    /// Does what is wished for. Only a store that cannot be read is an error; all else is told.
+    /// Runs an effect. Fails only if the store cannot be read; other errors become notices.
     pub(super) async fn run_effect(self, effect: TuiEffect) -> Result<TuiMessage, CliError> {
         let done = match effect {
             TuiEffect::ReadJournal { task, after, limit, order } => {
@@ -92,13 +93,13 @@ impl EffectRunner {
             TuiEffect::Run(prompt) => self.start_run(prompt).await,
             TuiEffect::SavePins(pinned) => match self.save_pins(&pinned).await {
                 Ok(()) => return Ok(TuiMessage::Tick),
-                Err(trouble) => Err(trouble),
+                Err(error) => Err(error),
             },
             TuiEffect::Redraw | TuiEffect::Suspend | TuiEffect::Quit { .. } => return Ok(TuiMessage::Tick),
         };
-        Ok(TuiMessage::ActionDone(done.map_err(|trouble| match trouble.hint_text() {
-            Some(hint) => format!("{}; {hint}", trouble.message()),
-            None => trouble.message().to_owned(),
+        Ok(TuiMessage::ActionDone(done.map_err(|error| match error.hint_text() {
+            Some(hint) => format!("{}; {hint}", error.message()),
+            None => error.message().to_owned(),
         })))
     }
 
@@ -110,7 +111,7 @@ impl EffectRunner {
         order: bool,
     ) -> Result<TuiMessage, CliError> {
         let store = self.store();
-        // A journal that cannot be read is told of; the others can be.
+        // Report a journal that cannot be read; others may be readable.
         let records = match store.read(task, after, limit).await {
             Ok(records) => records,
             Err(error) => return Ok(TuiMessage::ActionDone(Err(format!("{task} cannot be read: {error}")))),
@@ -124,7 +125,7 @@ impl EffectRunner {
             return Ok(TuiMessage::TaskGone(task));
         }
         if order {
-            // It is opened, and so its end, if it has ended, has been seen.
+            // The task is open now, so its end counts as read.
             let _ = self.longhaul.mark_read(task).await;
         }
         let order = match first.map(|first| first.entry) {
@@ -141,8 +142,8 @@ impl EffectRunner {
         let sent = self.longhaul.send(to, text).await?;
         let head = self.store().task_state(sent.to).await?;
         if !sent.continued {
-            let nobody = head.is_some_and(|head| head.status == Status::Pending && head.attempt.0 > 0);
-            let more = if nobody { "; nobody runs it now: r carries it on" } else { "" };
+            let interrupted = head.is_some_and(|head| head.status == Status::Pending && head.attempt.0 > 0);
+            let more = if interrupted { "; not running: r resumes it" } else { "" };
             return Ok(report_of(format!("sent to {to}{more}")));
         }
         let root = head.map_or(sent.to, |head| head.root);
@@ -175,26 +176,26 @@ impl EffectRunner {
 
     async fn stop(&self, task: TaskId) -> Result<ActionReport, CliError> {
         self.longhaul.stop(task).await?;
-        Ok(report_of(format!("{task} was told to stop")))
+        Ok(report_of(format!("{task} is stopping")))
     }
 
     async fn stop_all(&self) -> Result<ActionReport, CliError> {
         let stopped = self.longhaul.stop_all().await?;
-        Ok(report_of(format!("{} told to stop", pluralize(stopped.len(), "task"))))
+        Ok(report_of(format!("stopping {}", pluralize(stopped.len(), "task"))))
     }
 
     async fn resume(&self, root: TaskId) -> Result<ActionReport, CliError> {
         background::start(&self.data_dir, root, BackgroundOptions::new(&self.args.providers)).await?;
-        Ok(report_of(format!("a process in the background carries {root} on")))
+        Ok(report_of(format!("a background process runs {root}")))
     }
 
-    /// What tools are called with: from the ends of journals, as far back as the replies that made the calls.
+    /// Reads the arguments of calls: from the ends of journals, back to the replies that made the calls.
     async fn calls(self, wanted: Vec<(TaskId, Seq, Vec<CallId>)>) -> Result<TuiMessage, CliError> {
-        let mut told = Vec::new();
+        let mut summaries = Vec::new();
         for (task, end, ids) in wanted {
             let mut calls = None;
             for entries in CALL_IS_WITHIN {
-                // What cannot be read is told of where the task is opened.
+                // Ignore read errors here: opening the task reports them.
                 let after = stretch(end, entries);
                 let Ok(records) = self.store().read(task, after, entries).await else { break };
                 calls = found(&records, &ids);
@@ -203,16 +204,16 @@ impl EffectRunner {
                 }
             }
             let calls = calls.unwrap_or_else(|| ids.iter().map(|id| (*id, String::new())).collect());
-            told.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
+            summaries.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
         }
-        Ok(TuiMessage::Calls(told))
+        Ok(TuiMessage::Calls(summaries))
     }
 
     async fn retry(&self, task: TaskId) -> Result<ActionReport, CliError> {
         let again = match self.longhaul.retry(task).await {
             Err(LonghaulError::AlreadyRetried { by, .. }) => {
                 return Ok(ActionReport {
-                    text: format!("{task} is being tried again already, as {by}"),
+                    text: format!("{task} is already being retried as {by}"),
                     select: Some(by),
                 });
             }
@@ -220,10 +221,10 @@ impl EffectRunner {
         };
         let root = self.longhaul.state(again).await?.root;
         self.ensure_running(root).await?;
-        Ok(ActionReport { text: format!("{task} is tried again as {again}"), select: Some(again) })
+        Ok(ActionReport { text: format!("{task} is retried as {again}"), select: Some(again) })
     }
 
-    /// Has a tree carried on, unless it is.
+    /// Starts a background process for a tree, unless one runs it.
     async fn ensure_running(&self, root: TaskId) -> Result<(), CliError> {
         if crate::tree_owner::owned_trees(&**self.store()).await?.contains(&root) {
             return Ok(());
@@ -249,7 +250,7 @@ impl EffectRunner {
         for (flag, path) in provider_flags(&self.args.providers) {
             command.arg(flag).arg(path);
         }
-        // What begins like a flag, a file or a command is a prompt all the same.
+        // Text that looks like a flag, a file or a command is still a prompt.
         let prompt = if prompt.starts_with('@') || prompt == "-" { format!(" {prompt}") } else { prompt };
         command.arg("--").arg(team).arg(prompt);
         command.stdin(Stdio::null()).kill_on_drop(true);
@@ -274,17 +275,17 @@ impl EffectRunner {
         super::event_loop::inject_fault("work");
         let store = self.store();
         let bytes = serde_json::to_vec(pinned)?;
-        // Whoever pins last, pins: two screens do not argue.
+        // The last write wins if two TUIs pin at once.
         for _ in 0..5 {
-            let slip = store.stored_value(PINS).await?;
-            if store.put_stored_value(PINS, slip.version, bytes.clone()).await? {
+            let stored = store.stored_value(PINS).await?;
+            if store.put_stored_value(PINS, stored.version, bytes.clone()).await? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Asks whoever carries these trees to drain. How many were asked.
+    /// Asks the processes that run these trees to drain, and returns how many were asked.
     pub(super) fn drain<'a>(&self, heads: impl Iterator<Item = &'a TaskState>) -> Result<usize, CliError> {
         let roots: std::collections::BTreeSet<TaskId> =
             heads.filter(|head| head.status == Status::Running).map(|head| head.root).collect();
@@ -300,9 +301,10 @@ fn report_of(text: String) -> ActionReport {
     ActionReport { text, select: None }
 }
 
-fn provider_flags(outside: &ProviderArgs) -> Vec<(&'static str, &std::path::Path)> {
-    let all = outside.env_from_file.iter().map(|path| ("--env-from-file", &**path));
-    let more = [("--prices", &outside.prices), ("--record", &outside.record), ("--replay", &outside.replay)];
+fn provider_flags(providers: &ProviderArgs) -> Vec<(&'static str, &std::path::Path)> {
+    let all = providers.env_from_file.iter().map(|path| ("--env-from-file", &**path));
+    let more =
+        [("--prices", &providers.prices), ("--record", &providers.record), ("--replay", &providers.replay)];
     let more = more.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
     all.chain(more).collect()
 }

@@ -1,22 +1,22 @@
-//! What the system calls out to the screen: to end, to step aside, to come back.
+//! The signals that the TUI handles: exit, suspend and resume.
 
 use crate::exit::CliError;
 #[cfg(unix)]
 use crate::exit::CliExitCode;
 use crate::signals::ExitSignals;
 
-/// What was called.
+/// A signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TuiSignal {
-    /// The program is to end, or its terminal is gone.
+    /// The program should exit, or its terminal is gone.
     Exit,
-    /// Somebody wants the terminal: Ctrl-Z.
+    /// Ctrl-Z.
     Suspend,
-    /// It is ours again: `fg`.
+    /// Continued by `fg`.
     Resume,
 }
 
-/// Who listens.
+/// Listens for signals.
 pub(super) struct TuiSignals {
     exit: Option<ExitSignals>,
     #[cfg(unix)]
@@ -24,10 +24,10 @@ pub(super) struct TuiSignals {
 }
 
 impl TuiSignals {
-    /// Listens from now on.
+    /// Starts to listen.
     pub(super) fn listen() -> Result<TuiSignals, CliError> {
         #[cfg(unix)]
-        let aside = {
+        let job_control = {
             use nix::sys::signal::Signal::{SIGCONT, SIGTSTP};
             use tokio::signal::unix::{SignalKind, signal};
             let deaf =
@@ -38,11 +38,11 @@ impl TuiSignals {
         Ok(TuiSignals {
             exit: Some(ExitSignals::listen()?),
             #[cfg(unix)]
-            job_control: aside,
+            job_control,
         })
     }
 
-    /// Nobody listens.
+    /// Listens to nothing.
     #[cfg(test)]
     pub(super) fn none() -> TuiSignals {
         TuiSignals {
@@ -52,7 +52,7 @@ impl TuiSignals {
         }
     }
 
-    /// The next call.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> TuiSignal {
         let end = async {
             match &mut self.exit {
@@ -62,7 +62,7 @@ impl TuiSignals {
             TuiSignal::Exit
         };
         #[cfg(unix)]
-        let aside = async {
+        let job_control = async {
             let Some([stop, back]) = &mut self.job_control else { return std::future::pending().await };
             tokio::select! {
                 biased;
@@ -72,16 +72,16 @@ impl TuiSignals {
             }
         };
         #[cfg(not(unix))]
-        let aside = std::future::pending();
+        let job_control = std::future::pending();
         tokio::select! {
             biased;
             call = end => call,
-            call = aside => call,
+            call = job_control => call,
         }
     }
 }
 
-/// Whether a shell has made a job of us: where none has, nobody could bring us back.
+/// Returns whether a shell controls us as a job. Without one, no one could resume us.
 #[cfg(unix)]
 pub(super) fn is_job() -> bool {
     use nix::unistd::{getpgrp, getsid};
@@ -93,7 +93,8 @@ pub(super) fn is_job() -> bool {
     false
 }
 
-/// Asks all of this job to step aside, as a terminal does that is not raw: who started us (`make`, `time`) has to, too.
+/// Suspends the whole job, as Ctrl-Z does in a terminal that is not raw: the programs that started us
+/// (`make`, `time`) have to stop, too.
 pub(super) fn suspend_job() {
     #[cfg(unix)]
     {
@@ -102,7 +103,7 @@ pub(super) fn suspend_job() {
     }
 }
 
-/// Stops this process until somebody has it go on.
+/// Stops this process until it is continued.
 pub(super) fn stop_process() {
     #[cfg(unix)]
     let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);

@@ -1,4 +1,4 @@
-//! The terminal while the screen has it, and how it is given back however that ends.
+//! Sets up the terminal for the TUI, and restores it however the TUI ends.
 
 use std::io::{Stdout, Write, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,28 +19,28 @@ use tokio::sync::Notify;
 use super::draw::draw;
 use super::model::TuiModel;
 
-/// What pictures are shown on.
+/// Where frames are drawn.
 pub(super) trait TuiScreen {
-    /// How many columns and rows there are.
+    /// Returns columns and rows.
     fn size(&self) -> std::io::Result<(u16, u16)>;
-    /// Shows a picture: what has changed since the last, or all of it.
+    /// Draws a frame: what has changed, or all of it if `anew`.
     fn draw(&mut self, model: &TuiModel, anew: bool) -> std::io::Result<()>;
-    /// Leaves it to others for a while.
+    /// Restores the terminal for a while.
     fn suspend(&mut self);
-    /// Takes it again.
+    /// Sets the terminal up again.
     fn resume(&mut self) -> std::io::Result<()>;
-    /// Rings when something has panicked, and the terminal was given back for that.
+    /// Notifies when something has panicked and the terminal was restored.
     fn panic_notify(&self) -> Arc<Notify>;
 }
 
-/// The terminal, taken. It is given back when this is dropped, or when anything panics.
+/// The terminal in TUI mode. Restored on drop and on panic.
 pub(super) struct TerminalScreen {
     terminal: Terminal<CrosstermBackend<FrameBuffer>>,
     buffer: FrameBuffer,
     guard: Arc<TerminalGuard>,
 }
 
-/// Whether it is ours.
+/// Whether the terminal is in TUI mode.
 #[derive(Default)]
 struct TerminalGuard {
     active: AtomicBool,
@@ -48,21 +48,21 @@ struct TerminalGuard {
 }
 
 impl TerminalScreen {
-    /// Takes the terminal.
+    /// Puts the terminal into TUI mode.
     pub(super) fn enter() -> std::io::Result<TerminalScreen> {
-        let hold = Arc::<TerminalGuard>::default();
-        let seen = hold.clone();
+        let guard = Arc::<TerminalGuard>::default();
+        let seen = guard.clone();
         let before = std::panic::take_hook();
-        // What a panic says is to be read.
+        // Restore the terminal first, so that the panic message is readable.
         std::panic::set_hook(Box::new(move |panic| {
             if seen.restore() {
                 seen.panicked.notify_one();
             }
             before(panic);
         }));
-        let pen = FrameBuffer::default();
-        let terminal = Terminal::new(CrosstermBackend::new(pen.clone()))?;
-        let mut taken = TerminalScreen { terminal, buffer: pen, guard: hold };
+        let buffer = FrameBuffer::default();
+        let terminal = Terminal::new(CrosstermBackend::new(buffer.clone()))?;
+        let mut taken = TerminalScreen { terminal, buffer, guard };
         taken.resume()?;
         Ok(taken)
     }
@@ -75,7 +75,7 @@ impl TuiScreen for TerminalScreen {
 
     fn draw(&mut self, model: &TuiModel, anew: bool) -> std::io::Result<()> {
         if anew {
-            // (`Terminal::clear` would ask the terminal where its cursor is, and wait for the answer.)
+            // `Terminal::clear` would query the cursor position, and wait for the answer.
             queue!(self.buffer, Clear(ClearType::All))?;
             self.terminal = Terminal::new(CrosstermBackend::new(self.buffer.clone()))?;
         }
@@ -93,7 +93,7 @@ impl TuiScreen for TerminalScreen {
 
     fn resume(&mut self) -> std::io::Result<()> {
         self.guard.restore();
-        // From here on it is given back if anything fails.
+        // From here on, restore it if anything fails.
         self.guard.active.store(true, Ordering::SeqCst);
         enable_raw_mode()?;
         execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste)
@@ -111,11 +111,11 @@ impl Drop for TerminalScreen {
 }
 
 impl TerminalGuard {
-    /// Gives it back, once; whether it was ours.
+    /// Restores the terminal once, and returns whether it was in TUI mode.
     fn restore(&self) -> bool {
         let ours = self.active.swap(false, Ordering::SeqCst);
         if ours {
-            // Whoever is gone does not need it back.
+            // If the terminal is gone, there is nothing to restore.
             let _ = write_restore_sequence(&mut stdout());
             let _ = disable_raw_mode();
         }
@@ -127,7 +127,8 @@ fn write_restore_sequence(out: &mut Stdout) -> std::io::Result<()> {
     execute!(out, DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen, cursor::Show)
 }
 
-/// A picture in one piece, so that nobody sees half of it; terminals that do not know this ignore it.
+/// Writes a frame in one piece with synchronized output, so that no partial frame is visible. Terminals that
+/// do not support it ignore it.
 fn write_frame(out: &mut impl Write, drawn: &[u8]) -> std::io::Result<()> {
     let mut whole = Vec::with_capacity(drawn.len() + 32);
     queue!(whole, BeginSynchronizedUpdate)?;
@@ -137,7 +138,7 @@ fn write_frame(out: &mut impl Write, drawn: &[u8]) -> std::io::Result<()> {
     out.flush()
 }
 
-/// What a picture is written with: it is kept until it is whole, and never goes to a terminal that is not ours.
+/// Buffers a frame until it is complete, so that nothing is written to a terminal that was restored.
 #[derive(Clone, Default)]
 struct FrameBuffer(Arc<Mutex<Vec<u8>>>);
 

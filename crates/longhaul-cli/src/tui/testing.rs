@@ -1,4 +1,4 @@
-//! What the tests of the screen need: tasks and journals made of nothing, and pictures.
+//! Test helpers for the TUI: tasks, journals and rendered screens.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::model::{TuiEffect, TuiMessage, TuiModel};
 use super::theme::Theme;
 use super::update::update;
 
-/// The task of a number.
+/// Returns the task id for a number.
 pub(super) fn id(number: u32) -> TaskId {
     const DIGITS: &[u8] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut name = String::from("t-");
@@ -30,12 +30,12 @@ pub(super) fn id(number: u32) -> TaskId {
     name.parse().unwrap()
 }
 
-/// A moment: so many seconds after the beginning of the tests' time.
+/// Returns a time, in seconds after the start of the test.
 pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// A journal in the making.
+/// Builds a journal.
 #[derive(Clone)]
 pub(super) struct TestJournal {
     pub(super) id: TaskId,
@@ -67,8 +67,8 @@ impl TestJournal {
                 TeamRef::Named("test".into()),
             )
         };
-        let story = TestJournal { id: id(number), records: Vec::new(), now: 0, turn: 0 };
-        story.and(Entry::Submitted(Box::new(submitted)))
+        let journal = TestJournal { id: id(number), records: Vec::new(), now: 0, turn: 0 };
+        journal.and(Entry::Submitted(Box::new(submitted)))
     }
 
     pub(super) fn child(&self, number: u32, agent: &str, task: &str) -> TestJournal {
@@ -82,7 +82,7 @@ impl TestJournal {
         self
     }
 
-    /// So many seconds later.
+    /// Advances the time.
     pub(super) fn later(mut self, seconds: i64) -> TestJournal {
         self.now += seconds;
         self
@@ -117,7 +117,7 @@ impl TestJournal {
         self.and(Entry::Replied(Arc::new(reply)))
     }
 
-    /// A reply of which nobody knows what it cost.
+    /// Adds a reply with unknown cost.
     pub(super) fn replied_unpriced(mut self, text: &str) -> TestJournal {
         self.turn += 1;
         let usage = Usage { input: 1200, output: 34, ..Usage::default() };
@@ -177,7 +177,7 @@ impl TestJournal {
     }
 }
 
-/// The name of the only question there is.
+/// The id of the only question.
 pub(super) fn question() -> QuestionId {
     "1.0.0".parse().unwrap()
 }
@@ -192,21 +192,21 @@ pub(super) fn leave() -> ExpectedAnswer {
     }
 }
 
-/// A screen of this size that knows these tasks.
-pub(super) fn screen(size: (u16, u16), stories: &[TestJournal]) -> TuiModel {
+/// Creates a model of this screen size with these tasks.
+pub(super) fn screen(size: (u16, u16), journals: &[TestJournal]) -> TuiModel {
     let mut model = TuiModel::new(Theme { color: true }, None, at(100));
     update(&mut model, TuiMessage::Resize(size.0, size.1));
-    let heads = stories.iter().map(TestJournal::head).collect();
+    let heads = journals.iter().map(TestJournal::head).collect();
     let effects = update(&mut model, TuiMessage::Loaded(heads, Vec::new()));
-    serve(&mut model, effects, stories);
+    serve(&mut model, effects, journals);
     model
 }
 
-/// Reads what is to be read; what else is wished for.
+/// Runs reads, and returns the other effects.
 pub(super) fn serve(
     model: &mut TuiModel,
     effects: Vec<TuiEffect>,
-    stories: &[TestJournal],
+    journals: &[TestJournal],
 ) -> Vec<TuiEffect> {
     let mut rest = Vec::new();
     for effect in effects {
@@ -214,10 +214,10 @@ pub(super) fn serve(
             rest.push(effect);
             continue;
         };
-        let story = stories.iter().find(|story| story.id == task).unwrap();
+        let journal = journals.iter().find(|journal| journal.id == task).unwrap();
         let records: Vec<Record> =
-            story.records.iter().filter(|record| record.seq > after).take(limit).cloned().collect();
-        let order = match &story.records[0].entry {
+            journal.records.iter().filter(|record| record.seq > after).take(limit).cloned().collect();
+        let order = match &journal.records[0].entry {
             Entry::Submitted(submitted) if order => {
                 Some((Box::new(submitted.order.clone()), submitted.team.to_string()))
             }
@@ -225,25 +225,25 @@ pub(super) fn serve(
         };
         let more = update(model, TuiMessage::Records { task, after, limit, records, order });
         model.prepare_frame();
-        rest.extend(serve(model, more, stories));
+        rest.extend(serve(model, more, journals));
     }
     model.prepare_frame();
     if let Some(TuiEffect::ReadCalls(wanted)) = model.unknown_calls() {
-        let mut told = Vec::new();
+        let mut summaries = Vec::new();
         for (task, end, ids) in wanted {
-            let story = stories.iter().find(|story| story.id == task).unwrap();
-            let records = &story.records[..end.0 as usize];
+            let journal = journals.iter().find(|journal| journal.id == task).unwrap();
+            let records = &journal.records[..end.0 as usize];
             let calls = super::running::found(records, &ids).unwrap();
-            told.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
+            summaries.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
         }
-        update(model, TuiMessage::Calls(told));
+        update(model, TuiMessage::Calls(summaries));
         model.prepare_frame();
     }
     rest
 }
 
-/// Presses keys, one after the other; what is wished for, without what was read.
-pub(super) fn press(model: &mut TuiModel, keys: &str, stories: &[TestJournal]) -> Vec<TuiEffect> {
+/// Presses keys one by one, and returns the effects other than reads.
+pub(super) fn press(model: &mut TuiModel, keys: &str, journals: &[TestJournal]) -> Vec<TuiEffect> {
     let mut wishes = Vec::new();
     for word in keys.split_whitespace() {
         let codes: Vec<KeyCode> = match word {
@@ -262,13 +262,13 @@ pub(super) fn press(model: &mut TuiModel, keys: &str, stories: &[TestJournal]) -
         };
         for code in codes {
             let effects = update(model, TuiMessage::Key(KeyEvent::new(code, KeyModifiers::NONE)));
-            wishes.extend(serve(model, effects, stories));
+            wishes.extend(serve(model, effects, journals));
         }
     }
     wishes
 }
 
-/// The picture, without colours.
+/// Renders the screen without colours.
 pub(super) fn picture(model: &mut TuiModel) -> String {
     model.prepare_frame();
     let mut terminal = Terminal::new(TestBackend::new(model.size.0, model.size.1)).unwrap();
@@ -280,7 +280,7 @@ pub(super) fn picture(model: &mut TuiModel) -> String {
         while column < buffer.area.width {
             let symbol = buffer[(column, row)].symbol();
             line.push_str(symbol);
-            // What is wide covers the next cell.
+            // A wide character covers the next cell.
             column += super::graphemes::grapheme_width(symbol).max(1) as u16;
         }
         line.trim_end().to_owned()

@@ -1,4 +1,4 @@
-//! A text that is typed into, wrapped into rows.
+//! A text input, wrapped into rows.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::view::strip_control_chars;
 
-/// How much may be typed or pasted.
+/// The maximum length of the text.
 const LONGEST: usize = 256 * 1024;
 
-/// The text and where the cursor is in it.
+/// The text and the cursor.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TextInput {
     text: String,
@@ -18,24 +18,24 @@ pub(crate) struct TextInput {
 }
 
 impl TextInput {
-    /// What was typed.
+    /// Returns the text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Puts another text in its place.
+    /// Replaces the text.
     pub(crate) fn set(&mut self, text: String) {
         self.cursor = text.len();
         self.text = text;
     }
 
-    /// Takes what was typed away.
+    /// Returns the text and clears the input.
     pub(crate) fn take(&mut self) -> String {
         self.cursor = 0;
         std::mem::take(&mut self.text)
     }
 
-    /// Puts something in at the cursor. What is pasted may hold anything: only its words are taken.
+    /// Inserts text at the cursor, without control characters.
     pub(crate) fn insert(&mut self, text: &str) {
         let text = strip_control_chars(&text.replace("\r\n", "\n").replace('\r', "\n"));
         if self.text.len() + text.len() <= LONGEST {
@@ -111,8 +111,8 @@ impl TextInput {
             .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8))
     }
 
-    /// The text in rows, wrapped between words: so many columns in the first, so many in the others. The cursor may
-    /// stand behind the last character of a row.
+    /// Wraps the text between words: into `first` columns for the first row, `others` for the rest. The
+    /// cursor may be after the last character of a row.
     pub(crate) fn rows(&self, first: usize, others: usize) -> Rows {
         let mut rows: Vec<Range<usize>> = Vec::new();
         let (mut start, mut used, mut gap) = (0, 0, None);
@@ -124,7 +124,7 @@ impl TextInput {
             }
             let room = |rows: &[_]| if rows.is_empty() { first } else { others }.saturating_sub(1).max(2);
             let (wide, blank) = (visible(piece).width(), piece.chars().all(char::is_whitespace));
-            // A space may stand where the cursor would: no row begins with one.
+            // A space may take the cursor's column, so that no row begins with one.
             while used + wide > room(&rows) + usize::from(blank) && at > start {
                 let cut = gap.take().filter(|gap| *gap > start).unwrap_or(at);
                 rows.push(start..cut);
@@ -142,7 +142,7 @@ impl TextInput {
         Rows { ranges: rows, row, column }
     }
 
-    /// What is shown of a row.
+    /// Returns a row as it is shown.
     pub(crate) fn row(&self, range: Range<usize>) -> String {
         self.text[range].graphemes(true).map(visible).collect()
     }
@@ -151,7 +151,8 @@ impl TextInput {
         self.text[range].graphemes(true).map(|piece| visible(piece).width()).sum()
     }
 
-    /// Moves the cursor a row up or down, as near to its column as can be; `false` if there is no such row.
+    /// Moves the cursor a row up or down, as near to its column as possible. Returns `false` if there is no
+    /// such row.
     pub(crate) fn move_row(&mut self, rows: &Rows, by: isize) -> bool {
         let Some(range) = rows.row.checked_add_signed(by).and_then(|row| rows.ranges.get(row)) else {
             return false;
@@ -161,7 +162,7 @@ impl TextInput {
         for (offset, piece) in self.text[range.clone()].grapheme_indices(true) {
             used += visible(piece).width();
             let end = range.start + offset + piece.len();
-            // The place behind a row that goes on is the beginning of the next.
+            // The position after a wrapped row is the start of the next.
             let beyond = end == range.end && !last && !self.text[end..].starts_with('\n');
             if used > rows.column || beyond {
                 break;
@@ -173,17 +174,17 @@ impl TextInput {
     }
 }
 
-/// A text in rows, and where its cursor is.
+/// The rows of a text, and the position of its cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// From where to where each row is.
+    /// The byte range of each row.
     pub(crate) ranges: Vec<Range<usize>>,
     pub(crate) row: usize,
     pub(crate) column: usize,
 }
 
 impl Rows {
-    /// Which rows are in sight where there is room for so many: those around the cursor.
+    /// Returns the rows around the cursor that fit into `most` rows.
     pub(crate) fn in_sight(&self, most: usize) -> Range<usize> {
         let most = most.max(1);
         let first = (self.row + 1).saturating_sub(most);
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(shown(&input, 40).0, ["two", "lines[2J"]);
     }
 
-    /// The rows, and where the cursor is.
+    /// Returns the rows and the cursor position.
     fn shown(input: &TextInput, columns: usize) -> (Vec<String>, (usize, usize)) {
         let rows = input.rows(columns, columns);
         let texts = rows.ranges.iter().map(|range| input.row(range.clone())).collect();
@@ -250,9 +251,9 @@ mod tests {
         let mut input = TextInput::default();
         input.insert("one two three\nfour");
         assert_eq!(shown(&input, 10), (vec!["one two ".to_owned(), "three".into(), "four".into()], (2, 4)));
-        // The first row may be shorter: something stands before it.
+        // The first row may be shorter: the label precedes it.
         assert_eq!(input.rows(4, 10).ranges, [0..4, 4..13, 14..18]);
-        // Up and down, and no further than there are rows.
+        // Up and down, but not beyond the first and last row.
         let rows = input.rows(10, 10);
         assert!(!input.move_row(&rows, 1) && input.move_row(&rows, -1));
         assert_eq!(shown(&input, 10).1, (1, 4));
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(shown(&input, 10).1, (0, 4));
         let rows = input.rows(10, 10);
         assert!(!input.move_row(&rows, -1));
-        // Behind a row that goes on there is no place of its own.
+        // The position after a wrapped row is not a separate one.
         input.set("aaaaaaaa bbbbbbbbb".to_owned());
         let rows = input.rows(10, 10);
         assert!(input.move_row(&rows, -1));

@@ -1,5 +1,5 @@
-//! Finding words in the open task, as in a pager: `/`, `n`, `N`. What is folded is searched, too, and so is what has not
-//! been read yet.
+//! Searches the open task, as in a pager: `/`, `n`, `N`. Includes folded text, and entries that have not been
+//! read yet.
 
 use longhaul::id::Seq;
 use ratatui::text::Line;
@@ -10,29 +10,29 @@ use super::text_input::TextInput;
 use super::transcript::TranscriptBlockKind;
 use crate::view::Ink;
 
-/// What is searched for in the open task.
+/// The search in the open task.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TextSearch {
     pub(crate) words: TextInput,
-    /// What was searched for before.
+    /// The previous search.
     before: String,
-    /// The search goes on when more has been read: where to, and where it began.
+    /// The direction and the origin of a search that waits for more entries.
     pending: Option<(TextSearchDirection, Origin)>,
 }
 
-/// Where a search began. Where it finds nothing, that is in sight again.
+/// Where a search began. If nothing is found, the view returns there.
 #[derive(Debug, Clone, Copy)]
 struct Origin {
-    /// The end was followed.
+    /// Whether the view followed the end.
     followed: bool,
-    /// The entry before the stretch that was read.
+    /// The entry before the part of the journal that was loaded.
     after: Seq,
-    /// The first line in sight, and how far below it the cursor was.
+    /// The first visible line, and how far below it the cursor was.
     top: Option<(Seq, usize)>,
     below: usize,
 }
 
-/// Where to look.
+/// The direction of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextSearchDirection {
     /// At the cursor or below it; otherwise above it.
@@ -41,7 +41,7 @@ pub(crate) enum TextSearchDirection {
     Up,
 }
 
-/// Words as they are compared: in any case, unless one is large; and whatever is between them.
+/// A normalized search text: case-sensitive if it contains a capital letter, with whitespace collapsed.
 pub(crate) struct TextSearchPattern {
     chars: Vec<char>,
     exact: bool,
@@ -64,7 +64,8 @@ impl TextSearchPattern {
         hay.windows(self.chars.len()).any(|part| part == self.chars)
     }
 
-    /// Where in these lines it is: line, first column, columns. What goes on in the next line is in both.
+    /// Returns the matches in these lines: line, first column, columns. A match that spans lines is returned
+    /// for each.
     pub(crate) fn find_in_lines(&self, lines: &[Line<'_>]) -> Vec<(usize, u16, u16)> {
         let mut hay: Vec<char> = Vec::new();
         let mut places: Vec<(usize, u16, u16)> = Vec::new();
@@ -73,7 +74,7 @@ impl TextSearchPattern {
             let mut blank = true;
             for c in line.spans.iter().flat_map(|span| span.content.chars()) {
                 let wide = c.width().unwrap_or(0) as u16;
-                // Of what is between words one space is left, and between lines, too.
+                // Collapse whitespace to one space, also across lines.
                 if !(c.is_whitespace() && blank) {
                     hay.push(if c.is_whitespace() { ' ' } else { fold_case(c, self.exact) });
                     places.push((row, column, wide));
@@ -110,12 +111,12 @@ fn fold_case(c: char, exact: bool) -> char {
 }
 
 impl TranscriptBlockKind {
-    /// Whether these words are in it, folded or not.
+    /// Returns whether the block contains the search text, folded or not.
     fn contains(&self, needle: &TextSearchPattern) -> bool {
         match self {
-            TranscriptBlockKind::Call { told, arguments, result, .. } => {
+            TranscriptBlockKind::Call { summary, arguments, result, .. } => {
                 let result = result.as_ref().is_some_and(|got| needle.occurs_in(&got.text));
-                result || needle.occurs_in(told) || needle.occurs_in(arguments)
+                result || needle.occurs_in(summary) || needle.occurs_in(arguments)
             }
             TranscriptBlockKind::Thought { text, .. } | TranscriptBlockKind::Letter { text, .. } => {
                 needle.occurs_in(text)
@@ -126,12 +127,12 @@ impl TranscriptBlockKind {
 }
 
 impl TuiModel {
-    /// Whether words of the open task are marked.
+    /// Returns whether matches are highlighted in the open task.
     pub(crate) fn has_text_search(&self) -> bool {
         !self.text_search.words.text().trim().is_empty()
     }
 
-    /// Keys go to the words to be found.
+    /// Gives the focus to the search input.
     pub(super) fn begin_text_search(&mut self) -> Vec<TuiEffect> {
         let before = self.text_search.words.take();
         if !before.trim().is_empty() {
@@ -141,7 +142,7 @@ impl TuiModel {
         Vec::new()
     }
 
-    /// They are complete.
+    /// Starts the search for the typed text.
     pub(super) fn submit_text_search(&mut self) -> Vec<TuiEffect> {
         self.focus = Focus::Detail;
         if !self.has_text_search() {
@@ -151,26 +152,26 @@ impl TuiModel {
         self.seek(TextSearchDirection::Nearest)
     }
 
-    /// Nothing is searched for any more.
+    /// Ends the search.
     pub(super) fn end_text_search(&mut self) -> Vec<TuiEffect> {
         let before = self.text_search.words.take();
         self.text_search = TextSearch { before, ..TextSearch::default() };
         Vec::new()
     }
 
-    /// What is begun is not gone on with.
+    /// Cancels a pending search.
     pub(super) fn cancel_seek(&mut self) {
         self.text_search.pending = None;
     }
 
-    /// More was read: a search that waits for it goes on.
+    /// Continues a pending search after more entries were read.
     pub(super) fn continue_seek(&mut self) -> Vec<TuiEffect> {
         let Some((way, origin)) = self.text_search.pending.take() else { return Vec::new() };
         self.prepare_frame();
         self.seek_from(way, origin)
     }
 
-    /// Goes to where the words are next.
+    /// Goes to the next match.
     pub(super) fn seek(&mut self, way: TextSearchDirection) -> Vec<TuiEffect> {
         let Some(detail) = &self.detail else { return Vec::new() };
         let origin = Origin {
@@ -204,7 +205,7 @@ impl TuiModel {
                 _ => None,
             };
             if let Some(after) = further {
-                // From the edge of what was searched; the stretch that is read holds some of it.
+                // Continue from the edge of the searched part; the part to read overlaps it.
                 let edge = if up { 0 } else { detail.page.total().saturating_sub(1) };
                 (detail.top, detail.cursor, detail.follow, detail.reading) = (edge, edge, false, true);
                 let task = detail.task;
@@ -228,7 +229,7 @@ impl TuiModel {
         effects
     }
 
-    /// Goes back to where the search began, if it has led away from there.
+    /// Returns to where the search began, if it has moved away.
     fn return_to_origin(&mut self, origin: Origin) -> Vec<TuiEffect> {
         if origin.followed {
             return self.follow_end();
@@ -247,13 +248,13 @@ impl TuiModel {
         }]
     }
 
-    /// The line with the next match; what it is folded in is unfolded.
+    /// Returns the line of the next match, and unfolds its block.
     fn next_match(&mut self, needle: &TextSearchPattern, way: TextSearchDirection) -> Option<usize> {
         let cursor = self.detail.as_ref()?.cursor;
         let first = self.detail.as_ref()?.page.part_at(cursor)?;
         let mut part = first;
         loop {
-            // (What is above the cursor in its own part is not folded.)
+            // The part of the cursor's own block above it is not folded.
             if way != TextSearchDirection::Up || part != first {
                 self.unfold(part, needle);
             }
@@ -285,7 +286,7 @@ impl TuiModel {
         }
     }
 
-    /// Points at a line, with some of what is around it in sight.
+    /// Moves the cursor to a line, with some context visible.
     fn go_to(&mut self, line: usize) -> Vec<TuiEffect> {
         let height = self.text_height();
         if let Some(detail) = &mut self.detail {

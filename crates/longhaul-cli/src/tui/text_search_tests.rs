@@ -23,51 +23,51 @@ fn words_are_found_in_any_case_and_over_the_ends_of_lines() {
 
 #[test]
 fn a_search_goes_from_match_to_match_and_unfolds_what_it_finds() {
-    let stories = [TestJournal::new(1, "a", "Find the needle.")
+    let journals = [TestJournal::new(1, "a", "Find the needle.")
         .claimed()
         .replied("Hay.\n\nMore hay.", &[("shell", r#"{"cmd":"ls"}"#)])
         .called(0, "shell")
         .returned(0, "straw\nanother Needle here\nstraw")
         .replied("The end of the hay.", &[])];
-    let mut model = screen((100, 30), &stories);
-    press(&mut model, "Enter", &stories);
+    let mut model = screen((100, 30), &journals);
+    press(&mut model, "Enter", &journals);
     assert!(!picture(&mut model).contains("another Needle here"));
-    // From the end, where it is followed, there is none further down: it is the last that is found.
-    press(&mut model, "/ needle Enter", &stories);
+    // The view follows the end, so the last match is found.
+    press(&mut model, "/ needle Enter", &journals);
     assert_eq!(at(&mut model), "another Needle here");
     assert!(picture(&mut model).contains("another Needle here"), "it is unfolded");
-    press(&mut model, "N", &stories);
+    press(&mut model, "N", &journals);
     assert_eq!(at(&mut model), "› Find the needle.");
-    press(&mut model, "N", &stories);
+    press(&mut model, "N", &journals);
     assert_eq!(at(&mut model), "› Find the needle.");
     assert!(picture(&mut model).contains("\"needle\" is not further up; n goes down"));
-    press(&mut model, "n", &stories);
+    press(&mut model, "n", &journals);
     assert_eq!(at(&mut model), "another Needle here");
-    // Esc ends it, and only then goes back.
-    press(&mut model, "Esc", &stories);
+    // The first Esc ends the search, the next goes back.
+    press(&mut model, "Esc", &journals);
     assert!(!model.has_text_search() && model.focus == Focus::Detail);
-    // Nothing typed is what was searched for before.
-    press(&mut model, "Home / Enter", &stories);
+    // An empty search repeats the previous one.
+    press(&mut model, "Home / Enter", &journals);
     assert_eq!((model.has_text_search(), at(&mut model).as_str()), (true, "› Find the needle."));
-    press(&mut model, "Esc Esc", &stories);
+    press(&mut model, "Esc Esc", &journals);
     assert_eq!(model.focus, Focus::List);
 }
 
 #[test]
 fn a_search_reads_as_far_back_as_it_has_to_and_comes_back_where_it_finds_nothing() {
-    let mut story = TestJournal::new(1, "a", "Do.").claimed();
+    let mut journal = TestJournal::new(1, "a", "Do.").claimed();
     for number in 0..9_000 {
-        story = story.replied(&format!("number {number}."), &[]);
+        journal = journal.replied(&format!("number {number}."), &[]);
     }
-    let stories = [story];
-    let mut model = screen((100, 30), &stories);
-    press(&mut model, "Enter / number Space 1234. Enter", &stories);
+    let journals = [journal];
+    let mut model = screen((100, 30), &journals);
+    press(&mut model, "Enter / number Space 1234. Enter", &journals);
     assert_eq!(at(&mut model), "number 1234.");
     assert!(picture(&mut model).contains("number 1235."));
-    press(&mut model, "/ number Space 8999. Enter", &stories);
-    press(&mut model, "n", &stories);
+    press(&mut model, "/ number Space 8999. Enter", &journals);
+    press(&mut model, "n", &journals);
     assert_eq!(at(&mut model), "number 8999.");
-    press(&mut model, "Esc f / nowhere Enter", &stories);
+    press(&mut model, "Esc f / nowhere Enter", &journals);
     let shown = picture(&mut model);
     assert!(shown.contains("\"nowhere\" is not in it") && shown.contains("number 8999."), "{shown}");
     assert!(model.detail.as_ref().unwrap().transcript.entries <= MAX_ENTRIES);
@@ -75,16 +75,16 @@ fn a_search_reads_as_far_back_as_it_has_to_and_comes_back_where_it_finds_nothing
 
 #[test]
 fn a_search_that_finds_nothing_leaves_the_reader_where_they_were() {
-    let mut story = TestJournal::new(1, "a", "Do.").claimed();
+    let mut journal = TestJournal::new(1, "a", "Do.").claimed();
     for number in 0..9_000 {
-        story = story.replied(&format!("number {number}."), &[]);
+        journal = journal.replied(&format!("number {number}."), &[]);
     }
-    let stories = [story];
-    let mut model = screen((100, 30), &stories);
-    press(&mut model, "Enter PageUp Up Up", &stories);
+    let journals = [journal];
+    let mut model = screen((100, 30), &journals);
+    press(&mut model, "Enter PageUp Up Up", &journals);
     let (before, line) = (picture(&mut model), at(&mut model));
     for keys in ["/ nowhere Enter", "N", "n"] {
-        press(&mut model, keys, &stories);
+        press(&mut model, keys, &journals);
         assert_eq!(at(&mut model), line, "{keys}");
         let text = |shown: &str| shown.lines().skip(3).take(20).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(text(&picture(&mut model)), text(&before), "{keys}");
@@ -94,10 +94,10 @@ fn a_search_that_finds_nothing_leaves_the_reader_where_they_were() {
 #[test]
 fn n_answers_no_question_while_something_is_searched_for() {
     use crate::tui::testing::leave;
-    let stories = [TestJournal::new(1, "a", "Do.").claimed().asked(leave(), "May it?")];
-    let mut model = screen((100, 30), &stories);
+    let journals = [TestJournal::new(1, "a", "Do.").claimed().asked(leave(), "May it?")];
+    let mut model = screen((100, 30), &journals);
     let answers = |effects: Vec<TuiEffect>| effects.iter().any(|e| matches!(e, TuiEffect::Answer { .. }));
-    assert!(!answers(press(&mut model, "Enter / Do Enter n", &stories)));
+    assert!(!answers(press(&mut model, "Enter / Do Enter n", &journals)));
     assert!(picture(&mut model).contains("Esc, then n no"), "{}", picture(&mut model));
-    assert!(answers(press(&mut model, "Esc n", &stories)));
+    assert!(answers(press(&mut model, "Esc n", &journals)));
 }

@@ -1,19 +1,19 @@
-//! Colours: few, the terminal's own, and none where none are wanted.
+//! Colours: few, the terminal's own, and none if the user wants none.
 
 use anstyle::{AnsiColor, Effects};
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::view::Ink;
 
-/// Which colours there are.
+/// The colour theme.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Theme {
-    /// Whether there are any. Bold, dim and reversed there always are.
+    /// Whether to use colours. Bold, dim and reversed are always used.
     pub(crate) color: bool,
 }
 
 impl Theme {
-    /// The style of an ink.
+    /// Returns the style of an ink.
     pub(crate) fn ink(self, ink: Ink) -> Style {
         let plain = Style::new();
         let color = |color: Color| if self.color { plain.fg(color) } else { plain };
@@ -28,7 +28,7 @@ impl Theme {
         }
     }
 
-    /// A style of what is streamed to terminals.
+    /// Converts an `anstyle` style.
     pub(crate) fn convert_style(self, style: anstyle::Style) -> Style {
         let mut same = Style::new();
         if let Some(anstyle::Color::Ansi(color)) = style.get_fg_color().filter(|_| self.color) {
@@ -56,13 +56,13 @@ impl Theme {
         same
     }
 
-    /// What is chosen, where the keys go.
+    /// The style of the selected line in the focused pane.
     pub(crate) fn selected(self) -> Style {
-        // One bar, whatever colours are below it.
+        // One solid bar, whatever colours are below it.
         Style::new().fg(Color::Reset).remove_modifier(Modifier::DIM).add_modifier(Modifier::REVERSED)
     }
 
-    /// Words that were searched for.
+    /// The style of search matches.
     pub(crate) fn search_match(self) -> Style {
         let style = Style::new().remove_modifier(Modifier::DIM | Modifier::REVERSED);
         match self.color {
@@ -71,7 +71,7 @@ impl Theme {
         }
     }
 
-    /// A title.
+    /// The style of a title.
     pub(crate) fn title(self, focused: bool) -> Style {
         if focused { self.ink(Ink::Id).add_modifier(Modifier::BOLD) } else { self.ink(Ink::Plain) }
     }

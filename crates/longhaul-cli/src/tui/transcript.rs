@@ -1,7 +1,7 @@
-//! What happened to one task, as blocks to be read: a fold of a stretch of its journal.
+//! The transcript of one task as blocks: a fold of part of its journal.
 //!
-//! It begins anywhere in the journal, so that the end of a long one is opened as quickly as a short one, and it keeps a
-//! bounded part of what is long.
+//! It can begin anywhere in the journal, so that a long one opens as quickly as a short one, and it limits
+//! how much of a long text it keeps.
 
 mod apply_record;
 
@@ -15,25 +15,25 @@ use longhaul::message::Call;
 
 use crate::view::{Ink, one_line, sanitize};
 
-/// How much of a text is kept.
+/// How much of a text to keep.
 const MAX_BLOCK_BYTES: usize = 64 * 1024;
-/// How much of a tool's output is kept.
+/// How much of a tool's output to keep.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 
-/// A stretch of a journal, told.
+/// The transcript of part of a journal.
 #[derive(Debug, Clone)]
 pub(crate) struct TuiTranscript {
-    /// The entry before the first that was taken in.
+    /// The entry before the first one included.
     pub(crate) after: Seq,
-    /// The last entry that was taken in.
+    /// The last entry included.
     pub(crate) last: Seq,
-    /// What is to be read, oldest first.
+    /// The blocks, oldest first.
     pub(crate) blocks: VecDeque<TranscriptBlock>,
-    /// What the task ended with.
+    /// How the task ended.
     pub(crate) end: Option<TuiTaskEnd>,
     /// The calls of the last reply.
     calls: Vec<Call>,
-    /// How many entries are told of.
+    /// The number of entries included.
     pub(crate) entries: usize,
 }
 
@@ -44,39 +44,39 @@ pub(crate) struct TuiTaskEnd {
     pub(crate) error: Option<String>,
 }
 
-/// One thing to be read.
+/// One block of the transcript.
 #[derive(Debug, Clone)]
 pub(crate) struct TranscriptBlock {
     /// The entry that it began with.
     pub(crate) seq: Seq,
     pub(crate) at: Timestamp,
     pub(crate) kind: TranscriptBlockKind,
-    /// Goes up when it changes.
+    /// Increases with every change.
     pub(crate) version: u32,
 }
 
-/// The kinds of blocks. Their words are harmless for a terminal.
+/// The kinds of blocks. Their text is sanitized.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TranscriptBlockKind {
-    /// What was ordered.
+    /// The order.
     Order { text: String },
-    /// What the model said; `live` while the reply is on its way.
+    /// Text of the model; `live` while the reply is streaming.
     Text { text: String, live: bool },
-    /// What the model thought.
+    /// Reasoning of the model.
     Thought { text: String, live: bool },
     /// A tool call.
     Call {
         call: CallId,
-        told: String,
+        summary: String,
         arguments: String,
         progress: Option<String>,
         result: Option<TuiCallResult>,
     },
     /// A letter, and when the task read it.
     Letter { id: LetterId, from: Sender, text: String, read: Option<Timestamp> },
-    /// A question to a person, and what came of it.
+    /// A question to a person, and its answer.
     Asked { question: QuestionId, text: String, answer: Option<String> },
-    /// Something that is said in a line; `minor` where it is only for the timeline.
+    /// A one-line note; `minor` if only the timeline shows it.
     Note { ink: Ink, text: String, minor: bool },
     /// The end.
     End { status: Status, error: Option<String> },
@@ -92,7 +92,7 @@ pub(crate) struct TuiCallResult {
 }
 
 impl TuiTranscript {
-    /// Nothing yet; the first entry to come is the one after this.
+    /// Creates an empty transcript; the next entry is the one after `after`.
     pub(crate) fn starting_after(after: Seq) -> TuiTranscript {
         TuiTranscript {
             after,
@@ -104,14 +104,14 @@ impl TuiTranscript {
         }
     }
 
-    /// The journal from `after` on.
+    /// Creates a transcript of these entries.
     pub(crate) fn from_records(after: Seq, records: &[Record]) -> TuiTranscript {
-        let mut talk = TuiTranscript::starting_after(after);
-        records.iter().for_each(|record| talk.apply_record(record));
-        talk
+        let mut transcript = TuiTranscript::starting_after(after);
+        records.iter().for_each(|record| transcript.apply_record(record));
+        transcript
     }
 
-    /// Forgets the oldest blocks until this many are left. How many were forgotten.
+    /// Drops the oldest blocks until `most` are left, and returns how many were dropped.
     pub(crate) fn truncate_to(&mut self, most: usize) -> usize {
         let over = self.blocks.len().saturating_sub(most);
         if over > 0 {
@@ -124,7 +124,7 @@ impl TuiTranscript {
         over
     }
 
-    /// What was said in this stretch, or the end of it.
+    /// Returns the text of this part of the journal, or its end.
     pub(crate) fn text_so_far(&self) -> String {
         let texts = self.blocks.iter().rev().filter_map(|block| match &block.kind {
             TranscriptBlockKind::Text { text, .. } => Some(text.as_str()),
@@ -173,7 +173,7 @@ impl TuiTranscript {
         live.last().map(|block| block.seq)
     }
 
-    /// The words so far are void, or come again as a whole.
+    /// Discards streamed text, because it is void or the complete reply follows.
     fn discard_live_text(&mut self) {
         while self.blocks.back().is_some_and(|block| is_live(&block.kind)) {
             self.blocks.pop_back();
@@ -208,12 +208,12 @@ impl TuiTranscript {
                 }
                 block.version += 1;
             }
-            // It was called before this stretch begins.
+            // The call was made before this part of the journal.
             None => {
-                let told = self.calls.get(id.index as usize).map_or("a tool", |call| call.tool.as_str());
+                let summary = self.calls.get(id.index as usize).map_or("a tool", |call| call.tool.as_str());
                 let what = TranscriptBlockKind::Call {
                     call: id,
-                    told: one_line(told),
+                    summary: one_line(summary),
                     arguments: String::new(),
                     progress: None,
                     result: Some(got),
@@ -225,7 +225,7 @@ impl TuiTranscript {
 }
 
 impl TranscriptBlockKind {
-    /// Whether there is more of it than is shown at first.
+    /// Returns whether the block has more than is shown when folded.
     pub(crate) fn is_foldable(&self) -> bool {
         matches!(
             self,
@@ -251,7 +251,7 @@ fn is_live(what: &TranscriptBlockKind) -> bool {
     )
 }
 
-/// The text, or its beginning and how much more there is.
+/// Truncates a text, and says how much is left out.
 fn truncate_kept(mut text: String, most: usize) -> String {
     if text.len() > most {
         let more = text.len() - most;

@@ -3,9 +3,10 @@ use longhaul::entry::{Entry, QuestionAnswer, Sender, WaitReason};
 use super::*;
 use crate::tui::testing::{TestJournal, leave, question};
 
-fn texts(talk: &TuiTranscript) -> Vec<&str> {
+fn texts(transcript: &TuiTranscript) -> Vec<&str> {
     let text = |block: &'_ TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Text { .. });
-    talk.blocks
+    transcript
+        .blocks
         .iter()
         .filter(|block| text(block))
         .map(|block| match &block.kind {
@@ -15,14 +16,15 @@ fn texts(talk: &TuiTranscript) -> Vec<&str> {
         .collect()
 }
 
-fn results(talk: &TuiTranscript) -> Vec<(&str, Option<&str>)> {
+fn results(transcript: &TuiTranscript) -> Vec<(&str, Option<&str>)> {
     let call = |block: &'_ TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Call { .. });
-    talk.blocks
+    transcript
+        .blocks
         .iter()
         .filter(|block| call(block))
         .map(|block| match &block.kind {
-            TranscriptBlockKind::Call { told, result, .. } => {
-                (told.as_str(), result.as_ref().map(|got| got.text.as_str()))
+            TranscriptBlockKind::Call { summary, result, .. } => {
+                (summary.as_str(), result.as_ref().map(|got| got.text.as_str()))
             }
             _ => ("", None),
         })
@@ -31,44 +33,47 @@ fn results(talk: &TuiTranscript) -> Vec<(&str, Option<&str>)> {
 
 #[test]
 fn words_that_come_as_they_are_said_are_told_once() {
-    let story = TestJournal::new(1, "a", "Do.").claimed().said("Hel").said("lo wor");
-    let mut talk = TuiTranscript::from_records(Seq(0), &story.records);
-    assert_eq!(texts(&talk), ["Hello wor"]);
-    let began = talk.blocks.back().unwrap().seq;
-    let story = story.replied("Hello world.", &[]).said("Next");
-    story.records.iter().for_each(|record| talk.apply_record(record));
-    assert_eq!(texts(&talk), ["Hello world.", "Next"]);
-    assert!(talk.blocks.iter().any(|block| block.seq == began), "what is being read stays the same block");
-    // The provider is asked again: what it said of this reply is void.
-    let story =
-        story.and(Entry::Waiting { on: WaitReason::Provider("429".to_owned()), until: None }).said("Anew");
-    story.records.iter().for_each(|record| talk.apply_record(record));
-    assert_eq!(texts(&talk), ["Hello world.", "Anew"]);
+    let journal = TestJournal::new(1, "a", "Do.").claimed().said("Hel").said("lo wor");
+    let mut transcript = TuiTranscript::from_records(Seq(0), &journal.records);
+    assert_eq!(texts(&transcript), ["Hello wor"]);
+    let began = transcript.blocks.back().unwrap().seq;
+    let journal = journal.replied("Hello world.", &[]).said("Next");
+    journal.records.iter().for_each(|record| transcript.apply_record(record));
+    assert_eq!(texts(&transcript), ["Hello world.", "Next"]);
+    assert!(
+        transcript.blocks.iter().any(|block| block.seq == began),
+        "what is being read stays the same block"
+    );
+    // The provider is asked again: the partial reply is void.
+    let journal =
+        journal.and(Entry::Waiting { on: WaitReason::Provider("429".to_owned()), until: None }).said("Anew");
+    journal.records.iter().for_each(|record| transcript.apply_record(record));
+    assert_eq!(texts(&transcript), ["Hello world.", "Anew"]);
 }
 
 #[test]
 fn a_stretch_from_the_middle_is_told_as_well_as_can_be() {
-    let story = TestJournal::new(1, "a", "Do.")
+    let journal = TestJournal::new(1, "a", "Do.")
         .claimed()
         .replied("", &[("shell", r#"{"cmd":"ls"}"#), ("shell", r#"{"cmd":"pwd"}"#)])
         .called(0, "shell")
         .called(1, "shell")
         .returned(1, "/tmp\n")
         .returned(0, "a\nb\n");
-    let whole = TuiTranscript::from_records(Seq(0), &story.records);
+    let whole = TuiTranscript::from_records(Seq(0), &journal.records);
     assert_eq!(results(&whole), [("shell(ls)", Some("a\nb\n")), ("shell(pwd)", Some("/tmp\n"))]);
-    // From after the reply: the arguments are not there, the results are.
-    let part = TuiTranscript::from_records(Seq(3), &story.records[3..]);
+    // Starting after the reply: results are known, arguments are not.
+    let part = TuiTranscript::from_records(Seq(3), &journal.records[3..]);
     assert_eq!(results(&part), [("shell()", Some("a\nb\n")), ("shell()", Some("/tmp\n"))]);
-    // From after the calls.
-    let part = TuiTranscript::from_records(Seq(5), &story.records[5..]);
+    // Starting after the calls.
+    let part = TuiTranscript::from_records(Seq(5), &journal.records[5..]);
     assert_eq!(results(&part), [("a tool", Some("/tmp\n")), ("a tool", Some("a\nb\n"))]);
 }
 
 #[test]
 fn escape_sequences_are_not_kept_and_what_is_long_is_cut() {
     let evil = "\x1b[2J\x1b]0;title\x07red \u{202e}desrever\x1b[31m";
-    let story = TestJournal::new(1, "a", evil)
+    let journal = TestJournal::new(1, "a", evil)
         .claimed()
         .said(evil)
         .letter(Sender::Person, evil)
@@ -77,11 +82,11 @@ fn escape_sequences_are_not_kept_and_what_is_long_is_cut() {
         .returned(0, &format!("{evil}{}", "x\n".repeat(100_000)))
         .asked(leave(), evil)
         .failed(evil);
-    let talk = TuiTranscript::from_records(Seq(0), &story.records);
-    let told = format!("{:?}", talk.blocks);
-    assert!(!told.contains("\\u{1b}") && !told.contains("\\u{7}") && !told.contains("202e"), "{told}");
-    assert!(told.len() < 120_000, "{}", told.len());
-    let TranscriptBlockKind::Call { result: Some(got), .. } = &talk
+    let transcript = TuiTranscript::from_records(Seq(0), &journal.records);
+    let text = format!("{:?}", transcript.blocks);
+    assert!(!text.contains("\\u{1b}") && !text.contains("\\u{7}") && !text.contains("202e"), "{text}");
+    assert!(text.len() < 120_000, "{}", text.len());
+    let TranscriptBlockKind::Call { result: Some(got), .. } = &transcript
         .blocks
         .iter()
         .find(|block| matches!(block.kind, TranscriptBlockKind::Call { .. }))
@@ -95,29 +100,30 @@ fn escape_sequences_are_not_kept_and_what_is_long_is_cut() {
 
 #[test]
 fn a_question_is_told_with_its_answer() {
-    let story = TestJournal::new(1, "a", "Do.").claimed().asked(leave(), "May it?").and(Entry::Answered {
+    let journal = TestJournal::new(1, "a", "Do.").claimed().asked(leave(), "May it?").and(Entry::Answered {
         question: question(),
         answer: QuestionAnswer::Given("no, not today".to_owned()),
     });
-    let talk = TuiTranscript::from_records(Seq(0), &story.records);
+    let transcript = TuiTranscript::from_records(Seq(0), &journal.records);
     let asked = TranscriptBlockKind::Asked {
         question: question(),
         text: "may it call write_file(notes.txt)?".to_owned(),
         answer: Some("no, not today".to_owned()),
     };
-    assert_eq!(talk.blocks.back().unwrap().kind, asked);
+    assert_eq!(transcript.blocks.back().unwrap().kind, asked);
 }
 
 #[test]
 fn the_oldest_is_forgotten_and_can_be_read_again_from_there() {
-    let mut story = TestJournal::new(1, "a", "Do.").claimed();
+    let mut journal = TestJournal::new(1, "a", "Do.").claimed();
     for _ in 0..50 {
-        story = story.replied("Words.", &[]);
+        journal = journal.replied("Words.", &[]);
     }
-    let mut talk = TuiTranscript::from_records(Seq(0), &story.records);
-    let all = talk.blocks.len();
-    assert_eq!(talk.truncate_to(10), all - 10);
-    assert_eq!(talk.after, Seq(talk.blocks[0].seq.0 - 1));
-    let again = TuiTranscript::from_records(talk.after, &story.records[talk.after.0 as usize..]);
+    let mut transcript = TuiTranscript::from_records(Seq(0), &journal.records);
+    let all = transcript.blocks.len();
+    assert_eq!(transcript.truncate_to(10), all - 10);
+    assert_eq!(transcript.after, Seq(transcript.blocks[0].seq.0 - 1));
+    let again =
+        TuiTranscript::from_records(transcript.after, &journal.records[transcript.after.0 as usize..]);
     assert_eq!(again.blocks.len(), 10);
 }

@@ -1,4 +1,4 @@
-//! How blocks of a task's story look.
+//! Renders blocks of a transcript.
 
 use jiff::Timestamp;
 use longhaul::entry::Sender;
@@ -13,12 +13,12 @@ use crate::view::markdown::{self, SyntaxHighlighter, stable_prefix_len};
 use crate::view::text_format::{format_clock, format_duration, pluralize};
 use crate::view::{Ink, status_glyph};
 
-/// How many lines of an unfolded output are shown.
+/// How many lines of an unfolded output to show.
 const OUTPUT_LINES: usize = 200;
-/// How many lines of a letter are shown before it is unfolded.
+/// How many lines of a folded letter to show.
 const LETTER_LINES: usize = 3;
 
-/// What is laid out on.
+/// The width and theme to render with.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockRenderer<'a> {
     pub(crate) theme: Theme,
@@ -28,12 +28,12 @@ pub(crate) struct BlockRenderer<'a> {
 }
 
 impl BlockRenderer<'_> {
-    /// A text in lines.
+    /// Wraps a text.
     pub(crate) fn wrapped(self, ink: Ink, text: &str) -> Vec<Line<'static>> {
         self.hanging("", Style::new(), self.theme.ink(ink), text)
     }
 
-    /// A text in lines, with something before the first, and as much room before the others.
+    /// Wraps a text with a prefix on the first line, and the same indent on the others.
     fn hanging(self, before: &str, sign: Style, style: Style, text: &str) -> Vec<Line<'static>> {
         let hang = grapheme_width(before);
         let line = |(index, text): (usize, String)| {
@@ -43,7 +43,7 @@ impl BlockRenderer<'_> {
         wrap_graphemes(text, self.columns.saturating_sub(hang)).into_iter().enumerate().map(line).collect()
     }
 
-    /// What a model wrote, as Markdown.
+    /// Renders Markdown.
     pub(crate) fn markdown_lines(self, text: &str) -> Vec<Line<'static>> {
         let line = |spans: Vec<markdown::MarkdownSpan>| {
             spans
@@ -55,33 +55,33 @@ impl BlockRenderer<'_> {
     }
 }
 
-/// A reply while it comes: what of it will not be read otherwise any more is laid out once.
+/// The layout of a streaming reply. Parts that can no longer change are laid out once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveReplyLayout {
-    /// The block, and how wide it is laid out.
+    /// The block, and its width.
     of: Option<(Seq, usize)>,
-    /// How much of its text is in the lines.
+    /// How much of its text is laid out for good.
     settled: usize,
     lines: Vec<Line<'static>>,
 }
 
 impl LiveReplyLayout {
-    fn layout(&mut self, seq: Seq, text: &str, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
-        let of = Some((seq, sheet.columns));
+    fn layout(&mut self, seq: Seq, text: &str, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
+        let of = Some((seq, renderer.columns));
         if self.of != of || !text.is_char_boundary(self.settled) {
             *self = LiveReplyLayout { of, ..LiveReplyLayout::default() };
         }
         let more = stable_prefix_len(&text[self.settled..]);
         let (lines, rest) = (&mut self.lines, &text[self.settled..]);
-        append_part(lines, sheet.markdown_lines(&rest[..more]));
+        append_part(lines, renderer.markdown_lines(&rest[..more]));
         self.settled += more;
         let mut lines = self.lines.clone();
-        append_part(&mut lines, sheet.markdown_lines(&rest[more..]));
+        append_part(&mut lines, renderer.markdown_lines(&rest[more..]));
         lines
     }
 }
 
-/// Puts a part below another, with an empty line between them.
+/// Appends a part, with an empty line before it.
 fn append_part(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
     if !lines.is_empty() && !more.is_empty() {
         lines.push(Line::default());
@@ -89,44 +89,48 @@ fn append_part(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
     lines.extend(more);
 }
 
-/// A block of the transcript.
+/// Renders a block of the transcript.
 pub(crate) fn transcript_lines(
     block: &TranscriptBlock,
     opened: bool,
-    sheet: BlockRenderer<'_>,
+    renderer: BlockRenderer<'_>,
     growing: &mut LiveReplyLayout,
 ) -> Vec<Line<'static>> {
-    let ink = |ink| sheet.theme.ink(ink);
+    let ink = |ink| renderer.theme.ink(ink);
     let gap = || vec![Line::default()];
     match &block.kind {
-        TranscriptBlockKind::Order { text } => sheet.hanging("› ", ink(Ink::Id), ink(Ink::Strong), text),
+        TranscriptBlockKind::Order { text } => renderer.hanging("› ", ink(Ink::Id), ink(Ink::Strong), text),
         TranscriptBlockKind::Text { text, live: true } => {
-            [gap(), growing.layout(block.seq, text, sheet)].concat()
+            [gap(), growing.layout(block.seq, text, renderer)].concat()
         }
-        TranscriptBlockKind::Text { text, .. } => [gap(), sheet.markdown_lines(text)].concat(),
+        TranscriptBlockKind::Text { text, .. } => [gap(), renderer.markdown_lines(text)].concat(),
         TranscriptBlockKind::Thought { text, live } => {
-            let lines = sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
+            let lines = renderer.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
             match (opened, live) {
                 (true, _) => lines,
-                // What it thinks now is what is of interest.
+                // Show the end: the current thought is the most interesting.
                 (false, true) => lines[lines.len().saturating_sub(3)..].to_vec(),
                 (false, false) => {
                     let text =
-                        truncate_graphemes(&crate::view::one_line(text), sheet.columns.saturating_sub(2));
-                    sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), &text)
+                        truncate_graphemes(&crate::view::one_line(text), renderer.columns.saturating_sub(2));
+                    renderer.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), &text)
                 }
             }
         }
-        TranscriptBlockKind::Call { told, arguments, progress, result, .. } => {
-            let mut lines = vec![call_line(block, told, progress.as_deref(), result.as_ref(), opened, sheet)];
+        TranscriptBlockKind::Call { summary, arguments, progress, result, .. } => {
+            let mut lines =
+                vec![call_line(block, summary, progress.as_deref(), result.as_ref(), opened, renderer)];
             if opened {
                 let part = |ink, text: &str| {
-                    let inner = BlockRenderer { columns: sheet.columns.saturating_sub(4), ..sheet };
+                    let inner = BlockRenderer { columns: renderer.columns.saturating_sub(4), ..renderer };
                     let mut lines = inner.wrapped(ink, text.trim_end());
                     if lines.len() > OUTPUT_LINES {
                         let more = lines.len() - OUTPUT_LINES;
                         lines.truncate(OUTPUT_LINES);
-                        lines.push(Line::styled(format!("… {more} more lines"), sheet.theme.ink(Ink::Faint)));
+                        lines.push(Line::styled(
+                            format!("… {more} more lines"),
+                            renderer.theme.ink(Ink::Faint),
+                        ));
                     }
                     lines.into_iter().map(|mut line| {
                         line.spans.insert(0, Span::raw("    "));
@@ -143,7 +147,7 @@ pub(crate) fn transcript_lines(
             lines
         }
         TranscriptBlockKind::Letter { from, text, .. } => {
-            let mut lines = sheet.hanging(
+            let mut lines = renderer.hanging(
                 "» ",
                 ink(Ink::Attention),
                 ink(Ink::Plain),
@@ -158,15 +162,15 @@ pub(crate) fn transcript_lines(
         }
         TranscriptBlockKind::Asked { text, answer, .. } => {
             let mut lines = gap();
-            lines.extend(sheet.hanging("? ", ink(Ink::Attention), ink(Ink::Attention), text));
+            lines.extend(renderer.hanging("? ", ink(Ink::Attention), ink(Ink::Attention), text));
             if let Some(answer) = answer {
-                lines.extend(sheet.hanging("  → ", ink(Ink::Faint), ink(Ink::Plain), answer));
+                lines.extend(renderer.hanging("  → ", ink(Ink::Faint), ink(Ink::Plain), answer));
             }
             lines
         }
         TranscriptBlockKind::Note { minor: true, .. } => Vec::new(),
         TranscriptBlockKind::Note { ink: of, text, .. } => {
-            sheet.hanging("· ", ink(Ink::Faint), ink(*of), text)
+            renderer.hanging("· ", ink(Ink::Faint), ink(*of), text)
         }
         TranscriptBlockKind::End { status, error } => {
             let text = match error {
@@ -174,20 +178,20 @@ pub(crate) fn transcript_lines(
                 None => status.to_string(),
             };
             let style = ink(Ink::for_status(*status));
-            [gap(), sheet.hanging(&format!("{} ", status_glyph(*status)), style, style, &text)].concat()
+            [gap(), renderer.hanging(&format!("{} ", status_glyph(*status)), style, style, &text)].concat()
         }
     }
 }
 
 fn call_line(
     block: &TranscriptBlock,
-    told: &str,
+    summary: &str,
     progress: Option<&str>,
     result: Option<&TuiCallResult>,
     opened: bool,
-    sheet: BlockRenderer<'_>,
+    renderer: BlockRenderer<'_>,
 ) -> Line<'static> {
-    let ink = |ink| sheet.theme.ink(ink);
+    let ink = |ink| renderer.theme.ink(ink);
     let (end, style) = match (result, progress) {
         (Some(got), _) => {
             let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
@@ -199,15 +203,15 @@ fn call_line(
             }
         }
         (None, Some(progress)) => {
-            (format!("… {}", truncate_graphemes(progress, sheet.columns / 3)), ink(Ink::Busy))
+            (format!("… {}", truncate_graphemes(progress, renderer.columns / 3)), ink(Ink::Busy))
         }
         (None, None) => ("…".to_owned(), ink(Ink::Busy)),
     };
-    let room = sheet.columns.saturating_sub(grapheme_width(&end) + 4);
-    let told = truncate_graphemes(told, room);
-    let gap = room - grapheme_width(&told).min(room) + 2;
-    // A tool's name is told apart from what it is called with.
-    let (name, rest) = told.split_at(told.find('(').unwrap_or(told.len()));
+    let room = renderer.columns.saturating_sub(grapheme_width(&end) + 4);
+    let summary = truncate_graphemes(summary, room);
+    let gap = room - grapheme_width(&summary).min(room) + 2;
+    // The tool's name has another style than its arguments.
+    let (name, rest) = summary.split_at(summary.find('(').unwrap_or(summary.len()));
     Line::from(vec![
         Span::styled(if opened { "▾ " } else { "▸ " }, ink(Ink::Faint)),
         Span::styled(name.to_owned(), ink(Ink::Id)),
@@ -217,7 +221,7 @@ fn call_line(
     ])
 }
 
-/// Who wrote.
+/// Returns the sender of a letter.
 fn sender(from: &Sender) -> String {
     match from {
         Sender::Person => "you".to_owned(),
@@ -226,45 +230,45 @@ fn sender(from: &Sender) -> String {
     }
 }
 
-/// A letter, whole.
-pub(crate) fn letter_lines(block: &TranscriptBlock, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
+/// Renders a whole letter.
+pub(crate) fn letter_lines(block: &TranscriptBlock, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
     let TranscriptBlockKind::Letter { from, text, read, .. } = &block.kind else { return Vec::new() };
     let (sent, from) = (format!("{} ", format_clock(block.at)), format!("from {}", sender(from)));
-    // It is the task that reads it. When, where there is room.
+    // Show whether the task has read it, and when if there is room.
     let (read, ink) = match read {
         Some(at) => (format!(" · read by the task at {}", format_clock(*at)), Ink::Faint),
         None => (" · not read yet".to_owned(), Ink::Attention),
     };
-    let fits = grapheme_width(&sent) + grapheme_width(&from) + grapheme_width(&read) <= sheet.columns;
+    let fits = grapheme_width(&sent) + grapheme_width(&from) + grapheme_width(&read) <= renderer.columns;
     let read = if fits || ink == Ink::Attention { read } else { " · read".to_owned() };
     let mut lines = vec![Line::from(vec![
-        Span::styled(sent, sheet.theme.ink(Ink::Faint)),
-        Span::styled(from, sheet.theme.ink(Ink::Strong)),
-        Span::styled(read, sheet.theme.ink(ink)),
+        Span::styled(sent, renderer.theme.ink(Ink::Faint)),
+        Span::styled(from, renderer.theme.ink(Ink::Strong)),
+        Span::styled(read, renderer.theme.ink(ink)),
     ])];
-    lines.extend(sheet.wrapped(Ink::Plain, text));
+    lines.extend(renderer.wrapped(Ink::Plain, text));
     lines.push(Line::default());
     lines
 }
 
-/// A block in a line, with when it was.
+/// Renders a block as a line with its time.
 pub(crate) fn timeline_lines(
     block: &TranscriptBlock,
     before: Option<Timestamp>,
-    sheet: BlockRenderer<'_>,
+    renderer: BlockRenderer<'_>,
 ) -> Vec<Line<'static>> {
     let (ink, text) = match &block.kind {
         TranscriptBlockKind::Order { text } => (Ink::Strong, format!("submitted  {text}")),
         TranscriptBlockKind::Text { text, .. } => (Ink::Plain, format!("said  {text}")),
         TranscriptBlockKind::Thought { text, .. } => (Ink::Faint, format!("thought  {text}")),
-        TranscriptBlockKind::Call { told, result: Some(got), .. } if got.is_error => {
-            (Ink::Bad, format!("{told}  failed"))
+        TranscriptBlockKind::Call { summary, result: Some(got), .. } if got.is_error => {
+            (Ink::Bad, format!("{summary}  failed"))
         }
-        TranscriptBlockKind::Call { told, result: Some(got), .. } => {
+        TranscriptBlockKind::Call { summary, result: Some(got), .. } => {
             let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
-            (Ink::Id, format!("{told}  {}", format_duration(took)))
+            (Ink::Id, format!("{summary}  {}", format_duration(took)))
         }
-        TranscriptBlockKind::Call { told, .. } => (Ink::Busy, format!("{told}  …")),
+        TranscriptBlockKind::Call { summary, .. } => (Ink::Busy, format!("{summary}  …")),
         TranscriptBlockKind::Letter { from, text, .. } => {
             (Ink::Plain, format!("letter from {}  {text}", sender(from)))
         }
@@ -281,9 +285,9 @@ pub(crate) fn timeline_lines(
     let since = before.and_then(|before| std::time::Duration::try_from(block.at.duration_since(before)).ok());
     let since = since.map(|since| format!("+{}", format_duration(since))).unwrap_or_default();
     let start: String = text.chars().take(2000).collect();
-    let room = sheet.columns.saturating_sub(17);
+    let room = renderer.columns.saturating_sub(17);
     vec![Line::from(vec![
-        Span::styled(format!("{} {since:>6}  ", format_clock(block.at)), sheet.theme.ink(Ink::Faint)),
-        Span::styled(truncate_graphemes(&crate::view::one_line(&start), room), sheet.theme.ink(ink)),
+        Span::styled(format!("{} {since:>6}  ", format_clock(block.at)), renderer.theme.ink(Ink::Faint)),
+        Span::styled(truncate_graphemes(&crate::view::one_line(&start), room), renderer.theme.ink(ink)),
     ])]
 }

@@ -1,4 +1,4 @@
-//! The trees of tasks as lines: grouped, folded, searched, and summed up where they are folded.
+//! The task trees as lines: grouped, folded, filtered, with totals where folded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,18 +9,18 @@ use longhaul::{Status, TaskId};
 
 use crate::view::one_line;
 
-/// What a tree is to whoever watches: the most pressing thing in it.
+/// The group of a tree, by the most urgent state in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum TuiGroup {
-    /// A person has pinned it.
+    /// Pinned by the user.
     Pinned,
-    /// It asks something, or nobody runs it.
+    /// It asks something, or no process runs it.
     NeedsYou,
-    /// Something happens in it.
+    /// Something in it is running.
     Working,
-    /// All in it waits.
+    /// Everything in it waits.
     Waiting,
-    /// All in it has ended.
+    /// Everything in it has ended.
     Finished,
 }
 
@@ -35,7 +35,7 @@ impl TuiGroup {
         }
     }
 
-    /// The group of one task.
+    /// Returns the group of one task.
     pub(crate) fn for_task(head: &TaskState, now: Timestamp) -> TuiGroup {
         match head.status {
             status if status.is_final() => TuiGroup::Finished,
@@ -46,21 +46,21 @@ impl TuiGroup {
     }
 }
 
-/// Whether it was begun, and nobody runs it now.
+/// Returns whether a task has started, but no process runs it now.
 pub(crate) fn is_interrupted(head: &TaskState) -> bool {
     head.status == Status::Pending && head.attempt.0 > 0
 }
 
-/// What a task and all below it are together.
+/// The totals of a task and everything below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct SubtreeTotals {
-    /// How many tasks are below it.
+    /// The number of tasks below it.
     pub(crate) descendants: usize,
     pub(crate) tokens: u64,
     pub(crate) cost: u64,
-    /// Replies of which nobody knows what they cost.
+    /// Replies with unknown cost.
     pub(crate) unpriced: u64,
-    /// The first below it, or itself, that asks something.
+    /// The first task that asks something: itself, or one below it.
     pub(crate) asking_task: Option<TaskId>,
     group: Option<TuiGroup>,
 }
@@ -70,49 +70,49 @@ pub(crate) struct SubtreeTotals {
 pub(crate) enum TuiRow {
     /// The title of a group, and how many trees are in it.
     GroupTitle(TuiGroup, usize),
-    /// Nothing.
+    /// An empty line.
     Gap,
     /// A task.
     Task(TreePosition),
-    /// What the task above this line does.
+    /// The activity of the task above.
     Activity(TreePosition),
 }
 
 impl TuiRow {
-    /// The task of this line.
+    /// Returns the task of this line.
     pub(crate) fn task(&self) -> Option<TaskId> {
         match self {
-            TuiRow::Task(place) | TuiRow::Activity(place) => Some(place.id),
+            TuiRow::Task(position) | TuiRow::Activity(position) => Some(position.id),
             _ => None,
         }
     }
 }
 
-/// Where in its tree a task is.
+/// The position of a task in its tree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TreePosition {
     pub(crate) id: TaskId,
     pub(crate) depth: u16,
-    /// At which levels above it, its own included, more tasks follow.
+    /// A bit per level, its own included: set if more tasks follow on that level.
     pub(crate) open_levels: u32,
     pub(crate) folded: bool,
-    /// Whether anything is below it.
+    /// Whether it has children.
     pub(crate) has_children: bool,
 }
 
-/// What the lines are made of.
+/// The input of the tree view.
 pub(crate) struct TreeViewOptions<'a> {
     pub(crate) tasks: &'a IndexMap<TaskId, TaskState>,
     pub(crate) folded: &'a HashSet<TaskId>,
     pub(crate) pinned: &'a IndexSet<TaskId>,
     pub(crate) grouped: bool,
     pub(crate) gaps: bool,
-    /// Only tasks in which these words occur, and those above them.
+    /// If not empty: show only matching tasks and their ancestors.
     pub(crate) search: &'a str,
     pub(crate) now: Timestamp,
 }
 
-/// The lines, and what tasks are together with those below them.
+/// The lines, and the totals of subtrees.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TaskTreeView {
     pub(crate) rows: Vec<TuiRow>,
@@ -120,44 +120,44 @@ pub(crate) struct TaskTreeView {
 }
 
 impl TaskTreeView {
-    /// Makes the lines.
-    pub(crate) fn build(plan: &TreeViewOptions<'_>) -> TaskTreeView {
+    /// Builds the lines.
+    pub(crate) fn build(options: &TreeViewOptions<'_>) -> TaskTreeView {
         let mut children: HashMap<TaskId, Vec<&TaskState>> = HashMap::new();
         let mut tops: Vec<&TaskState> = Vec::new();
-        for head in plan.tasks.values() {
-            match head.parent.filter(|parent| plan.tasks.contains_key(parent)) {
+        for head in options.tasks.values() {
+            match head.parent.filter(|parent| options.tasks.contains_key(parent)) {
                 Some(parent) => children.entry(parent).or_default().push(head),
                 None => tops.push(head),
             }
         }
-        let mut sums = HashMap::with_capacity(plan.tasks.len());
+        let mut totals = HashMap::with_capacity(options.tasks.len());
         for top in &tops {
-            subtree_totals(top, &children, plan.now, &mut sums);
+            subtree_totals(top, &children, options.now, &mut totals);
         }
-        let words: Vec<String> = plan.search.split_whitespace().map(str::to_lowercase).collect();
-        let hits = (!words.is_empty()).then(|| matching_tasks(plan.tasks, &words));
-        // The newest first.
+        let words: Vec<String> = options.search.split_whitespace().map(str::to_lowercase).collect();
+        let hits = (!words.is_empty()).then(|| matching_tasks(options.tasks, &words));
+        // Newest first.
         tops.reverse();
         let mut trees: Vec<(TuiGroup, &TaskState)> = tops
             .into_iter()
             .filter(|top| hits.as_ref().is_none_or(|hits| hits.contains(&top.id)))
             .map(|top| {
-                let pinned = plan.pinned.contains(&top.id);
-                let group = sums.get(&top.id).and_then(|sum| sum.group).unwrap_or(TuiGroup::Finished);
+                let pinned = options.pinned.contains(&top.id);
+                let group = totals.get(&top.id).and_then(|sum| sum.group).unwrap_or(TuiGroup::Finished);
                 (if pinned { TuiGroup::Pinned } else { group }, top)
             })
             .collect();
-        if plan.grouped {
+        if options.grouped {
             trees.sort_by_key(|(group, _)| *group);
         } else {
             trees.sort_by_key(|(group, _)| *group != TuiGroup::Pinned);
         }
         let mut grower =
-            TreeRowBuilder { options: plan, children: &children, matching: hits.as_ref(), rows: Vec::new() };
+            TreeRowBuilder { options, children: &children, matching: hits.as_ref(), rows: Vec::new() };
         let mut last = None;
         for (group, top) in &trees {
-            if plan.grouped && last != Some(*group) {
-                if plan.gaps && last.is_some() {
+            if options.grouped && last != Some(*group) {
+                if options.gaps && last.is_some() {
                     grower.rows.push(TuiRow::Gap);
                 }
                 let many = trees.iter().filter(|(other, _)| other == group).count();
@@ -166,12 +166,12 @@ impl TaskTreeView {
             }
             grower.push_subtree(top, 0, 0);
         }
-        TaskTreeView { rows: grower.rows, totals: sums }
+        TaskTreeView { rows: grower.rows, totals }
     }
 
-    /// Where a task's line is.
+    /// Returns the line of a task.
     pub(crate) fn line_of(&self, id: TaskId) -> Option<usize> {
-        self.rows.iter().position(|row| matches!(row, TuiRow::Task(place) if place.id == id))
+        self.rows.iter().position(|row| matches!(row, TuiRow::Task(position) if position.id == id))
     }
 }
 
@@ -188,13 +188,13 @@ impl TreeRowBuilder<'_> {
         let all = self.children.get(&head.id).unwrap_or(&none);
         let shown: Vec<&&TaskState> =
             all.iter().filter(|child| self.matching.is_none_or(|hits| hits.contains(&child.id))).collect();
-        // What is searched for is not hidden.
+        // A search shows folded tasks.
         let folded = !all.is_empty() && self.matching.is_none() && self.options.folded.contains(&head.id);
-        let place =
+        let position =
             TreePosition { id: head.id, depth, open_levels: more, folded, has_children: !all.is_empty() };
-        self.rows.push(TuiRow::Task(place));
+        self.rows.push(TuiRow::Task(position));
         if !head.status.is_final() || head.status == Status::Failed {
-            self.rows.push(TuiRow::Activity(place));
+            self.rows.push(TuiRow::Activity(position));
         }
         if folded {
             return;
@@ -211,7 +211,7 @@ fn subtree_totals(
     head: &TaskState,
     children: &HashMap<TaskId, Vec<&TaskState>>,
     now: Timestamp,
-    sums: &mut HashMap<TaskId, SubtreeTotals>,
+    totals: &mut HashMap<TaskId, SubtreeTotals>,
 ) -> SubtreeTotals {
     let mut whole = SubtreeTotals {
         descendants: 0,
@@ -222,7 +222,7 @@ fn subtree_totals(
         group: Some(TuiGroup::for_task(head, now)),
     };
     for child in children.get(&head.id).into_iter().flatten() {
-        let part = subtree_totals(child, children, now, sums);
+        let part = subtree_totals(child, children, now, totals);
         whole.descendants += 1 + part.descendants;
         whole.tokens = whole.tokens.saturating_add(part.tokens);
         whole.cost = whole.cost.saturating_add(part.cost);
@@ -230,11 +230,11 @@ fn subtree_totals(
         whole.asking_task = whole.asking_task.or(part.asking_task);
         whole.group = whole.group.min(part.group);
     }
-    sums.insert(head.id, whole);
+    totals.insert(head.id, whole);
     whole
 }
 
-/// The tasks in which all words occur, and those above them.
+/// Returns the tasks that contain all words, and their ancestors.
 fn matching_tasks(heads: &IndexMap<TaskId, TaskState>, words: &[String]) -> HashSet<TaskId> {
     let mut hits = HashSet::new();
     for head in heads.values() {

@@ -1,8 +1,8 @@
 use super::*;
 use crate::tui::testing::{TestJournal, at, leave};
 
-fn grow(stories: &[TestJournal], with: impl FnOnce(&mut TreeViewOptions<'_>)) -> TaskTreeView {
-    let heads = stories.iter().map(|story| (story.id, story.head())).collect();
+fn grow(journals: &[TestJournal], with: impl FnOnce(&mut TreeViewOptions<'_>)) -> TaskTreeView {
+    let heads = journals.iter().map(|journal| (journal.id, journal.head())).collect();
     let (folded, pinned) = (HashSet::new(), IndexSet::new());
     let mut plan = TreeViewOptions {
         tasks: &heads,
@@ -21,13 +21,13 @@ fn shape(forest: &TaskTreeView) -> Vec<String> {
     let row = |row: &TuiRow| match row {
         TuiRow::GroupTitle(group, many) => format!("{} {many}", group.title()),
         TuiRow::Gap => String::new(),
-        TuiRow::Task(place) => format!("{}{}", "  ".repeat(place.depth.into()), place.id),
+        TuiRow::Task(position) => format!("{}{}", "  ".repeat(position.depth.into()), position.id),
         TuiRow::Activity(_) => "…".to_owned(),
     };
     forest.rows.iter().map(row).filter(|row| row != "…").collect()
 }
 
-fn stories() -> Vec<TestJournal> {
+fn journals() -> Vec<TestJournal> {
     let asks = TestJournal::new(1, "lead", "Ask about it").claimed();
     let child = asks.child(2, "writer", "Write it").claimed().asked(leave(), "May it?");
     let works = TestJournal::new(3, "lead", "Work on it").claimed();
@@ -40,7 +40,7 @@ fn stories() -> Vec<TestJournal> {
 
 #[test]
 fn trees_are_grouped_by_what_is_most_pressing_in_them_the_newest_first() {
-    let forest = grow(&stories(), |_| {});
+    let forest = grow(&journals(), |_| {});
     let expected = [
         "Needs you 2",
         "t-00006",
@@ -55,53 +55,53 @@ fn trees_are_grouped_by_what_is_most_pressing_in_them_the_newest_first() {
         "  t-00005",
     ];
     assert_eq!(shape(&forest), expected);
-    let flat = grow(&stories(), |plan| plan.grouped = false);
+    let flat = grow(&journals(), |plan| plan.grouped = false);
     assert_eq!(shape(&flat)[..3], ["t-00007", "t-00006", "t-00004"]);
 }
 
 #[test]
 fn what_is_folded_is_summed_up() {
-    let stories = stories();
-    let folded = HashSet::from([stories[3].id, stories[0].id]);
-    let forest = grow(&stories, |plan| plan.folded = Box::leak(Box::new(folded)));
+    let journals = journals();
+    let folded = HashSet::from([journals[3].id, journals[0].id]);
+    let forest = grow(&journals, |plan| plan.folded = Box::leak(Box::new(folded)));
     assert!(!shape(&forest).iter().any(|row| row.starts_with("  ")), "{:?}", shape(&forest));
-    let sum = forest.totals[&stories[3].id];
+    let sum = forest.totals[&journals[3].id];
     assert_eq!((sum.descendants, sum.tokens, sum.cost), (1, 2 * 1234, 2 * 2500));
     assert_eq!(
-        forest.totals[&stories[0].id].asking_task,
-        Some(stories[1].id),
+        forest.totals[&journals[0].id].asking_task,
+        Some(journals[1].id),
         "who asks below is known above"
     );
 }
 
 #[test]
 fn what_is_searched_for_is_shown_with_what_is_above_it() {
-    let stories = stories();
-    let folded: &HashSet<TaskId> = Box::leak(Box::new(stories.iter().map(|story| story.id).collect()));
-    let forest = grow(&stories, |plan| (plan.search, plan.folded) = ("LOOK scout", folded));
+    let journals = journals();
+    let folded: &HashSet<TaskId> = Box::leak(Box::new(journals.iter().map(|journal| journal.id).collect()));
+    let forest = grow(&journals, |plan| (plan.search, plan.folded) = ("LOOK scout", folded));
     assert_eq!(shape(&forest), ["Finished 1", "t-00004", "  t-00005"]);
-    let forest = grow(&stories, |plan| plan.search = "t-00007");
+    let forest = grow(&journals, |plan| plan.search = "t-00007");
     assert_eq!(shape(&forest), ["Waiting 1", "t-00007"]);
-    assert_eq!(grow(&stories, |plan| plan.search = "nowhere").rows, []);
+    assert_eq!(grow(&journals, |plan| plan.search = "nowhere").rows, []);
 }
 
 #[test]
 fn what_is_pinned_is_above_all() {
-    let stories = stories();
-    let pinned: &IndexSet<TaskId> = Box::leak(Box::new(IndexSet::from([stories[3].id])));
-    let forest = grow(&stories, |plan| plan.pinned = pinned);
+    let journals = journals();
+    let pinned: &IndexSet<TaskId> = Box::leak(Box::new(IndexSet::from([journals[3].id])));
+    let forest = grow(&journals, |plan| plan.pinned = pinned);
     assert_eq!(shape(&forest)[..3], ["Pinned 1", "t-00004", "  t-00005"]);
-    let forest = grow(&stories, |plan| (plan.pinned, plan.grouped) = (pinned, false));
+    let forest = grow(&journals, |plan| (plan.pinned, plan.grouped) = (pinned, false));
     assert_eq!(shape(&forest)[0], "t-00004");
 }
 
 #[test]
 fn a_child_whose_parent_is_not_known_is_shown_all_the_same() {
-    let stories = stories();
-    assert_eq!(shape(&grow(&stories[1..2], |_| {})), ["Needs you 1", "t-00002"]);
+    let journals = journals();
+    assert_eq!(shape(&grow(&journals[1..2], |_| {})), ["Needs you 1", "t-00002"]);
 }
 
-/// A cost that nobody knows has its column, and is shown as that.
+/// An unknown cost gets a column, and is shown as unknown.
 #[test]
 fn an_unknown_cost_is_shown_as_unknown() {
     use crate::view::{TaskLayout, summary_table, task_table};
@@ -114,9 +114,9 @@ fn an_unknown_cost_is_shown_as_unknown() {
         for lines in
             [task_table(&heads, term, at(60), TaskLayout::Table), summary_table(&heads, term, at(60))]
         {
-            let told = lines.join("\n");
-            assert!(told.contains("COST") && told.contains('?'), "{told}");
-            assert_eq!(told.contains("$0.0025"), heads.len() == 2, "{told}");
+            let text = lines.join("\n");
+            assert!(text.contains("COST") && text.contains('?'), "{text}");
+            assert_eq!(text.contains("$0.0025"), heads.len() == 2, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to the state: a message in, wishes out. Nothing is done here.
+//! Updates the model: takes a message, returns effects. Does no IO.
 
 use longhaul::TaskId;
 use longhaul::entry::{Order, Record};
@@ -13,7 +13,7 @@ use super::transcript::TuiTranscript;
 use super::tree::TuiRow;
 use crate::view::Ink;
 
-/// Takes a message in.
+/// Applies a message, and returns the effects to run.
 pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
     match msg {
         TuiMessage::Key(key) => model.handle_key(key),
@@ -33,7 +33,7 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
             effects
         }
         TuiMessage::Calls(calls) => {
-            calls.into_iter().for_each(|(task, call, told)| model.calls.take(task, call, told));
+            calls.into_iter().for_each(|(task, call, summary)| model.calls.take(task, call, summary));
             Vec::new()
         }
         TuiMessage::TaskGone(task) => {
@@ -51,7 +51,7 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
         }
         TuiMessage::ActionDone(Err(error)) => model.show_notice(Ink::Bad, error),
         TuiMessage::Tick => {
-            // A wait for a provider may be over though nothing was written down.
+            // A wait for a provider may end without a journal entry.
             model.tree_stale = true;
             Vec::new()
         }
@@ -65,7 +65,7 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
 }
 
 impl TuiModel {
-    /// Tells something for a while.
+    /// Shows a notice for a while.
     pub(super) fn show_notice(&mut self, ink: Ink, text: impl Into<String>) -> Vec<TuiEffect> {
         self.notice_count += 1;
         let text = crate::view::one_line(&text.into());
@@ -80,7 +80,7 @@ impl TuiModel {
         self.tree_stale = true;
         if first {
             self.pinned = pinned.into_iter().collect();
-            // What has ended is a line a tree.
+            // Ended trees start folded.
             let open: std::collections::HashSet<TaskId> =
                 self.tasks.values().filter(|head| !head.status.is_final()).map(|head| head.root).collect();
             let ended = |head: &&TaskState| head.parent.is_none() && !open.contains(&head.root);
@@ -101,7 +101,7 @@ impl TuiModel {
         let mut effects = Vec::new();
         for head in heads {
             let id = head.id;
-            // What was read first may come last.
+            // An older read may arrive later.
             if self.tasks.get(&id).is_some_and(|had| had.seq > head.seq) {
                 continue;
             }
@@ -121,7 +121,7 @@ impl TuiModel {
         effects
     }
 
-    /// Forgets trees that ended long ago, if there are too many.
+    /// Drops old ended trees if there are too many.
     fn forget_old_trees(&mut self) {
         if self.tasks.len() <= MAX_TASKS {
             return;
@@ -143,15 +143,15 @@ impl TuiModel {
         self.calls.forget_all_but(heads);
     }
 
-    /// Looks at what is chosen, and chooses something where nothing is.
+    /// Opens the selected task, and selects one if there is none.
     pub(super) fn ensure_selection(&mut self) -> Vec<TuiEffect> {
         let shown = |id: &TaskId| self.tree.line_of(*id).is_some();
         if self.tree.rows.is_empty() && self.selected_task().is_some() {
-            // A search that finds nothing chooses nothing else.
+            // A search without matches does not change the selection.
             return self.open_selected();
         }
         if self.selected.is_none_or(|id| !shown(&id)) {
-            // What is folded away is seen in what is above it.
+            // If the task is folded away, select its nearest visible ancestor.
             let mut above = self.selected_task().and_then(|head| head.parent);
             while let Some(id) = above.filter(|id| !shown(id)) {
                 above = self.tasks.get(&id).and_then(|head| head.parent);
@@ -167,7 +167,7 @@ impl TuiModel {
         self.open_selected()
     }
 
-    /// Chooses a task and brings it into sight.
+    /// Selects a task and scrolls it into view.
     pub(super) fn reveal_task(&mut self, task: TaskId) -> Vec<TuiEffect> {
         let mut above = self.tasks.get(&task).and_then(|head| head.parent);
         while let Some(id) = above {
@@ -183,7 +183,7 @@ impl TuiModel {
         self.open_selected()
     }
 
-    /// Opens the chosen task, unless it is open.
+    /// Opens the selected task, unless it is open.
     fn open_selected(&mut self) -> Vec<TuiEffect> {
         let Some(task) = self.selected else {
             self.detail = None;
@@ -198,14 +198,14 @@ impl TuiModel {
         vec![TuiEffect::ReadJournal { task, after, limit: INITIAL_ENTRIES + READ_CHUNK, order: true }]
     }
 
-    /// The journal that is looked at has grown.
+    /// Reads new entries of the open journal.
     fn read_new_entries(&mut self) -> Vec<TuiEffect> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
         if detail.reading {
             detail.read_again = true;
             return Vec::new();
         }
-        // Whoever reads further up is not carried away; what is new is read when they come down.
+        // Do not move the view of a user who reads further up; new entries are read when they scroll down.
         if !detail.follow && detail.transcript.entries >= MAX_ENTRIES {
             detail.has_newer = true;
             return Vec::new();
@@ -244,11 +244,11 @@ impl TuiModel {
             records.iter().for_each(|record| detail.transcript.apply_record(record));
             detail.has_newer = !whole && !detail.follow;
             if detail.follow && detail.transcript.entries > MAX_ENTRIES {
-                // Half of it, so that this is rare.
+                // Drop half of it, so that this is rare.
                 detail.transcript.truncate_to(detail.transcript.blocks.len() / 2);
             }
         } else {
-            // Another stretch: what is in sight stays where it is.
+            // Another part was read: keep the visible lines in place.
             let in_sight = detail.page.block_at(detail.top).filter(|_| tab == DetailTab::Transcript);
             detail.anchor = detail.back_to.take().or(in_sight);
             detail.transcript = TuiTranscript::from_records(after, records);
@@ -262,7 +262,7 @@ impl TuiModel {
         Vec::new()
     }
 
-    /// Where somebody scrolls beyond what was read, more is read.
+    /// Reads more if the user scrolls beyond what was read.
     pub(super) fn read_further(&mut self, height: usize) -> Vec<TuiEffect> {
         if !matches!(self.tab, DetailTab::Transcript | DetailTab::Timeline | DetailTab::Letters) {
             return Vec::new();
@@ -270,17 +270,17 @@ impl TuiModel {
         let Some(detail) = self.detail.as_mut().filter(|detail| !detail.reading && !detail.loading) else {
             return Vec::new();
         };
-        let talk = &detail.transcript;
+        let transcript = &detail.transcript;
         let ahead = detail.top + height >= detail.page.total();
-        let after = if detail.top == 0 && talk.after.0 > 0 {
-            Seq(talk.after.0.saturating_sub(READ_CHUNK as u64))
+        let after = if detail.top == 0 && transcript.after.0 > 0 {
+            Seq(transcript.after.0.saturating_sub(READ_CHUNK as u64))
         } else if ahead && detail.has_newer {
-            Seq(talk.after.0 + READ_CHUNK as u64)
+            Seq(transcript.after.0 + READ_CHUNK as u64)
         } else {
             return Vec::new();
         };
         detail.reading = true;
-        // With a stretch that has been read before, so that there is something to hold on to.
+        // Overlap with entries that were read before, to keep the position.
         vec![TuiEffect::ReadJournal {
             task: detail.task,
             after,
@@ -289,7 +289,7 @@ impl TuiModel {
         }]
     }
 
-    /// Goes to the end, and stays there.
+    /// Scrolls to the end, and follows it.
     pub(super) fn follow_end(&mut self) -> Vec<TuiEffect> {
         let end = self.selected_task().map_or(Seq(0), |head| head.seq);
         let Some(detail) = &mut self.detail else { return Vec::new() };
@@ -308,7 +308,7 @@ impl TuiModel {
         Vec::new()
     }
 
-    /// Goes to the beginning.
+    /// Scrolls to the start.
     pub(super) fn scroll_to_start(&mut self) -> Vec<TuiEffect> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
         detail.follow = false;
@@ -321,7 +321,7 @@ impl TuiModel {
         Vec::new()
     }
 
-    /// What is in sight stays there though lines are laid out anew.
+    /// Keeps the visible lines in place when the page is laid out again.
     fn anchor_view(&mut self) {
         if let Some(detail) = &mut self.detail
             && !detail.follow
@@ -330,7 +330,7 @@ impl TuiModel {
         }
     }
 
-    /// What the prompt is for, as things stand.
+    /// Returns the purpose of the prompt in the current state.
     pub(crate) fn current_purpose(&self) -> Option<PromptPurpose> {
         if let Some(purpose) = self.purpose.filter(|_| self.focus == Focus::Prompt) {
             return Some(purpose);
@@ -344,7 +344,7 @@ impl TuiModel {
         })
     }
 
-    /// Sends what was typed.
+    /// Sends the typed text.
     pub(super) fn submit(&mut self) -> Vec<TuiEffect> {
         let Some(purpose) = self.current_purpose() else { return Vec::new() };
         let text = self.draft().text().trim().to_owned();
@@ -367,7 +367,7 @@ impl TuiModel {
         }
     }
 
-    /// Back from the prompt to where the keys went before.
+    /// Returns the focus from the prompt to where it was.
     pub(super) fn leave_prompt(&mut self) {
         self.focus = match self.pane {
             Pane::List => Focus::List,
@@ -375,7 +375,7 @@ impl TuiModel {
         };
     }
 
-    /// What was asked is to be done.
+    /// Runs the confirmed action.
     pub(super) fn apply_confirmation(&mut self, confirm: Confirmation) -> Vec<TuiEffect> {
         match confirm {
             Confirmation::Stop(task) => vec![TuiEffect::Stop(task)],

@@ -12,8 +12,8 @@ mod pictures;
 #[path = "update_tests/writing.rs"]
 mod writing;
 
-/// A run that asks, one that works, one that is over and one that is interrupted.
-fn stories() -> Vec<TestJournal> {
+/// A run that asks, one that works, one that has ended and one that is interrupted.
+fn journals() -> Vec<TestJournal> {
     let lead = TestJournal::new(1, "lead", "Compare Go and Rust").claimed().later(2).replied(
         "I ask two of my own.\n\n# Plan\n- one looks into Go\n- the other into Rust",
         &[
@@ -51,129 +51,129 @@ fn keys_do_what_the_help_says() {
     let send = |to, text: &str| vec![TuiEffect::Send { to: id(to), text: text.to_owned() }];
     let answer =
         |words: &str| vec![TuiEffect::Answer { task: id(3), question: question(), words: words.to_owned() }];
-    // What is pressed; what is chosen then; what is wished for.
+    // Keys pressed; the selection afterwards; the effects.
     let table: Vec<(&str, &str, Vec<TuiEffect>)> = vec![
-        // The first that needs somebody is chosen.
+        // The first task that needs input is selected.
         ("", "t-00006", vec![]),
         ("Down", "t-00001", vec![]),
         ("Down Down Down", "t-00003", vec![]),
         ("Down Down Down Up", "t-00002", vec![]),
         ("End", "t-00004", vec![]),
         ("End Home", "t-00006", vec![]),
-        // Folding: away, and what is chosen is seen above it; and back.
+        // Fold: the selection moves to the visible ancestor; and unfold.
         ("Down Left Down", "t-00004", vec![]),
         ("Down Left Right Down", "t-00002", vec![]),
         ("Down Down Left", "t-00001", vec![]),
-        // What has ended is folded at first.
+        // Ended trees start folded.
         ("End Right Down", "t-00005", vec![]),
-        // Letters go to what is chosen, at the moment at which they are begun.
+        // A letter goes to the task that was selected when it was begun.
         ("Down m hi Enter", "t-00001", send(1, "hi")),
         ("Down m Enter", "t-00001", vec![]),
         ("Down m hi Esc", "t-00001", vec![]),
-        // Answers, from the one that asks and from above it.
+        // Answers: from the task that asks, and from above it.
         ("Down y", "t-00001", answer("yes")),
         ("Down Down Down n", "t-00003", answer("no")),
         ("Down Down Down a", "t-00003", answer("always exact")),
-        // Stopping asks first.
+        // Stop asks for confirmation.
         ("Down s", "t-00001", vec![]),
         ("Down s n y", "t-00001", answer("yes")),
         ("Down s y", "t-00001", vec![TuiEffect::Stop(id(1))]),
         ("S Esc", "t-00006", vec![]),
         ("S y", "t-00006", vec![TuiEffect::StopAll]),
-        // Resumed what is interrupted, continued what is over.
+        // Resume an interrupted run; continue an ended one.
         ("r", "t-00006", vec![TuiEffect::Resume(id(6))]),
         ("End r more Enter", "t-00004", send(4, "more")),
-        // Tried again what has failed.
+        // Retry a failed task.
         ("End Right Down R", "t-00005", vec![TuiEffect::Retry(id(5))]),
         ("p", "t-00006", vec![TuiEffect::SavePins(vec![id(6)])]),
         ("p p", "t-00006", vec![TuiEffect::SavePins(vec![id(6)]), TuiEffect::SavePins(vec![])]),
         ("g Home", "t-00006", vec![]),
-        // Search: what is chosen is among what is found.
+        // Search: the selection is among the matches.
         ("/ soup Enter", "t-00004", vec![]),
         ("/ taste Enter Down", "t-00005", vec![]),
         ("/ soup Esc", "t-00004", vec![]),
         ("/ soup Enter Esc Home", "t-00006", vec![]),
-        // Leaving asks while something goes on.
+        // Quit asks for confirmation while something runs.
         ("q", "t-00006", vec![]),
         ("q Esc", "t-00006", vec![]),
         ("q q", "t-00006", vec![TuiEffect::Quit { drain: false }]),
         ("q d", "t-00006", vec![TuiEffect::Quit { drain: true }]),
-        // Help takes the keys, and the first closes it.
+        // Help takes all keys, and the first closes it.
         ("? q", "t-00006", vec![]),
     ];
-    let stories = stories();
+    let journals = journals();
     for (keys, expected, wishes) in table {
-        let mut model = screen((120, 40), &stories);
-        let mut wished = press(&mut model, keys, &stories);
-        wished.retain(|effect| !matches!(effect, TuiEffect::ExpireNotice(_)));
-        assert_eq!((chosen(&model).as_str(), wished), (expected, wishes), "after: {keys}");
+        let mut model = screen((120, 40), &journals);
+        let mut effects = press(&mut model, keys, &journals);
+        effects.retain(|effect| !matches!(effect, TuiEffect::ExpireNotice(_)));
+        assert_eq!((chosen(&model).as_str(), effects), (expected, wishes), "after: {keys}");
     }
 }
 
 #[test]
 fn leaving_asks_nothing_where_nothing_goes_on() {
-    let stories = [TestJournal::new(4, "cook", "Soup").claimed().completed("Soup.")];
-    let mut model = screen((80, 24), &stories);
-    assert_eq!(press(&mut model, "q", &stories), [TuiEffect::Quit { drain: false }]);
+    let journals = [TestJournal::new(4, "cook", "Soup").claimed().completed("Soup.")];
+    let mut model = screen((80, 24), &journals);
+    assert_eq!(press(&mut model, "q", &journals), [TuiEffect::Quit { drain: false }]);
     assert!(model.quitting);
 }
 
 #[test]
 fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
-    let mut story = TestJournal::new(1, "a", "Do.").claimed();
+    let mut journal = TestJournal::new(1, "a", "Do.").claimed();
     for _ in 0..5_000 {
-        story = story.replied("Words of some length, to be wrapped.", &[]);
+        journal = journal.replied("Words of some length, to be wrapped.", &[]);
     }
     let mut model = screen((100, 30), &[]);
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![story.head()]));
-    let end = story.records.len() as u64;
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journal.head()]));
+    let end = journal.records.len() as u64;
     let after = Seq(end - INITIAL_ENTRIES as u64);
     assert_eq!(
         effects,
         [TuiEffect::ReadJournal { task: id(1), after, limit: INITIAL_ENTRIES + READ_CHUNK, order: true }]
     );
-    let stories = [story];
-    serve(&mut model, effects, &stories);
+    let journals = [journal];
+    serve(&mut model, effects, &journals);
     let laid = model.detail.as_ref().unwrap().page.laid_out;
     assert_eq!(laid, INITIAL_ENTRIES);
 
-    // It grows by one: one is read, one is laid out.
-    let [story] = stories;
-    let stories = [story.replied("More.", &[])];
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
+    // One new entry: one is read, one is laid out.
+    let [journal] = journals;
+    let journals = [journal.replied("More.", &[])];
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
     assert_eq!(
         effects,
         [TuiEffect::ReadJournal { task: id(1), after: Seq(end), limit: READ_CHUNK, order: false }]
     );
-    // And while that is being read, nothing is read twice.
-    assert_eq!(update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()])), []);
-    serve(&mut model, effects, &stories);
+    // During that read, nothing is read twice.
+    assert_eq!(update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()])), []);
+    serve(&mut model, effects, &journals);
     assert_eq!(model.detail.as_ref().unwrap().page.laid_out, laid + 1);
     assert!(picture(&mut model).contains("More."));
 
-    // To the beginning and back, and never more in memory than is allowed.
-    press(&mut model, "Enter Home", &stories);
+    // To the start and back, within the memory limit.
+    press(&mut model, "Enter Home", &journals);
     assert!(picture(&mut model).contains("› Do."), "{}", picture(&mut model));
     let kept = |model: &TuiModel| model.detail.as_ref().unwrap().transcript.entries;
     assert!(kept(&model) <= MAX_ENTRIES);
     for _ in 0..40 {
-        press(&mut model, "PageUp", &stories);
+        press(&mut model, "PageUp", &journals);
         assert!(kept(&model) <= MAX_ENTRIES);
     }
-    press(&mut model, "End", &stories);
+    press(&mut model, "End", &journals);
     assert!(picture(&mut model).contains("More."), "{}", picture(&mut model));
     assert!(kept(&model) <= MAX_ENTRIES);
 }
 
 #[test]
 fn whoever_scrolls_up_sees_all_of_it_and_is_not_carried_away() {
-    let mut story = TestJournal::new(1, "a", "Do.").claimed();
+    let mut journal = TestJournal::new(1, "a", "Do.").claimed();
     for number in 0..1_500 {
-        story = story.replied(&format!("number {number}."), &[]);
+        journal = journal.replied(&format!("number {number}."), &[]);
     }
-    let mut stories = [story];
-    let mut model = screen((100, 30), &stories);
-    press(&mut model, "Enter", &stories);
+    let mut journals = [journal];
+    let mut model = screen((100, 30), &journals);
+    press(&mut model, "Enter", &journals);
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..150 {
         for line in picture(&mut model).lines() {
@@ -181,20 +181,20 @@ fn whoever_scrolls_up_sees_all_of_it_and_is_not_carried_away() {
                 seen.extend(rest.split('.').next().and_then(|number| number.parse::<u32>().ok()));
             }
         }
-        press(&mut model, "PageUp", &stories);
+        press(&mut model, "PageUp", &journals);
     }
     assert_eq!(seen.len(), 1_500, "nothing is skipped on the way up");
-    press(&mut model, "Home Down Down", &stories);
+    press(&mut model, "Home Down Down", &journals);
     let before = picture(&mut model);
-    stories[0] = stories[0].clone().replied("Something new.", &[]);
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
-    serve(&mut model, effects, &stories);
+    journals[0] = journals[0].clone().replied("Something new.", &[]);
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
+    serve(&mut model, effects, &journals);
     let text = |picture: &str| picture.lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
     let right = |lines: Vec<String>| -> Vec<String> {
         lines.iter().map(|line| line.split_once('│').map_or(String::new(), |(_, r)| r.to_owned())).collect()
     };
     assert_eq!(right(text(&picture(&mut model))), right(text(&before)), "what is read stays where it is");
-    press(&mut model, "f", &stories);
+    press(&mut model, "f", &journals);
     assert!(picture(&mut model).contains("Something new."));
 }
 
@@ -210,23 +210,23 @@ fn heads_that_come_late_do_not_undo_what_is_known() {
 
 #[test]
 fn where_hints_were_lost_all_is_read_anew_and_the_journal_goes_on() {
-    let mut stories = stories();
-    let mut model = screen((120, 40), &stories);
-    press(&mut model, "Down", &stories);
-    stories[2] = stories[2].clone().replied("Heard late.", &[]);
+    let mut journals = journals();
+    let mut model = screen((120, 40), &journals);
+    press(&mut model, "Down", &journals);
+    journals[2] = journals[2].clone().replied("Heard late.", &[]);
     let effects =
-        update(&mut model, TuiMessage::Loaded(stories.iter().map(TestJournal::head).collect(), Vec::new()));
-    serve(&mut model, effects, &stories);
+        update(&mut model, TuiMessage::Loaded(journals.iter().map(TestJournal::head).collect(), Vec::new()));
+    serve(&mut model, effects, &journals);
     assert_eq!(chosen(&model), "t-00001");
     assert!(picture(&mut model).contains("Heard late."));
 }
 
 #[test]
 fn a_task_that_was_deleted_goes_away_when_it_is_looked_at() {
-    let stories = stories();
-    let mut model = screen((80, 24), &stories);
+    let journals = journals();
+    let mut model = screen((80, 24), &journals);
     let effects = update(&mut model, TuiMessage::TaskGone(id(6)));
-    serve(&mut model, effects, &stories);
+    serve(&mut model, effects, &journals);
     assert_eq!(chosen(&model), "t-00001");
     assert!(!picture(&mut model).contains("Wash up"));
 }
@@ -246,17 +246,17 @@ fn there_is_an_end_to_what_is_remembered() {
 
 #[test]
 fn the_mouse_chooses_folds_opens_and_scrolls() {
-    let stories = stories();
-    let mut model = screen((120, 40), &stories);
-    press(&mut model, "Down", &stories);
+    let journals = journals();
+    let mut model = screen((120, 40), &journals);
+    press(&mut model, "Down", &journals);
     let rows: Vec<String> = picture(&mut model).lines().map(str::to_owned).collect();
-    press(&mut model, "Up", &stories);
+    press(&mut model, "Up", &journals);
     let row = |text: &str| rows.iter().position(|line| line.contains(text)).unwrap() as u16;
     let click = |model: &mut TuiModel, column, row| {
         let kind = MouseEventKind::Down(MouseButton::Left);
         let effects =
             update(model, TuiMessage::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
-        serve(model, effects, &stories);
+        serve(model, effects, &journals);
     };
     click(&mut model, 20, row("scout Look"));
     assert_eq!(chosen(&model), "t-00002");
@@ -266,7 +266,7 @@ fn the_mouse_chooses_folds_opens_and_scrolls() {
     assert!(!model.folded.contains(&id(1)));
     click(&mut model, 20, row("lead Compare"));
     assert_eq!(model.focus, Focus::Detail);
-    // A call is unfolded by a click, and a tab chosen.
+    // A click unfolds a call, or selects a tab.
     assert!(!picture(&mut model).contains("and more"));
     click(&mut model, 70, row("run_background_agent(agent: writer"));
     assert!(picture(&mut model).contains("and more"), "{}", picture(&mut model));
@@ -279,28 +279,28 @@ fn the_mouse_chooses_folds_opens_and_scrolls() {
 
 #[test]
 fn one_pane_at_a_time_where_there_is_room_for_one() {
-    let stories = stories();
-    let mut model = screen((40, 12), &stories);
+    let journals = journals();
+    let mut model = screen((40, 12), &journals);
     assert!(picture(&mut model).contains("Wash up"));
-    press(&mut model, "Down Enter", &stories);
+    press(&mut model, "Down Enter", &journals);
     let open = picture(&mut model);
     assert!(open.contains("lead t-00001") && !open.contains("Wash up"), "{open}");
-    press(&mut model, "Esc", &stories);
+    press(&mut model, "Esc", &journals);
     assert!(picture(&mut model).contains("Tasks"));
 }
 
 #[test]
 fn all_sizes_can_be_drawn_whatever_is_open() {
-    let mut stories = stories();
-    stories.push(TestJournal::new(7, "世界世界世界世界世界世界世界世界世界世界", "👩‍👩‍👧‍👦 e\u{301}\u{301} \x1b[2J and\ta tab").claimed().said(
+    let mut journals = journals();
+    journals.push(TestJournal::new(7, "世界世界世界世界世界世界世界世界世界世界", "👩‍👩‍👧‍👦 e\u{301}\u{301} \x1b[2J and\ta tab").claimed().said(
         "averyveryverylongwordwithoutanyspaceinitthatgoesonandonandonandonandon 世界世界世界世界世界世界世界世界世界世界世界世界",
     ));
     for keys in ["", "?", "Home Enter", "m 世界 wide", "/ zzz", "s", "S", "q", "1", "2", "3", "4", "5", "6"]
     {
         for width in [1, 10, 39, 40, 41, 71, 72, 120] {
             for height in [1, 5, 12, 13, 24] {
-                let mut model = screen((width, height), &stories);
-                press(&mut model, keys, &stories);
+                let mut model = screen((width, height), &journals);
+                press(&mut model, keys, &journals);
                 let picture = picture(&mut model);
                 assert!(!picture.contains('\x1b'), "{picture}");
                 assert_eq!(picture.split('\n').count(), usize::from(height), "{width}×{height}");
@@ -314,7 +314,7 @@ fn screens() {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("snapshots");
     settings.set_prepend_module_to_snapshot(false);
-    let stories = stories();
+    let journals = journals();
     let mut shots = Vec::new();
     for size in [(120, 40), (80, 24), (40, 12)] {
         for (name, keys) in [
@@ -330,14 +330,14 @@ fn screens() {
             ("leave", "q"),
             ("help", "?"),
         ] {
-            let mut model = screen(size, &stories);
-            press(&mut model, keys, &stories);
+            let mut model = screen(size, &journals);
+            press(&mut model, keys, &journals);
             shots.push((format!("tui_{name}_{}x{}", size.0, size.1), picture(&mut model)));
         }
         let mut empty = screen(size, &[]);
         shots.push((format!("tui_nothing_{}x{}", size.0, size.1), picture(&mut empty)));
     }
-    // The clock on the wall is where the tests are run.
+    // The local time depends on where the tests run.
     settings.add_filter(r"\d\d:\d\d:\d\d", "hh:mm:ss");
     settings.add_filter(r"20\d\d-\d\d-\d\d", "yyyy-mm-dd");
     settings.bind(|| {
@@ -349,13 +349,13 @@ fn screens() {
 
 #[test]
 fn letters_are_told_with_whether_they_were_read() {
-    let story = TestJournal::new(1, "a", "Do.")
+    let journal = TestJournal::new(1, "a", "Do.")
         .claimed()
         .letter(Sender::Person, "Hurry.")
         .letter(Sender::Task(id(2)), "Done.");
-    let stories = [story];
-    let mut model = screen((100, 30), &stories);
-    press(&mut model, "4", &stories);
+    let journals = [journal];
+    let mut model = screen((100, 30), &journals);
+    press(&mut model, "4", &journals);
     let shown = picture(&mut model);
     assert!(
         shown.contains("from you · not read yet") && shown.contains("Hurry.") && shown.contains("t-00002"),
@@ -365,8 +365,8 @@ fn letters_are_told_with_whether_they_were_read() {
 
 #[test]
 fn without_colours_there_are_none() {
-    let stories = stories();
-    let mut model = screen((120, 40), &stories);
+    let journals = journals();
+    let mut model = screen((120, 40), &journals);
     let colours = |model: &mut TuiModel| {
         model.prepare_frame();
         let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 40)).unwrap();
@@ -377,7 +377,7 @@ fn without_colours_there_are_none() {
             .count()
     };
     assert!(colours(&mut model) > 0);
-    let mut model = screen((120, 40), &stories);
+    let mut model = screen((120, 40), &journals);
     model.theme.color = false;
     model.detail = None;
     assert_eq!(colours(&mut model), 0);
@@ -385,9 +385,9 @@ fn without_colours_there_are_none() {
 
 #[test]
 fn control_c_takes_away_what_is_typed_and_then_leaves() {
-    let stories = stories();
-    let mut model = screen((80, 24), &stories);
-    press(&mut model, "m abc", &stories);
+    let journals = journals();
+    let mut model = screen((80, 24), &journals);
+    press(&mut model, "m abc", &journals);
     let key = || TuiMessage::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
     update(&mut model, key());
     assert_eq!(model.draft().text(), "");
@@ -398,9 +398,9 @@ fn control_c_takes_away_what_is_typed_and_then_leaves() {
 
 #[test]
 fn esc_and_a_key_at_once_are_two() {
-    let stories = stories();
-    let mut model = screen((80, 24), &stories);
-    press(&mut model, "Down Enter", &stories);
+    let journals = journals();
+    let mut model = screen((80, 24), &journals);
+    press(&mut model, "Down Enter", &journals);
     update(&mut model, TuiMessage::Key(KeyEvent::new(KeyCode::Char('m'), KeyModifiers::ALT)));
     assert_eq!((model.pane, model.focus), (Pane::List, Focus::Prompt));
 }

@@ -1,32 +1,32 @@
-//! An answer while it comes: what is complete of it is told for good, the rest is shown until it is.
+//! Streams an answer: complete lines are printed for good, the rest is redrawn until it is complete.
 
 use super::live_region::StyledLine;
 use super::markdown::{self, SyntaxHighlighter};
 use super::sanitize::sanitize;
 use super::text_format::{display_width, wrap_text};
 
-/// How far from the end an escape may begin that is not complete yet.
+/// How far from the end an incomplete escape sequence may begin.
 const ESCAPE: usize = 64;
 
-/// The words of one task, reply after reply.
+/// The text of one task, reply after reply.
 pub(crate) struct AnswerStream {
-    /// Whether Markdown is rendered; otherwise its source is told.
+    /// Whether to render Markdown. Otherwise the source is shown.
     rendered: bool,
     colors: SyntaxHighlighter,
-    /// What was said of the reply that is on its way, and is not told for good.
+    /// The text of the current reply that is not printed yet.
     pending: String,
-    /// All that was said of it.
+    /// The whole text of the current reply.
     reply: String,
-    /// The last reply that was complete.
+    /// The last complete reply.
     last: String,
-    /// Whether anything of the reply was told for good.
+    /// Whether part of the current reply was printed.
     begun: bool,
-    /// Whether anything was told at all.
+    /// Whether anything was printed at all.
     any: bool,
 }
 
 impl AnswerStream {
-    /// Words for a terminal that takes colours, or not.
+    /// Creates a stream, with or without Markdown rendering.
     pub(crate) fn new(rendered: bool) -> AnswerStream {
         let colors = SyntaxHighlighter::default();
         AnswerStream {
@@ -40,32 +40,33 @@ impl AnswerStream {
         }
     }
 
-    /// More of the reply.
+    /// Adds text to the current reply.
     pub(crate) fn push_text(&mut self, text: &str) {
         self.pending.push_str(text);
         self.reply.push_str(text);
     }
 
-    /// The reply is void: the model is asked for it again. Whether some of it has been told already.
+    /// Discards the current reply, because the model is asked again. Returns whether part of it was printed
+    /// already.
     pub(crate) fn discard_reply(&mut self) -> bool {
         self.pending.clear();
         self.reply.clear();
         std::mem::take(&mut self.begun)
     }
 
-    /// The last complete reply.
+    /// Returns the last complete reply.
     pub(crate) fn last_reply(&self) -> &str {
         &self.last
     }
 
-    /// What can be told for good by now.
+    /// Returns the lines that can be printed for good by now.
     pub(crate) fn take_complete_lines(&mut self, columns: usize) -> Vec<StyledLine> {
         let open = self.pending.rfind(['\x1b', '\u{9b}']).filter(|at| self.pending.len() - at < ESCAPE);
         let rest = self.pending.split_off(open.unwrap_or(self.pending.len()));
         let cleaned = sanitize(&self.pending);
         let at = match self.rendered {
             true => markdown::stable_prefix_len(&cleaned),
-            // Up to the last line that is complete and not empty: what is empty belongs to the next.
+            // Up to the last complete line that is not empty: empty lines belong to what follows.
             false => {
                 let whole = cleaned[..cleaned.rfind('\n').map_or(0, |at| at + 1)].trim_end().len();
                 cleaned[whole..].find('\n').filter(|_| whole > 0).map_or(0, |end| whole + end + 1)
@@ -76,7 +77,7 @@ impl AnswerStream {
         self.with_gap(lines)
     }
 
-    /// The reply is complete: what is left of it.
+    /// Completes the reply, and returns the rest of its lines.
     pub(crate) fn finish_reply(&mut self, columns: usize) -> Vec<StyledLine> {
         let rest = std::mem::take(&mut self.pending);
         let lines = self.format_lines(&sanitize(&rest), columns);
@@ -89,7 +90,7 @@ impl AnswerStream {
         lines
     }
 
-    /// What is not told for good yet, as it would look now.
+    /// Returns the pending text as it would look now.
     pub(crate) fn pending_lines(&self, columns: usize) -> Vec<StyledLine> {
         let mut lines = self.format_lines(&sanitize(&self.pending), columns);
         if self.any && !lines.is_empty() && (self.rendered || !self.begun) {
@@ -98,13 +99,13 @@ impl AnswerStream {
         lines
     }
 
-    /// A text of its own, told whole.
+    /// Formats a whole text at once.
     pub(crate) fn format_whole(&mut self, text: &str, columns: usize) -> Vec<StyledLine> {
         let lines = self.format_lines(&sanitize(text), columns);
         self.with_gap(lines)
     }
 
-    /// An empty line is between blocks, and between replies.
+    /// Adds an empty line between blocks and between replies.
     fn with_gap(&mut self, mut lines: Vec<StyledLine>) -> Vec<StyledLine> {
         if lines.is_empty() {
             return lines;

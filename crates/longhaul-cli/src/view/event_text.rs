@@ -1,4 +1,4 @@
-//! Events, told in words.
+//! Formats events as text.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,31 +16,31 @@ use super::text_format::{
 use super::{Ink, TerminalOutput};
 use crate::data_dir::DataDir;
 
-/// How much is told.
+/// How much detail to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventDetail {
-    /// What is worth a line while a team works; each line says whose it is.
+    /// The main events of a team; each line names its task.
     Team,
-    /// The same of one task, which need not be named.
+    /// The main events of one task, without its name.
     OneTask,
-    /// Everything that is in the journal of one task.
+    /// Everything in the journal of one task.
     Full,
 }
 
-/// Tells events as lines of text.
+/// Formats events as lines of text.
 pub(crate) struct EventFormatter {
     term: TerminalOutput,
     detail: EventDetail,
     agents: HashMap<TaskId, AgentName>,
     pending_text: HashMap<TaskId, (String, String)>,
-    /// What was warned of: many tasks may say the same, and nobody wants to hear it from all of them.
+    /// Warnings printed so far: many tasks may repeat the same one.
     warned: HashSet<String>,
-    /// Where the tasks are: for the words that answer what is asked.
+    /// The data directory, for commands that answer questions.
     data_dir: Option<DataDir>,
 }
 
 impl EventFormatter {
-    /// A teller for a terminal.
+    /// Creates a formatter for a terminal.
     pub(crate) fn new(term: TerminalOutput, detail: EventDetail) -> Self {
         EventFormatter {
             term,
@@ -52,18 +52,18 @@ impl EventFormatter {
         }
     }
 
-    /// The same, for tasks of a place: what is asked is told with the command that answers it.
-    pub(crate) fn with_data_dir(mut self, place: &DataDir) -> Self {
-        self.data_dir = Some(place.clone());
+    /// Sets the data directory, so that questions are printed with the command that answers them.
+    pub(crate) fn with_data_dir(mut self, data_dir: &DataDir) -> Self {
+        self.data_dir = Some(data_dir.clone());
         self
     }
 
-    /// Whether this has not been warned of before.
+    /// Returns whether this warning has not been printed before.
     pub(crate) fn is_new(&mut self, warning: &str) -> bool {
         self.warned.insert(warning.to_owned())
     }
 
-    /// Remembers an event that need not be told.
+    /// Remembers an event without printing it.
     pub(crate) fn note_event(&mut self, event: &Event) {
         if let EventKind::Submitted { agent, .. } = &event.kind {
             self.agents.insert(event.task, agent.clone());
@@ -73,11 +73,11 @@ impl EventFormatter {
         }
     }
 
-    /// The lines that an event is worth.
+    /// Returns the lines for an event.
     pub(crate) fn format_event(&mut self, event: &Event) -> Vec<String> {
         let words = match &event.kind {
             EventKind::Warned { text } if !self.is_new(text) => Vec::new(),
-            // Live words come in pieces: they are told when the reply is whole.
+            // Text is streamed in pieces: print it when the reply is complete.
             EventKind::Text { text } => {
                 self.pending_text.entry(event.task).or_default().1.push_str(text);
                 Vec::new()
@@ -104,13 +104,14 @@ impl EventFormatter {
             }
             EventKind::Asked { question, asks, until } => {
                 let mut words = vec![(Ink::Attention, format!("asks    {}", self.body(&asks.text)))];
-                if let Some(place) = &self.data_dir {
-                    let command = place.answer_command(event.task, Some(*question), &asks.wants);
+                if let Some(data_dir) = &self.data_dir {
+                    let command = data_dir.answer_command(event.task, Some(*question), &asks.wants);
                     words.push((Ink::Attention, format!("        answer it with:  {command}")));
                 }
                 if let Some(until) = until {
-                    let told = format!("        until {}, then the answer is no", format_timestamp(*until));
-                    words.push((Ink::Attention, told));
+                    let deadline =
+                        format!("        until {}, then the answer is no", format_timestamp(*until));
+                    words.push((Ink::Attention, deadline));
                 }
                 words
             }
@@ -194,21 +195,23 @@ impl EventFormatter {
             EventKind::Read { .. } => return None,
             EventKind::Nudged { why } => {
                 let why = match why {
-                    NudgeReason::Empty => "it answered nothing".to_owned(),
-                    NudgeReason::Shape => "its answer has not the form that is asked for".to_owned(),
-                    NudgeReason::Begun => "what its hooks say at the beginning".to_owned(),
+                    NudgeReason::Empty => "the answer was empty".to_owned(),
+                    NudgeReason::Shape => "the answer does not match the required schema".to_owned(),
+                    NudgeReason::Begun => "the output of its start hooks".to_owned(),
                     NudgeReason::Repeating => "it repeats itself".to_owned(),
-                    NudgeReason::Launching => "it has results, and starts the same tasks again".to_owned(),
-                    NudgeReason::ToolsOff => "it goes round in circles, and is to answer".to_owned(),
-                    NudgeReason::LastWord(limit) => format!("its last word: {}", one_line(limit)),
+                    NudgeReason::Launching => {
+                        "it has the results, but starts the same tasks again".to_owned()
+                    }
+                    NudgeReason::ToolsOff => "it is stuck in a loop, and must answer now".to_owned(),
+                    NudgeReason::LastWord(limit) => format!("to give its final answer: {}", one_line(limit)),
                 };
-                (Ink::Attention, format!("told    {why}"))
+                (Ink::Attention, format!("nudged  {why}"))
             }
             EventKind::Answered { answer, .. } => {
                 (Ink::Plain, format!("answer  {}", one_line(&answer.to_string())))
             }
             EventKind::Backgrounded => {
-                (Ink::Plain, "told    not to wait: it goes on in the background".to_owned())
+                (Ink::Plain, "moved   to the background: it no longer waits".to_owned())
             }
             EventKind::HookFailed { failure } => {
                 (Ink::Attention, format!("hook    {}", one_line(&failure.to_string())))
@@ -224,7 +227,7 @@ impl EventFormatter {
                     ReleaseReason::Drained => "its process is ending".to_owned(),
                     ReleaseReason::Lost => "its process is gone".to_owned(),
                 };
-                (Ink::Attention, format!("given back: {why}"))
+                (Ink::Attention, format!("released: {why}"))
             }
             EventKind::Finished { status, output, error } => {
                 let mut text = status.to_string();
@@ -237,7 +240,7 @@ impl EventFormatter {
                 (Ink::for_status(*status), text)
             }
             EventKind::Continued { by } => (Ink::Plain, format!("continued by {by}")),
-            EventKind::Compacted => (Ink::Faint, "its conversation was made shorter".to_owned()),
+            EventKind::Compacted => (Ink::Faint, "its conversation was compacted".to_owned()),
             EventKind::Sampled { usage, model, .. } => (Ink::Faint, describe_sampling(usage, model)),
             _ => return None,
         })
@@ -255,13 +258,13 @@ fn ordinal(number: u32) -> String {
     format!("{number}{end}")
 }
 
-/// That an MCP server has asked the model, and what that has used.
+/// Describes a model request made by an MCP server, with its usage.
 pub(crate) fn describe_sampling(usage: &Usage, model: &str) -> String {
     let (read, written) = (format_count(usage.input), format_count(usage.output));
     format!("an MCP server asked the model: {read} tokens in, {written} out ({})", one_line(model))
 }
 
-/// What a task may use with all below it, in words.
+/// Describes the budget of a task and everything below it.
 pub(crate) fn budget_words(budget: &Budget) -> String {
     let tokens = budget.tokens.map(|tokens| format!("{} tokens", format_count(tokens)));
     let bounds =
@@ -269,7 +272,7 @@ pub(crate) fn budget_words(budget: &Budget) -> String {
     format!("{} in all, with what it has used", bounds.collect::<Vec<_>>().join(", "))
 }
 
-/// What is waited for, in words.
+/// Describes what a task waits for.
 pub(crate) fn describe_wait(on: &WaitReason) -> String {
     match on {
         WaitReason::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
@@ -283,9 +286,9 @@ pub(crate) fn describe_wait(on: &WaitReason) -> String {
     }
 }
 
-/// A tool call in a line: `search_files_content(TODO)`.
+/// Formats a tool call as one line: `search_files_content(TODO)`.
 pub(crate) fn format_call(tool: &str, arguments: &str, most: usize) -> String {
-    let told = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+    let shown = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
             let value = |value: &serde_json::Value| match value {
                 serde_json::Value::String(text) => escape_invisible_line(text),
@@ -302,10 +305,10 @@ pub(crate) fn format_call(tool: &str, arguments: &str, most: usize) -> String {
         }
         Err(_) => escape_invisible_line(arguments),
     };
-    format!("{}({})", escape_invisible_line(tool), truncate(&told, most))
+    format!("{}({})", escape_invisible_line(tool), truncate(&shown, most))
 }
 
-/// The argument that says most of a call, for where there is little room: `make all`, `src/main.rs`.
+/// Returns the most informative argument of a call, for narrow columns: `make all`, `src/main.rs`.
 pub(crate) fn main_argument(arguments: &str) -> String {
     const MAIN: [&str; 12] = [
         "cmd",
@@ -321,7 +324,7 @@ pub(crate) fn main_argument(arguments: &str) -> String {
         "agent",
         "name",
     ];
-    let told = |value: &serde_json::Value| match value {
+    let value_text = |value: &serde_json::Value| match value {
         serde_json::Value::String(text) => escape_invisible_line(text),
         other => escape_invisible_line(&other.to_string()),
     };
@@ -329,13 +332,13 @@ pub(crate) fn main_argument(arguments: &str) -> String {
         Ok(map) => {
             let main = MAIN.iter().find_map(|key| map.get(*key));
             let main = main.or_else(|| map.values().find(|value| value.is_string())).or(map.values().next());
-            main.map(told).unwrap_or_default()
+            main.map(value_text).unwrap_or_default()
         }
         Err(_) => escape_invisible_line(arguments),
     }
 }
 
-/// A tool call in few words: `shell(make all)`, whatever other arguments it has.
+/// Formats a tool call with its main argument only: `shell(make all)`.
 pub(crate) fn brief_call(tool: &str, arguments: &str, most: usize) -> String {
     match main_argument(arguments) {
         main if main.is_empty() => escape_invisible_line(tool),
@@ -367,7 +370,7 @@ mod tests {
 
     #[test]
     fn numbers_have_their_endings() {
-        let told: Vec<_> = [1, 2, 3, 4, 11, 12, 21, 113].map(ordinal).into();
-        assert_eq!(told, ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "113th"]);
+        let ordinals: Vec<_> = [1, 2, 3, 4, 11, 12, 21, 113].map(ordinal).into();
+        assert_eq!(ordinals, ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "113th"]);
     }
 }

@@ -1,14 +1,14 @@
-//! Texts in columns, cut and wrapped by what people see as one character.
+//! Measures, truncates and wraps text by grapheme cluster, in terminal columns.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-/// How many columns a text takes.
+/// Returns the width of a text in columns.
 pub(crate) fn grapheme_width(text: &str) -> usize {
     text.graphemes(true).map(|piece| piece.width()).sum()
 }
 
-/// The text, or as much of it as fits into so many columns, with a sign that it goes on.
+/// Truncates a text to this many columns, with a mark if it goes on.
 pub(crate) fn truncate_graphemes(text: &str, columns: usize) -> String {
     if grapheme_width(text) <= columns {
         return text.to_owned();
@@ -30,7 +30,7 @@ pub(crate) fn truncate_graphemes(text: &str, columns: usize) -> String {
     fits
 }
 
-/// The text in lines of at most so many columns. A line that goes on keeps its indent; a word that is too long is broken.
+/// Wraps a text to this many columns. Continued lines keep their indent; a word that is too long is broken.
 pub(crate) fn wrap_graphemes(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.split('\n') {
@@ -50,7 +50,7 @@ fn wrap_line(line: &str, columns: usize, lines: &mut Vec<String>) {
     for piece in line.graphemes(true) {
         let (wide, blank) = (piece.width(), piece.chars().all(char::is_whitespace));
         if blank && used + wide > columns {
-            // The line is full, and what follows the space goes to the next.
+            // The line is full: what follows the space goes to the next line.
             lines.push(row.trim_end().to_owned());
             row.clone_from(&hang);
             (used, gap) = (indent, None);
@@ -74,7 +74,7 @@ fn wrap_line(line: &str, columns: usize, lines: &mut Vec<String>) {
         }
         row.push_str(piece);
         used += wide;
-        // Where there are no spaces between words, a line may end after any of them.
+        // In scripts without spaces between words, a line may break after any character.
         if blank || wide == 2 {
             gap = Some(row.len());
         }
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(wrap_graphemes("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap_graphemes("  - one two", 9), ["  - one", "  two"]);
         assert_eq!(wrap_graphemes("a\n\nb", 9), ["a", "", "b"]);
-        // A line that is just as wide as there is room.
+        // A line exactly as wide as the limit.
         assert_eq!(wrap_graphemes("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap_graphemes("  one two   three", 9), ["  one two", "  three"]);
         assert_eq!(wrap_graphemes("abcdefg hij", 7), ["abcdefg", "hij"]);

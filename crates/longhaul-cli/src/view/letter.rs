@@ -1,19 +1,19 @@
-//! Letters that tell of the end of a task, in words: the tags in them are for models.
+//! Formats letters that report the end of a task for people: the tags in them are for models.
 
 use longhaul::Status;
 
-/// What such a letter says.
+/// The content of such a letter.
 #[derive(Debug, PartialEq)]
 pub(crate) struct TaskEndLetter<'a> {
-    /// Who has ended, and how.
+    /// The agent that has ended, and how.
     pub(crate) agent: String,
     pub(crate) status: Status,
-    /// What it left.
+    /// The output of the task.
     pub(crate) text: &'a str,
 }
 
 impl TaskEndLetter<'_> {
-    /// How it ended, as a verb.
+    /// Returns how it ended, as a verb.
     pub(crate) fn verb(&self) -> &'static str {
         match self.status {
             Status::Completed => "completed",
@@ -24,8 +24,8 @@ impl TaskEndLetter<'_> {
     }
 }
 
-/// Reads a letter. Anybody can write such tags: only a letter of which the journal says that it tells of an end is to be
-/// believed.
+/// Parses a letter. Anyone can write such tags, so call this only for a letter that the journal marks as the
+/// report of an end.
 pub(crate) fn ending(letter: &str) -> Option<TaskEndLetter<'_>> {
     let (tag, text) = letter.trim().strip_prefix("<task_ended ")?.split_once('>')?;
     let attribute = |name: &str| {

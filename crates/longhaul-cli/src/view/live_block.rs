@@ -1,4 +1,4 @@
-//! The live block: one line a task, as many as fit.
+//! The live block: one line per task, as many as fit.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use super::text_format::{
 };
 use super::{Ink, TerminalOutput, status_glyph};
 
-/// One picture of the block.
+/// The parameters of one frame.
 pub(crate) struct LiveBlockFrame<'a> {
-    /// For which terminal.
+    /// The terminal to draw on.
     pub(crate) term: TerminalOutput,
-    /// How many columns and rows it has.
+    /// Columns and rows.
     pub(crate) size: (usize, usize),
-    /// When.
+    /// The current time.
     pub(crate) now: Timestamp,
-    /// The how-many-th picture.
+    /// The frame number, for the spinner.
     pub(crate) tick: usize,
-    /// What is said below the tasks.
+    /// The text below the tasks.
     pub(crate) footer: &'a str,
 }
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// The lines of the block.
+/// Returns the lines of the block.
 pub(crate) fn live_block_lines(board: &LiveTaskBoard, frame: &LiveBlockFrame<'_>) -> Vec<StyledLine> {
     let (columns, rows) = frame.size;
-    // One row is the cursor's, and the block leaves room for something to be read above it.
+    // One row is for the cursor, and some text above the block stays visible.
     let footer = wrap_text(frame.footer, columns);
     let room = rows.saturating_sub(2 + footer.lines().count()).clamp(1, 30);
     let tree = board.tree();
@@ -41,7 +41,7 @@ pub(crate) fn live_block_lines(board: &LiveTaskBoard, frame: &LiveBlockFrame<'_>
     let mut shown: Vec<&(Vec<bool>, &LiveTaskRow)> = tree.iter().collect();
     let mut hidden = 0;
     if tree.len() > room {
-        // What has ended is the least interesting, the roots the most.
+        // Drop ended tasks first and roots last.
         let mut by_interest: Vec<usize> = (0..tree.len()).collect();
         by_interest.sort_by_key(|index| {
             let (path, row) = &tree[*index];
@@ -71,9 +71,9 @@ pub(crate) fn live_block_lines(board: &LiveTaskBoard, frame: &LiveBlockFrame<'_>
     lines
 }
 
-/// How wide each part of a line is.
+/// The width of each part of a line.
 struct LiveBlockWidths {
-    /// The tree, the sign and the id.
+    /// The tree branch, the status glyph and the id.
     stem: usize,
     agent: usize,
     headline: usize,
@@ -170,7 +170,7 @@ impl LiveBlockWidths {
     }
 }
 
-/// What a task does, in words, and in which ink.
+/// Describes what a task does, and in which colour.
 fn describe_activity(row: &LiveTaskRow, alone: bool) -> (String, Ink) {
     match (&row.activity, row.status) {
         (LiveActivity::Failed(why), status) => (why.clone(), Ink::for_status(status)),
@@ -191,9 +191,9 @@ fn describe_activity(row: &LiveTaskRow, alone: bool) -> (String, Ink) {
     }
 }
 
-/// Of what is being said the end is the news; of all else, the beginning.
+/// Truncates the activity: streamed text keeps its end, everything else its beginning.
 fn truncate_activity(row: &LiveTaskRow, text: &str, columns: usize) -> String {
-    // That it waits, or asks, the sign says already.
+    // The status glyph already shows that it waits or asks.
     let plain = match row.activity {
         LiveActivity::WaitingForTasks(_) | LiveActivity::Waiting(_) => text.strip_prefix("waiting "),
         LiveActivity::Asking(_) => text.strip_prefix("asks: "),

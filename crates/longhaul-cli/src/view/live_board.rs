@@ -1,4 +1,4 @@
-//! Where the tasks of a tree stand: a fold of their events.
+//! The state of the tasks of a tree: a fold of their events.
 
 use longhaul::entry::WaitReason;
 use longhaul::snapshot::{Event, EventKind};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::event_text::{describe_wait, format_call};
 use super::sanitize::one_line;
 
-/// The tasks, each in a row.
+/// The tasks, one row each.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveTaskBoard {
     rows: Vec<LiveTaskRow>,
@@ -28,42 +28,42 @@ pub(crate) struct LiveTaskRow {
     pub(crate) started: Option<Timestamp>,
     pub(crate) ended: Option<Timestamp>,
     pub(crate) tokens: u64,
-    /// What it cost so far, in millionths of a dollar, as far as that is known.
+    /// The cost so far in millionths of a dollar, as far as known.
     pub(crate) cost: u64,
-    /// Replies of which nobody knows what they cost.
+    /// Replies with unknown cost.
     pub(crate) unpriced: u64,
-    /// How many of its calls have not returned.
+    /// The number of calls that have not returned.
     calls: usize,
 }
 
 /// What a task does now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LiveActivity {
-    /// Nothing that can be seen.
+    /// Nothing visible.
     Idle,
-    /// It thinks, or says something.
+    /// The model writes or reasons.
     Saying(String),
     /// A tool runs.
     Calling(String),
-    /// A tool has returned, and what follows from that is not known yet.
+    /// A tool has returned, and the next step is not known yet.
     Called(String),
-    /// It waits for these tasks, as far as they have not ended.
+    /// It waits for those of these tasks that have not ended.
     WaitingForTasks(Vec<TaskId>),
     /// It asks a person.
     Asking(String),
     /// It waits for something else.
     Waiting(String),
-    /// It is about to stop.
+    /// It is being stopped.
     Stopping,
     /// It ended without an answer.
     Failed(String),
 }
 
-/// How much of what a task says is remembered.
+/// How much of a task's text to keep, in bytes.
 const REMEMBERED: usize = 400;
 
 impl LiveTaskBoard {
-    /// Takes an event in.
+    /// Applies an event.
     pub(crate) fn apply_event(&mut self, event: &Event) {
         if let EventKind::Submitted { agent, headline, parent, .. } = &event.kind {
             self.rows.push(LiveTaskRow {
@@ -81,7 +81,7 @@ impl LiveTaskBoard {
                 unpriced: 0,
                 calls: 0,
             });
-            // Events of a tree come task by task; people want to see who came first.
+            // Events arrive task by task; show the tasks in order of creation.
             self.rows.sort_by_key(|row| row.created);
             return;
         }
@@ -94,19 +94,20 @@ impl LiveTaskBoard {
         row.apply_event(event);
     }
 
-    /// Tasks in the middle of a call that only waits for other tasks.
+    /// Returns the tasks with a call that only waits for other tasks.
     pub(crate) fn blocked(&self) -> impl Iterator<Item = TaskId> {
         let blocked =
             |row: &&LiveTaskRow| row.calls > 0 && matches!(row.activity, LiveActivity::WaitingForTasks(_));
         self.rows.iter().filter(blocked).map(|row| row.id)
     }
 
-    /// Whether there are such.
+    /// Returns whether there are such tasks.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked().next().is_some()
     }
 
-    /// The rows as a tree, with how deep each is and whether it is the last of its siblings at each level.
+    /// Returns the rows as a tree. For each level of a row, the flag says whether it is the last of its
+    /// siblings.
     pub(crate) fn tree(&self) -> Vec<(Vec<bool>, &LiveTaskRow)> {
         let mut tree = Vec::with_capacity(self.rows.len());
         let is_top =
@@ -134,7 +135,8 @@ impl LiveTaskBoard {
 }
 
 impl LiveTaskRow {
-    /// A task that waits notices the end of another only when it wakes; who watches sees it at once.
+    /// Removes an ended task from what others wait for. They notice it only when they wake, but the viewer
+    /// should see it at once.
     fn remove_awaited(&mut self, ended: TaskId) {
         if let LiveActivity::WaitingForTasks(ids) = &mut self.activity {
             ids.retain(|id| *id != ended);
@@ -181,7 +183,7 @@ impl LiveTaskRow {
             EventKind::Progress { text } => self.activity = LiveActivity::Calling(one_line(text)),
             EventKind::Asked { asks, .. } => self.activity = LiveActivity::Asking(one_line(&asks.text)),
             EventKind::Answered { .. } => self.activity = LiveActivity::Idle,
-            // That is what it has just asked.
+            // It has just asked this.
             EventKind::Waiting { on: WaitReason::Person(_), .. }
                 if matches!(self.activity, LiveActivity::Asking(_)) => {}
             EventKind::Waiting { on, .. } => {

@@ -1,40 +1,40 @@
-//! A block of lines that is drawn over, again and again, at the bottom of the terminal; what is written meanwhile
-//! goes above it.
+//! A block of lines at the bottom of the terminal that is redrawn in place. Other output goes above it.
 //!
-//! The cursor stays visible: a process that is killed could not show it again.
+//! The cursor stays visible, because a killed process could not show it again.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::OutputStream;
 
-/// Draw all at once, so that nothing flickers; terminals that do not know this ignore it.
+/// Synchronized output: the terminal shows a frame at once, without flicker. Terminals that do not support it
+/// ignore it.
 const BEGIN: &str = "\x1b[?2026h";
 const END: &str = "\x1b[?2026l";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
 
-/// The block. Clones are the same block.
+/// The block. Clones share one block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveRegion {
     out: OutputStream,
     drawn: Arc<Mutex<DrawnLines>>,
 }
 
-/// What is on the terminal: how wide each line of the block is, without its colours.
+/// The width of each line on the terminal, without colour codes.
 #[derive(Debug, Default)]
 struct DrawnLines {
     lines: Vec<usize>,
 }
 
-/// A line to be drawn: as it is sent to the terminal, and how many columns it takes there.
+/// A line with its colour codes, and its width in columns.
 pub(crate) struct StyledLine {
     pub(crate) text: String,
     pub(crate) width: usize,
 }
 
 impl LiveRegion {
-    /// A block on this output.
+    /// Creates a block on this stream.
     pub(crate) fn on_stream(out: OutputStream) -> LiveRegion {
         LiveRegion { out, drawn: Arc::default() }
     }
@@ -43,12 +43,12 @@ impl LiveRegion {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Draws the block where the last one was.
+    /// Draws the block in place of the last one.
     pub(crate) fn draw(&self, lines: &[StyledLine], columns: usize) -> std::io::Result<()> {
         self.draw_below(&[], lines, columns)
     }
 
-    /// Draws the block where the last one was; these lines go above it, to standard output, and stay there.
+    /// Draws the block in place of the last one, and prints lines to stdout above it.
     pub(crate) fn draw_below(
         &self,
         above: &[StyledLine],
@@ -60,13 +60,13 @@ impl LiveRegion {
         frame.push_str(&drawn.cursor_to_top(columns));
         if !above.is_empty() {
             frame.push_str(CLEAR_BELOW);
-            let told: String = above.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
+            let text: String = above.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
             if self.out == OutputStream::Stdout {
-                frame.push_str(&told);
+                frame.push_str(&text);
             } else {
                 self.out.write(&frame)?;
                 drawn.lines.clear();
-                OutputStream::Stdout.write(&told)?;
+                OutputStream::Stdout.write(&text)?;
                 frame.clear();
             }
         }
@@ -81,7 +81,7 @@ impl LiveRegion {
         self.out.write(&frame)
     }
 
-    /// Takes the block away.
+    /// Removes the block.
     pub(crate) fn clear(&self, columns: usize) -> std::io::Result<()> {
         let mut drawn = self.drawn();
         if drawn.lines.is_empty() {
@@ -94,7 +94,8 @@ impl LiveRegion {
 }
 
 impl DrawnLines {
-    /// What brings the cursor to where the block begins. A terminal that became narrower has broken its lines.
+    /// Returns the sequence that moves the cursor to the start of the block. A terminal that became narrower
+    /// has wrapped its lines.
     fn cursor_to_top(&self, columns: usize) -> String {
         let rows: usize = self.lines.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
         match rows {
@@ -104,12 +105,12 @@ impl DrawnLines {
     }
 }
 
-/// Where logs go: to standard error, above the block if there is one.
+/// Logs go to stderr, above the block if there is one.
 impl Write for LiveRegion {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let columns = super::TerminalOutput::for_stream(self.out).size().0;
         if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-            // The next frame draws it again, below.
+            // The next frame draws the block again, below.
             self.clear(columns)?;
         }
         std::io::stderr().lock().write_all(bytes)?;

@@ -1,4 +1,4 @@
-//! What people see.
+//! Formats output for people.
 
 mod questions;
 mod live_block;

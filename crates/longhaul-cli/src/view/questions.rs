@@ -1,4 +1,4 @@
-//! What tasks ask a person, one after another, and the keys that answer it.
+//! The questions of tasks to a person, one at a time, and the keys that answer them.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -17,30 +17,31 @@ use super::{Ink, TerminalOutput};
 use crate::data_dir::DataDir;
 use crate::keyboard::KeyPress;
 
-/// A key that comes so soon after a question was for the one before.
+/// A key this soon after a question appeared was meant for the previous one.
 const KEY_GRACE_PERIOD: Duration = Duration::from_millis(400);
 
-/// So many rows show both ends of something, and that there is more between them. Of a call the first is its tool.
+/// This many rows show the start and the end of a text, and that something is left out between. For a call,
+/// the first row is its tool.
 const ENDS: usize = 4;
 
-/// What is open, the oldest first.
+/// The open questions, oldest first.
 #[derive(Default)]
 pub(crate) struct QuestionQueue {
     open: VecDeque<QueuedQuestion>,
     agents: HashMap<TaskId, String>,
-    /// What was typed of the answer.
+    /// The text typed so far.
     typed: String,
-    /// Why the last answer was none.
+    /// Why the last answer was rejected.
     wrong: String,
-    /// Since when the first is shown.
+    /// Since when the first question is shown.
     since: Option<Timestamp>,
-    /// Whether the first was answered, and only that is not known yet.
+    /// Whether the first question was answered, but not confirmed yet.
     sent: bool,
-    /// Whether it is asked what is to be allowed for good.
+    /// Whether the user is choosing what to allow permanently.
     choosing: bool,
-    /// Whether the screen is too small to show what the first asks, even its two ends.
+    /// Whether the screen is too small to show even the start and the end of the first question.
     hidden: bool,
-    /// Where the tasks are, for commands that are named.
+    /// The data directory, for commands in the text.
     data_dir: Option<DataDir>,
 }
 
@@ -48,26 +49,26 @@ struct QueuedQuestion {
     task: TaskId,
     question: QuestionId,
     asks: Question,
-    /// Until when an answer is waited for.
+    /// The deadline for the answer.
     until: Option<Timestamp>,
 }
 
-/// An answer.
+/// An answer that was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypedAnswer {
     pub(crate) task: TaskId,
     pub(crate) question: QuestionId,
-    /// The words; `None` if there will be no answer.
+    /// The text, or `None` if the question is declined.
     pub(crate) text: Option<String>,
 }
 
 impl QuestionQueue {
-    /// Questions of tasks at this place.
-    pub(crate) fn with_data_dir(place: &DataDir) -> QuestionQueue {
-        QuestionQueue { data_dir: Some(place.clone()), ..QuestionQueue::default() }
+    /// Creates a queue for tasks in this data directory.
+    pub(crate) fn with_data_dir(data_dir: &DataDir) -> QuestionQueue {
+        QuestionQueue { data_dir: Some(data_dir.clone()), ..QuestionQueue::default() }
     }
 
-    /// Takes an event in. What is to be said of a question that is settled by it.
+    /// Applies an event. Returns a message if it settles a question.
     pub(crate) fn apply_event(&mut self, event: &Event) -> Option<String> {
         match &event.kind {
             EventKind::Submitted { agent, .. } => {
@@ -75,7 +76,7 @@ impl QuestionQueue {
                 None
             }
             EventKind::Asked { question, asks, until } => {
-                // Asked again after a restart, under the same name.
+                // The same question is asked again after a restart.
                 self.open.retain(|open| (open.task, open.question) != (event.task, *question));
                 let asks = (**asks).clone();
                 self.open.push_back(QueuedQuestion {
@@ -129,23 +130,23 @@ impl QuestionQueue {
     }
 
     #[cfg(test)]
-    /// Whether anything is asked.
+    /// Returns whether no question is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Who does a task.
+    /// Returns the agent of a task.
     pub(crate) fn agent_of(&self, task: TaskId) -> &str {
         self.agents.get(&task).map_or("?", String::as_str)
     }
 
-    /// The answer was none.
+    /// Rejects the answer, and shows why.
     pub(crate) fn reject_answer(&mut self, why: &str) {
         self.wrong = one_line(why);
         self.sent = false;
     }
 
-    /// Whether a key that comes now is for the first question.
+    /// Returns whether a key that arrives now is meant for the first question.
     fn accepts_keys(&self, now: Timestamp) -> bool {
         let seen = |since| {
             Duration::try_from(now.duration_since(since)).is_ok_and(|shown| shown >= KEY_GRACE_PERIOD)
@@ -153,7 +154,7 @@ impl QuestionQueue {
         !self.sent && self.since.is_some_and(seen)
     }
 
-    /// What a key means.
+    /// Handles a key, and returns the answer if it completes one.
     pub(crate) fn handle_key(&mut self, key: KeyPress, now: Timestamp) -> Option<TypedAnswer> {
         let listens = self.accepts_keys(now);
         let open = self.open.front().filter(|_| listens)?;
@@ -165,7 +166,7 @@ impl QuestionQueue {
             (ExpectedAnswer::Leave { tool, arguments, .. }, KeyPress::Char(c)) => {
                 Some(match c.to_ascii_lowercase() {
                     'n' => "no".to_owned(),
-                    // Nobody allows what they cannot see.
+                    // Do not approve what the user cannot see.
                     _ if self.hidden => return None,
                     'y' => "yes".to_owned(),
                     c if self.choosing => {
@@ -204,8 +205,8 @@ impl QuestionQueue {
         Some(TypedAnswer { task: open.task, question: open.question, text: words })
     }
 
-    /// The first question, as it is shown now in at most so many rows. How it is answered is told when keys are heard, and
-    /// not before: that is how one sees it.
+    /// Returns the first question as at most this many rows. The keys are shown only once they are accepted,
+    /// so that the user can see when that is.
     pub(crate) fn lines(
         &mut self,
         term: TerminalOutput,
@@ -226,7 +227,7 @@ impl QuestionQueue {
             let text = truncate(text, columns);
             StyledLine { width: display_width(&text), text: term.paint(ink, &text) }
         };
-        // The second way to say it is for narrow terminals.
+        // The second form is for narrow terminals.
         let (body, keys) = match &open.asks.wants {
             ExpectedAnswer::Leave { tool, arguments, why, changed, .. } => {
                 let mut body = format_call_lines(tool, arguments);
@@ -258,7 +259,7 @@ impl QuestionQueue {
             ExpectedAnswer::Leave { tool, arguments, .. } if self.choosing => {
                 let all = grant_choices(tool, arguments).into_iter();
                 let all = all.flat_map(|(key, _, what)| {
-                    // The first is what is shown above, and long.
+                    // The first choice is the call that is shown above, and long.
                     let line = format!("[{key}] {what}");
                     if key == 'e' {
                         vec![truncate(&line, columns.saturating_sub(4))]
@@ -273,7 +274,7 @@ impl QuestionQueue {
         let others = 2 + offered.len() + usize::from(!self.wrong.is_empty()) + usize::from(!may);
         let room = rows.saturating_sub(others).max(1);
         let hint = || match &self.data_dir {
-            Some(place) => place.shell_command(&format!("show {}", open.task)),
+            Some(data_dir) => data_dir.shell_command(&format!("show {}", open.task)),
             None => format!("longhaul show {}", open.task),
         };
         let (body, whole) = elide_middle(all, room, columns.saturating_sub(4), hint);
@@ -304,8 +305,8 @@ impl QuestionQueue {
     }
 }
 
-/// All lines if there is room for them. Else the first and the last, and between them how many are left out and the
-/// command that shows them. Whether it is all.
+/// Returns all lines if they fit. Otherwise the first and the last, with the number of hidden lines and the
+/// command that shows them. Also returns whether all lines are shown.
 fn elide_middle(
     all: Vec<String>,
     room: usize,
@@ -316,7 +317,7 @@ fn elide_middle(
     if all.len() <= room {
         return (all.iter().map(strong).collect(), true);
     }
-    // The command may take a few lines, if more of them are left for what is asked.
+    // The command may take a few rows, as long as more are left for the question.
     let said = |many: usize| wrap_graphemes(&format!("… {many} more lines: {}", command()), columns);
     let gap =
         Some(said(all.len()).len()).filter(|gap| gap * 2 <= room && gap + ENDS <= room + 1).unwrap_or(1);
@@ -333,12 +334,12 @@ fn elide_middle(
     (lines, false)
 }
 
-/// What was typed, as it can be shown.
+/// Formats the typed text for display.
 fn typed_text_line(typed: &str) -> String {
     sanitize(typed).replace('\n', " ")
 }
 
-/// What can be allowed for good, from the narrowest on: the key, the answer, and in full what it allows.
+/// Returns what can be allowed permanently, narrowest first: the key, the answer, and a full description.
 fn grant_choices(tool: &str, arguments: &str) -> Vec<(char, &'static str, String)> {
     let parsed = longhaul::permission::arguments(arguments);
     let pattern = |grant: GrantScope| {
@@ -360,7 +361,7 @@ fn grant_choices(tool: &str, arguments: &str) -> Vec<(char, &'static str, String
     offers
 }
 
-/// A call, an argument a line.
+/// Formats a call with one argument per line.
 fn format_call_lines(tool: &str, arguments: &str) -> String {
     let mut text = escape_invisible_line(tool);
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
@@ -488,14 +489,14 @@ mod tests {
         assert_eq!(asked.handle_key(KeyPress::Escape, at(1000)).unwrap().text, None);
     }
 
-    /// A call of the shell, and what is shown of it on a screen of so many columns, in so many rows.
+    /// A shell call, and what is shown of it on a screen of this size.
     fn command(
         cmd: &str,
         columns: usize,
         rows: usize,
-        place: Option<DataDir>,
+        data_dir: Option<DataDir>,
     ) -> (QuestionQueue, Vec<String>) {
-        let mut asked = QuestionQueue { data_dir: place, ..QuestionQueue::default() };
+        let mut asked = QuestionQueue { data_dir, ..QuestionQueue::default() };
         let arguments = serde_json::json!({ "cmd": cmd }).to_string();
         asks(&mut asked, 0, leave_of("shell", arguments));
         let term = TerminalOutput { stream: Default::default(), color: false, live: true };
@@ -533,9 +534,9 @@ mod tests {
             assert!(lines.iter().any(|line| line.contains(" more lines")), "{lines:#?}");
             assert!(asked.handle_key(KeyPress::Char('y'), at(2000)).is_some());
         }
-        let place = DataDir::resolve(Some("/somewhere/else".as_ref())).unwrap();
+        let data_dir = DataDir::resolve(Some("/somewhere/else".as_ref())).unwrap();
         for columns in [40, 120] {
-            let (_, lines) = command(&cmd, columns, 12, Some(place.clone()));
+            let (_, lines) = command(&cmd, columns, 12, Some(data_dir.clone()));
             let said = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
             assert!(said.contains("more lines: longhaul --data /somewhere/else show t-aaaaa"), "{lines:#?}");
         }
@@ -579,7 +580,7 @@ mod tests {
         );
     }
 
-    /// What a terminal would obey is what the person is asked about, too.
+    /// Escape sequences in a command are made visible to the person who approves it.
     #[test]
     fn a_command_that_hides_is_shown() {
         for (open, close) in [

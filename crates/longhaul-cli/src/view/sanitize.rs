@@ -1,34 +1,34 @@
-//! Words of models and tools, made harmless for a terminal. Nothing is dropped that could hide something: what a terminal
-//! would obey, and what nobody would see, is shown as a sign of its own.
+//! Makes the text of models and tools safe for a terminal. Drops nothing that could hide something: control
+//! characters and invisible characters are replaced by visible ones.
 
-/// The text with everything visible that a terminal would obey, or that cannot be seen: `␛]0;…`, `⟨U+202E⟩`. Line breaks
-/// stay, and codes that only set colours go. For what people read; [`escape_invisible`] is for what they decide about.
+/// Makes control and invisible characters visible: `␛]0;…`, `⟨U+202E⟩`. Keeps line breaks, and removes codes
+/// that only set colours. Use this for text to read, and [`escape_invisible`] for text to approve.
 pub(crate) fn sanitize(text: &str) -> String {
     sanitize_with(text, false)
 }
 
-/// The same, with nothing left out and no invisible character kept, whatever it may be good for: for the arguments of
+/// Makes every control and invisible character visible and removes nothing. Use this for the arguments of
 /// calls.
 pub(crate) fn escape_invisible(text: &str) -> String {
     sanitize_with(text, true)
 }
 
-/// The text as one line: what is between its words is one space.
+/// Sanitizes a text and joins it into one line, with single spaces between words.
 pub(crate) fn one_line(text: &str) -> String {
     sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The same, where a line break may end a command: it is shown.
+/// Like `escape_invisible`, with visible line breaks, because one may end a command.
 pub(crate) fn escape_invisible_line(text: &str) -> String {
     escape_invisible(text.trim_end()).split('\n').map(one_line).collect::<Vec<_>>().join(" ⏎ ")
 }
 
-/// What was typed or pasted, without what is no character.
+/// Removes control and reordering characters from typed or pasted text. Keeps line breaks and tabs.
 pub(crate) fn strip_control_chars(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_reordering(*c))).collect()
 }
 
-/// JSON in which every character can be seen: the others are written as `\uXXXX`, which is the same value.
+/// Escapes invisible characters in JSON as `\uXXXX`, which keeps the value.
 pub(crate) fn escape_invisible_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -67,7 +67,7 @@ fn name(c: char, shown: &mut String) {
     shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(c)));
 }
 
-/// Passes over the rest of a code that sets colours and the like: it has no words in it.
+/// Skips the rest of a colour sequence, which contains no text.
 fn skip_colour(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
     let mut ahead = rest.clone();
     if ahead.next() != Some('[') {
@@ -81,12 +81,12 @@ fn skip_colour(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
     is_colour
 }
 
-/// Characters that change the order in which others are shown.
+/// Returns whether a character changes the display order of others.
 fn is_reordering(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Characters that are not seen, or make others be seen elsewhere.
+/// Returns whether a character is invisible or moves others.
 fn is_invisible(c: char) -> bool {
     is_reordering(c)
         || matches!(
@@ -113,13 +113,13 @@ fn is_invisible(c: char) -> bool {
         )
 }
 
-/// Characters that look like a space and are none to a shell.
+/// Returns whether a character looks like a space but is none to a shell.
 fn is_odd_space(c: char) -> bool {
     c != ' ' && c.is_whitespace() || c == '\u{2800}'
 }
 
-/// Whether an invisible character does what it is there for, between others that need it: it makes one sign of emoji, or
-/// joins letters in scripts that do so.
+/// Returns whether an invisible character is used as intended: to join emoji, or letters in scripts that need
+/// it.
 fn joins(before: char, c: char, after: Option<char>) -> bool {
     let needs = |c: char| !c.is_ascii() && !c.is_control() && !is_invisible(c) && !c.is_whitespace();
     match c {
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(sanitize("a\tb\r\nc"), "a    b\nc");
     }
 
-    /// What a terminal obeys or does not show, and how it is shown; `None` where it is the same in both.
+    /// Input, sanitized and escaped output; `None` if both outputs are equal.
     const FORMS: [(&str, &str, Option<&str>); 29] = [
         ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m", Some("red")),
         ("\x1b[2J\x1b[Hgone", "␛[2J␛[Hgone", None),

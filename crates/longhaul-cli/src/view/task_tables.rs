@@ -1,4 +1,4 @@
-//! The tables: what there is, and what has been done.
+//! The table of tasks, and the summary of a run.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use super::text_format::{
 use super::text_table::{TableCell, TableColumn, format_table};
 use super::{Ink, TerminalOutput, status_label};
 
-/// Tasks in the order of trees: each with what is drawn before it.
+/// Returns the tasks in tree order, each with its branch prefix.
 fn trees(heads: &[TaskState]) -> Vec<(String, &TaskState)> {
     let here: HashSet<TaskId> = heads.iter().map(|head| head.id).collect();
     let mut children: HashMap<TaskId, Vec<&TaskState>> = HashMap::new();
@@ -25,7 +25,7 @@ fn trees(heads: &[TaskState]) -> Vec<(String, &TaskState)> {
             None => open.push((String::new(), "", head)),
         }
     }
-    // What is to be drawn next is at the end.
+    // The next task to draw is at the end.
     open.reverse();
     let mut drawn = Vec::with_capacity(heads.len());
     while let Some((indent, branch, head)) = open.pop() {
@@ -43,21 +43,22 @@ fn trees(heads: &[TaskState]) -> Vec<(String, &TaskState)> {
     drawn
 }
 
-/// How long a task has been there, as every view shows it; of one that nobody runs, until anything last happened to it.
+/// Formats the elapsed time of a task, as every view shows it: `–` if it has not started. For a task that no
+/// process runs, it ends with the last event.
 pub(crate) fn time_of(head: &TaskState, now: Timestamp) -> String {
     if head.started.is_some() { format_duration(head.elapsed(now)) } else { "–".to_owned() }
 }
 
-/// How tasks are laid out.
+/// How to lay out tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskLayout {
     /// Children below their parents.
     Tree,
-    /// One after another, in order of submission.
+    /// A flat list, in order of submission.
     Table,
 }
 
-/// `longhaul tasks`.
+/// Returns the table of `longhaul tasks`.
 pub(crate) fn task_table(
     heads: &[TaskState],
     term: TerminalOutput,
@@ -113,7 +114,7 @@ pub(crate) fn task_table(
     format_table(&columns, &rows, term, term.size().0)
 }
 
-/// What a task is about, and first of all what keeps it.
+/// Describes a task, starting with what blocks it.
 pub(crate) fn task_description(head: &TaskState) -> String {
     let headline = one_line(&head.headline);
     match (head.asked.first(), &head.waiting, &head.error) {
@@ -128,7 +129,7 @@ pub(crate) fn task_description(head: &TaskState) -> String {
     }
 }
 
-/// What a tree has done, in the end.
+/// Returns the summary of a tree after a run.
 pub(crate) fn summary_table(heads: &[TaskState], term: TerminalOutput, now: Timestamp) -> Vec<String> {
     const COLUMNS: [TableColumn; 8] = [
         TableColumn::text("TASK", 0),
@@ -141,7 +142,7 @@ pub(crate) fn summary_table(heads: &[TaskState], term: TerminalOutput, now: Time
         TableColumn::number("COST", 1),
     ];
     let priced = heads.iter().any(|head| head.cost > 0 || head.unpriced > 0);
-    // Where nothing was paid there is no column; where nobody knows what was paid there is.
+    // Show the cost column if anything was paid or a cost is unknown.
     let shown = if priced { 8 } else { 7 };
     let mut rows: Vec<Vec<TableCell>> = trees(heads)
         .into_iter()

@@ -1,4 +1,4 @@
-//! The terminal we write to: how wide it is, and whether it takes colours.
+//! The output stream: its width, and whether it supports colours.
 
 use std::io::{IsTerminal as _, Write};
 
@@ -10,7 +10,7 @@ use super::sanitize::escape_invisible_json;
 use super::text_format;
 use crate::exit::CliError;
 
-/// Which of our two outputs.
+/// Stdout or stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum OutputStream {
     #[default]
@@ -26,15 +26,15 @@ impl OutputStream {
         }
     }
 
-    /// Writes all of it, as soon as somebody reads it.
+    /// Writes the text, and returns when the reader has taken it.
     pub(crate) async fn write_when_read(self, text: String) -> std::io::Result<()> {
-        // On a thread of its own: a reader who does not read holds up that one only.
+        // On a separate thread, so that a slow reader blocks nothing else.
         tokio::task::spawn_blocking(move || self.write(&text))
             .await
             .unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 
-    /// Writes all of it at once.
+    /// Writes the text at once.
     pub(super) fn write(self, text: &str) -> std::io::Result<()> {
         let all = |mut out: Box<dyn Write>| out.write_all(text.as_bytes()).and_then(|()| out.flush());
         match self {
@@ -44,19 +44,19 @@ impl OutputStream {
     }
 }
 
-/// What an output is.
+/// The properties of an output stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalOutput {
-    /// Which.
+    /// The stream.
     pub(crate) stream: OutputStream,
-    /// Whether colours are wanted.
+    /// Whether to use colours.
     pub(crate) color: bool,
-    /// Whether lines can be drawn over.
+    /// Whether lines can be redrawn.
     pub(crate) live: bool,
 }
 
 impl TerminalOutput {
-    /// An output as it is.
+    /// Detects the properties of a stream.
     pub(crate) fn for_stream(out: OutputStream) -> TerminalOutput {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let choice = match out {
@@ -67,7 +67,7 @@ impl TerminalOutput {
         TerminalOutput { stream: out, color, live: out.is_terminal() && (cfg!(windows) || !dumb) }
     }
 
-    /// How many columns and rows there are; of what is not a terminal, many.
+    /// Returns columns and rows. Large values if the stream is not a terminal.
     pub(crate) fn size(self) -> (usize, usize) {
         let size = match self.stream {
             OutputStream::Stdout => terminal_size::terminal_size_of(std::io::stdout()),
@@ -78,12 +78,12 @@ impl TerminalOutput {
         })
     }
 
-    /// How many columns a text may have; where nobody counts them, no bound.
+    /// Wraps a text to the width of the terminal. Does nothing if the stream is not a terminal.
     pub(crate) fn wrap(self, text: &str) -> String {
         if self.stream.is_terminal() { text_format::wrap_text(text, self.size().0) } else { text.to_owned() }
     }
 
-    /// The same, where so many columns are taken by something else.
+    /// Does the same as `wrap`, with some columns taken by something else.
     pub(crate) fn wrap_within(self, text: &str, taken: usize) -> String {
         match self.stream.is_terminal() {
             true => text_format::wrap_text(text, self.size().0.saturating_sub(taken)),
@@ -91,7 +91,7 @@ impl TerminalOutput {
         }
     }
 
-    /// The text in an ink.
+    /// Colours a text.
     pub(crate) fn paint(self, ink: Ink, text: &str) -> String {
         if !self.color || text.is_empty() {
             return text.to_owned();
@@ -105,7 +105,7 @@ impl TerminalOutput {
         Ok(self.stream.write(&format!("{text}\n"))?)
     }
 
-    /// Writes lines, all at once.
+    /// Writes several lines at once.
     pub(crate) fn print_lines(self, lines: &[String]) -> Result<(), CliError> {
         match lines {
             [] => Ok(()),
@@ -113,13 +113,13 @@ impl TerminalOutput {
         }
     }
 
-    /// Writes a value as a line of JSON to standard output, with the version of the form it is in.
+    /// Writes a value to stdout as a line of JSON, with the version of its format.
     pub(crate) fn print_json(self, value: &impl serde::Serialize) -> Result<(), CliError> {
         TerminalOutput { stream: OutputStream::Stdout, ..self }
             .print_line(&TerminalOutput::to_json_line(value)?)
     }
 
-    /// A value as a line of JSON, with the version of the form it is in.
+    /// Returns a value as a line of JSON, with the version of its format.
     pub(crate) fn to_json_line(value: &impl serde::Serialize) -> Result<String, CliError> {
         #[derive(serde::Serialize)]
         struct Versioned<'a, T> {
@@ -131,7 +131,7 @@ impl TerminalOutput {
     }
 }
 
-/// What a colour is for.
+/// The purpose of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
     Plain,
@@ -158,7 +158,7 @@ impl Ink {
         }
     }
 
-    /// The ink of a status.
+    /// Returns the ink of a status.
     pub(crate) fn for_status(status: Status) -> Ink {
         match status {
             Status::Pending => Ink::Faint,
@@ -170,7 +170,7 @@ impl Ink {
     }
 }
 
-/// The sign of a status.
+/// Returns the glyph of a status.
 pub(crate) fn status_glyph(status: Status) -> &'static str {
     match status {
         Status::Pending => "○",
@@ -181,8 +181,8 @@ pub(crate) fn status_glyph(status: Status) -> &'static str {
     }
 }
 
-/// The word for where a task stands, and its ink. A running task that waits says so, and so does one that ran before,
-/// and that nobody runs now.
+/// Returns the word for a task's state, and its ink. Tells apart running tasks that wait, and pending tasks
+/// that ran before.
 pub(crate) fn status_label(head: &TaskState) -> (&'static str, &'static str, Ink) {
     match (head.status, &head.waiting) {
         (Status::Running, _) if !head.asked.is_empty() => ("?", "asks", Ink::Attention),

@@ -1,11 +1,11 @@
-//! Times, numbers and widths as people like them.
+//! Formats and parses times, numbers and text widths.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// A stretch of time: `0.4s`, `12s`, `1m05s`, `2h03m`, `3d04h`.
+/// Formats a duration: `0.4s`, `12s`, `1m05s`, `2h03m`, `3d04h`.
 pub(crate) fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         ..10 => format!("{:.1}s", (time.as_millis() / 100) as f64 / 10.0),
@@ -16,7 +16,7 @@ pub(crate) fn format_duration(time: Duration) -> String {
     }
 }
 
-/// How long ago something was: `just now`, `3 min ago`, `5 h ago`, `2 days ago`.
+/// Formats how long ago something was: `just now`, `3 min ago`, `5 h ago`, `2 days ago`.
 pub(crate) fn format_ago(then: Timestamp, now: Timestamp) -> String {
     match now.duration_since(then).as_secs() {
         ..5 => "just now".to_owned(),
@@ -28,22 +28,22 @@ pub(crate) fn format_ago(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// How long there is still to answer: `4m05s left`.
+/// Formats the time left to answer: `4m05s left`.
 pub(crate) fn format_time_left(until: Timestamp, now: Timestamp) -> String {
     format!("{} left", format_duration(Duration::try_from(until.duration_since(now)).unwrap_or_default()))
 }
 
-/// The time on the clock on the wall.
+/// Formats the local time of day.
 pub(crate) fn format_clock(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
-/// The day and the time.
+/// Formats date and time.
 pub(crate) fn format_timestamp(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// A number to the last digit: `12,345`.
+/// Formats a number with thousands separators: `12,345`.
 pub(crate) fn format_count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -56,7 +56,7 @@ pub(crate) fn format_count(number: u64) -> String {
     text
 }
 
-/// A number at a glance: `950`, `12.3k`, `1.2M`.
+/// Formats a number in short form: `950`, `12.3k`, `1.2M`.
 pub(crate) fn format_short_count(number: u64) -> String {
     let scaled = |unit: u64| (number / (unit / 10)) as f64 / 10.0;
     match number {
@@ -68,7 +68,7 @@ pub(crate) fn format_short_count(number: u64) -> String {
     }
 }
 
-/// So many bytes: `812 B`, `34 KB`, `1.2 MB`, `56 GB`.
+/// Formats a size: `812 B`, `34 KB`, `1.2 MB`, `56 GB`.
 pub(crate) fn format_bytes(number: u64) -> String {
     let units = ["B", "KB", "MB", "GB", "TB"];
     let mut unit = 0;
@@ -81,12 +81,12 @@ pub(crate) fn format_bytes(number: u64) -> String {
     format!("{scaled:.digits$} {}", units[unit])
 }
 
-/// So many of something: `1 task`, `3 tasks`.
+/// Formats a count: `1 task`, `3 tasks`.
 pub(crate) fn pluralize(number: usize, what: &str) -> String {
     format!("{} {what}{}", format_count(number as u64), if number == 1 { "" } else { "s" })
 }
 
-/// A stretch of time as it is typed: `30s`, `500ms`, `1h30m`, or just seconds.
+/// Parses a duration: `30s`, `500ms`, `1h30m`, or plain seconds.
 pub(crate) fn parse_duration(typed: &str) -> Result<Duration, String> {
     let wrong = || "a time looks like 30s, 5m, 1h30m or 500ms".to_owned();
     if let Ok(seconds) = typed.parse::<f64>() {
@@ -96,8 +96,8 @@ pub(crate) fn parse_duration(typed: &str) -> Result<Duration, String> {
     Duration::try_from(span).map_err(|_| wrong())
 }
 
-/// How old something is, as it is typed: what [`parse_duration`] takes, and days and weeks. A number alone is none: who types
-/// `prune --older-than 30` hardly means seconds.
+/// Parses an age: what [`parse_duration`] accepts, and days and weeks. Rejects a plain number: `prune
+/// --older-than 30` hardly means seconds.
 pub(crate) fn parse_age(typed: &str) -> Result<Duration, String> {
     let wrong = || "an age looks like 90s, 30m, 12h, 7d or 2w".to_owned();
     if typed.parse::<f64>().is_ok() {
@@ -111,13 +111,13 @@ pub(crate) fn parse_age(typed: &str) -> Result<Duration, String> {
     Duration::try_from(time).map_err(|_| wrong())
 }
 
-/// An amount of money as it is typed: `5`, `0.25`, `$1`.
+/// Parses an amount of money: `5`, `0.25`, `$1`.
 pub(crate) fn parse_dollars(typed: &str) -> Result<f64, String> {
     let wrong = || "an amount of dollars looks like 5 or 0.25".to_owned();
     typed.trim().trim_start_matches('$').parse().map_err(|_| wrong())
 }
 
-/// Money, from millionths of a dollar: `$12.30`, `$0.0042`.
+/// Formats millionths of a dollar: `$12.30`, `$0.0042`.
 pub(crate) fn format_dollars(cost: u64) -> String {
     match cost as f64 / 1e6 {
         much if much >= 10.0 => format!("${much:.2}"),
@@ -125,7 +125,7 @@ pub(crate) fn format_dollars(cost: u64) -> String {
     }
 }
 
-/// What tasks cost: `–` where nothing was used, `?` where it is not known, `+` where it is more than what is known.
+/// Formats the cost of tasks: `–` if nothing was used, `?` if unknown, with `+` if part of it is unknown.
 pub(crate) fn format_price(cost: u64, unpriced: u64) -> String {
     match (cost, unpriced) {
         (0, 0) => "–".to_owned(),
@@ -135,12 +135,12 @@ pub(crate) fn format_price(cost: u64, unpriced: u64) -> String {
     }
 }
 
-/// How many columns a text takes.
+/// Returns the width of a text in columns.
 pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
-/// The text, or as much of it as fits into so many columns, with a sign that it goes on.
+/// Truncates a text to this many columns, with a mark if it goes on.
 pub(crate) fn truncate(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -163,20 +163,20 @@ pub(crate) fn truncate(text: &str, columns: usize) -> String {
     fits
 }
 
-/// The text in exactly so many columns, at their left.
+/// Pads a text to exactly this many columns, aligned left.
 pub(crate) fn align_left(text: &str, columns: usize) -> String {
     let text = truncate(text, columns);
     let gap = columns.saturating_sub(text.width());
     text + &" ".repeat(gap)
 }
 
-/// The text in exactly so many columns, at their right.
+/// Pads a text to exactly this many columns, aligned right.
 pub(crate) fn align_right(text: &str, columns: usize) -> String {
     let text = truncate(text, columns);
     " ".repeat(columns.saturating_sub(text.width())) + &text
 }
 
-/// The text in lines of at most so many columns; a line that goes on keeps its indent.
+/// Wraps a text to this many columns. Continued lines keep their indent.
 pub(crate) fn wrap_text(text: &str, columns: usize) -> String {
     let wrapped = text.lines().map(|line| wrap_line(line, columns.max(10)));
     wrapped.collect::<Vec<_>>().join("\n")
@@ -187,7 +187,7 @@ fn wrap_line(line: &str, columns: usize) -> String {
         return line.to_owned();
     }
     let indent = line.len() - line.trim_start().len();
-    // What follows a label ("  Map    12 entries") goes on below what it labels.
+    // Text after a label ("  Map    12 entries") continues below that text.
     let label = line[indent..].find("  ").map_or(0, |at| {
         let gap = &line[indent + at..];
         at + gap.len() - gap.trim_start().len()
@@ -227,13 +227,13 @@ mod tests {
 
     #[test]
     fn times_are_told_as_people_say_them() {
-        let told = |ms| format_duration(Duration::from_millis(ms));
-        assert_eq!(told(0), "0.0s");
-        assert_eq!(told(9_990), "9.9s");
-        assert_eq!(told(42_000), "42s");
-        assert_eq!(told(65_000), "1m05s");
-        assert_eq!(told(7_380_000), "2h03m");
-        assert_eq!(told(273_600_000), "3d04h");
+        let formatted = |ms| format_duration(Duration::from_millis(ms));
+        assert_eq!(formatted(0), "0.0s");
+        assert_eq!(formatted(9_990), "9.9s");
+        assert_eq!(formatted(42_000), "42s");
+        assert_eq!(formatted(65_000), "1m05s");
+        assert_eq!(formatted(7_380_000), "2h03m");
+        assert_eq!(formatted(273_600_000), "3d04h");
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(format_ago(at(100), at(90)), "just now");
         assert_eq!(format_ago(at(0), at(200)), "3 min ago");

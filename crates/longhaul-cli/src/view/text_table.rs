@@ -1,4 +1,4 @@
-//! A table that fits its terminal: what matters least goes first, one column gives way.
+//! A table that fits the terminal: drops the least important columns first, and truncates one column.
 
 use super::text_format::{align_left, align_right, display_width, truncate};
 use super::{Ink, TerminalOutput};
@@ -7,38 +7,38 @@ use super::{Ink, TerminalOutput};
 pub(crate) struct TableColumn {
     title: &'static str,
     right: bool,
-    /// The higher, the sooner it goes where there is no room; 0 stays.
+    /// Columns with a higher rank are dropped sooner; 0 is never dropped.
     rank: u8,
-    /// Whether it is cut, down to so many columns, before another goes.
+    /// If set, the column is truncated to this minimum before others are dropped.
     least: Option<usize>,
-    /// How many it should have, though all but the most important others go for that.
+    /// The width worth dropping less important columns for.
     wish: usize,
 }
 
 impl TableColumn {
-    /// A column of words.
+    /// Creates a text column.
     pub(crate) const fn text(title: &'static str, rank: u8) -> TableColumn {
         TableColumn { title, right: false, rank, least: None, wish: 0 }
     }
 
-    /// A column of numbers.
+    /// Creates a number column.
     pub(crate) const fn number(title: &'static str, rank: u8) -> TableColumn {
         TableColumn { title, right: true, rank, least: None, wish: 0 }
     }
 
-    /// The column that gives way.
+    /// Creates the column that is truncated.
     pub(crate) const fn elastic(title: &'static str, least: usize) -> TableColumn {
         TableColumn { title, right: false, rank: 0, least: Some(least), wish: least }
     }
 
-    /// The same, where so many columns are worth more than others of a rank above 1.
+    /// Sets a width that is worth dropping columns of a rank above 1.
     pub(crate) const fn prefer_width(mut self, wish: usize) -> TableColumn {
         self.wish = wish;
         self
     }
 }
 
-/// A cell: its text, its ink, and what comes before it in another.
+/// A cell: its text, its ink, and a prefix in another ink.
 pub(crate) struct TableCell {
     branch: String,
     text: String,
@@ -46,12 +46,12 @@ pub(crate) struct TableCell {
 }
 
 impl TableCell {
-    /// A cell.
+    /// Creates a cell.
     pub(crate) fn new(ink: Ink, text: impl Into<String>) -> TableCell {
         TableCell { branch: String::new(), text: text.into(), ink }
     }
 
-    /// A cell below others in a tree.
+    /// Creates a cell with a tree branch before it.
     pub(crate) fn with_branch(branch: String, ink: Ink, text: impl Into<String>) -> TableCell {
         TableCell { branch, text: text.into(), ink }
     }
@@ -61,7 +61,7 @@ impl TableCell {
     }
 }
 
-/// The lines of the table.
+/// Returns the lines of the table.
 pub(crate) fn format_table(
     columns: &[TableColumn],
     rows: &[Vec<TableCell>],

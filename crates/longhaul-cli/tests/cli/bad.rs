@@ -130,7 +130,7 @@ fn tasks_of_teams_that_nobody_knows_are_named() {
     });
     let ran = kit.run(&["resume"]).ended(1);
     assert!(ran.err.contains(&id) && ran.err.contains("team 'strangers'"), "{ran:?}");
-    assert!(ran.out.contains("nothing that this process could carry on"), "{ran:?}");
+    assert!(ran.out.contains("nothing that this process can resume"), "{ran:?}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn killed_at(fits: impl Fn(&str) -> bool) {
     let before = kit.journals();
     assert!(before.iter().any(|(head, _)| head.status == Status::Running), "it was killed while it worked");
     let resumed = kit.run(&["resume", "--pace", "0"]).ended(0);
-    assert!(resumed.out.starts_with("Carrying on "), "{}", resumed.out);
+    assert!(resumed.out.starts_with("Resuming "), "{}", resumed.out);
     assert_eq!(synthesis(&resumed.out), whole);
 
     let after = kit.journals();

@@ -115,8 +115,8 @@ fn a_carrier_that_is_killed_is_noticed_and_one_that_is_asked_to_drains() {
     kill(pid, Signal::SIGKILL).unwrap();
     gone(pid);
     let left = watching.end().ended(130);
-    assert!(left.err.contains("is run by nobody any more") && left.err.contains("resume t-"), "{}", left.err);
-    kit.run(&["attach", &id]).complains(1, &["nobody runs", "resume"]);
+    assert!(left.err.contains("is no longer running") && left.err.contains("resume t-"), "{}", left.err);
+    kit.run(&["attach", &id]).complains(1, &["is not running", "resume"]);
 
     let id = detached(&kit, &["run", "team.yaml", "y", "--detach"]);
     let pid = carrier(&kit, &id);

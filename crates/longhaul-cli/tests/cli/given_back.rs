@@ -141,7 +141,7 @@ fn after_a_panic_in_what_it_does() {
     let left = shell.sane();
     // What went wrong can be read, and nothing was drawn over it.
     assert!(left.contains("a fault, as a test wished for"), "{left}");
-    assert!(left.contains("error: a fault in Longhaul") && !left.contains("── Tasks"), "{left}");
+    assert!(left.contains("error: a bug in Longhaul") && !left.contains("── Tasks"), "{left}");
 }
 
 #[test]

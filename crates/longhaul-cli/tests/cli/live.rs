@@ -271,7 +271,7 @@ fn ctrl_c_drains_and_the_terminal_is_as_it_was() {
     terminal.keys(&["C-c"]);
     let (screen, code) = terminal.end();
     assert_eq!(code, 130, "{screen}");
-    assert!(screen.contains("carry it on with") && screen.contains("resume"), "{screen}");
+    assert!(screen.contains("resume it with") && screen.contains("resume"), "{screen}");
     let modes = screen.lines().last().unwrap();
     assert!(modes.contains("icanon") && modes.contains("echo") && !modes.contains('-'), "{screen}");
 }

@@ -273,7 +273,7 @@ fn what_is_tried_again_or_written_to_goes_on_in_the_background() {
     assert!(ran.out.contains("Here I am."), "{ran:?}");
 
     let ran = kit.run(&["retry", &id]).ended(0);
-    assert!(ran.out.contains("is tried again as t-") && ran.err.contains("attach t-"), "{ran:?}");
+    assert!(ran.out.contains("is retried as t-") && ran.err.contains("attach t-"), "{ran:?}");
     let again = kit.journals().last().unwrap().0.id.to_string();
     assert_eq!(ended(&kit, &again).status, Status::Failed, "it has the same bound");
     let ran = kit.run(&["retry", "--wait", &id]).ended(124);

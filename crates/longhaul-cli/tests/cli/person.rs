@@ -119,7 +119,7 @@ fn ctrl_c_once_finishes_the_step_and_the_command_that_is_named_carries_on() {
     let (screen, code) = terminal.end();
     assert_eq!(code, 130, "{screen}");
     assert_eq!(kit.journals()[0].0.status, Status::Pending);
-    let carried = as_it_says(&kit, &screen, "was given back; carry it on with:").ended(0);
+    let carried = as_it_says(&kit, &screen, "was released; resume it with:").ended(0);
     assert!(carried.out.contains("It is over"), "{carried:?}");
     let (head, _) = kit.journals().remove(0);
     assert_eq!(

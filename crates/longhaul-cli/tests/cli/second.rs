@@ -109,7 +109,11 @@ fn another_process_lists_shows_writes_to_and_stops_what_runs() {
 
     let when = Instant::now();
     let stopped = kit.run(&["stop", &root]).ended(0);
-    assert!(stopped.out.contains("and everything below it told to stop"), "{}", stopped.out);
+    assert!(
+        stopped.out.contains("stopping t-") && stopped.out.contains("and everything below it"),
+        "{}",
+        stopped.out
+    );
     demo.end().ended(3);
     assert!(when.elapsed() < Duration::from_secs(5), "{:?}", when.elapsed());
     kit.run(&["wait", &root, "--timeout", "5s"]).ended(3);
@@ -159,6 +163,6 @@ fn stop_all_stops_all() {
     let mut demo = kit.start(&["demo", "--pace", "5"]);
     demo.until(|line| line.contains("auditor ") && line.contains("started"));
     let stopped = kit.run(&["stop", "--all"]).ended(0).out;
-    assert_eq!(stopped, "5 tasks told to stop\n");
+    assert_eq!(stopped, "stopping 5 tasks\n");
     demo.end().ended(3);
 }

@@ -167,7 +167,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     terminal.keys(&["n"]);
     terminal.until("nothing to be stopped", |screen| !screen.contains("Stop idler"));
     terminal.keys(&["s", "y"]);
-    terminal.until("that it was told", |screen| screen.contains("was told to stop"));
+    terminal.until("that it was told", |screen| screen.contains("is stopping"));
     head(&kit, "idler", |status| status == Status::Cancelled);
     terminal.keys(&["Escape"]);
 
@@ -276,10 +276,9 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
     head(&kit, "idler", |status| status == Status::Completed);
     running.murder();
     let terminal = Terminal::run(&kit.command(&["tui"]), 100, 30);
-    terminal.until("what is interrupted", |screen| screen.contains("nobody runs it now: r carries it on"));
+    terminal.until("what is interrupted", |screen| screen.contains("not running: r resumes it"));
     terminal.keys(&["r"]);
-    terminal
-        .until("somebody who carries it on", |screen| screen.contains("a process in the background carries"));
+    terminal.until("somebody who carries it on", |screen| screen.contains("a background process runs"));
     terminal.until("the question", |screen| lists(screen, "?", "writer Take notes"));
     terminal.keys(&["a"]);
     kit.write("go", "");
@@ -323,7 +322,7 @@ models:
     let terminal = Terminal::run(&kit.command(&["tui"]), 100, 30);
     terminal.until("what can be done", |screen| screen.contains("R  retries root t-"));
     terminal.keys(&["R"]);
-    terminal.until("that it is tried again", |screen| screen.contains("is tried again as t-"));
+    terminal.until("that it is tried again", |screen| screen.contains("is retried as t-"));
     // In a process of its own, which fails as well.
     kit.until("the end of it", |journals| {
         let again = journals.iter().map(|(head, _)| head).find(|head| head.retries.is_some())?;

@@ -112,7 +112,7 @@ fn what_was_cancelled_is_tried_again_and_both_know_of_each_other() {
     kit.run(&["retry", &open]).complains(1, &["only a failed or cancelled task can be retried", "resume"]);
     kit.run(&["stop", &open]).ended(0);
     let out = kit.run(&["retry", &open[..6]]).ended(0).out;
-    assert!(out.contains(&format!("{open} is tried again as t-")) && out.contains("resume t-"), "{out}");
+    assert!(out.contains(&format!("{open} is retried as t-")) && out.contains("resume t-"), "{out}");
     // One at a time; when that has ended, once more.
     let first = kit.journals().last().unwrap().0.id.to_string();
     kit.run(&["retry", &open]).complains(1, &["is already being retried", &first]);

@@ -1,4 +1,4 @@
-//! A transcript as one page of HTML: no script, nothing from outside, all that others wrote escaped.
+//! A transcript as one HTML page: no scripts, no external resources, all foreign text escaped.
 
 use std::collections::HashSet;
 
@@ -36,7 +36,7 @@ nav ul{list-style:none;padding-left:1.2rem}nav>ul{padding-left:0}a{color:inherit
 @media(max-width:40rem){body{margin:1rem auto;padding:0 .7rem}dl{grid-template-columns:minmax(0,1fr)}dd{margin:0 0 .3rem}details>div,details>dl,details>pre,details>p{margin-left:.3rem}}
 ";
 
-/// All of it.
+/// Renders the whole page.
 pub(super) fn render_html(tasks: &[ExportedTask], now: Timestamp) -> String {
     let title = tasks.first().map_or_else(String::new, |task| one_line(&task.head.headline));
     let mut page = format!(
@@ -57,7 +57,7 @@ pub(super) fn render_html(tasks: &[ExportedTask], now: Timestamp) -> String {
     page + &format!("<p class=\"meta\">{}</p>\n</body>\n</html>\n", escaped(&made))
 }
 
-/// The tree, each task a link to where it is told.
+/// Renders the tree, with a link to each task's section.
 fn contents(tasks: &[ExportedTask]) -> String {
     fn below(tasks: &[ExportedTask], of: &ExportedTask, list: &mut String) {
         let (head, id) = (&of.head, of.head.id);
@@ -109,7 +109,7 @@ fn section(task: &ExportedTask, first: bool, here: &HashSet<TaskId>, now: Timest
     text + "</section>\n"
 }
 
-/// A task's name, which leads to where it is told, if it is.
+/// Renders a task's id, as a link if its section is on the page.
 fn link(id: TaskId, here: &HashSet<TaskId>) -> String {
     match here.contains(&id) {
         true => format!("<a href=\"#{id}\">{id}</a>"),
@@ -166,7 +166,7 @@ fn render_html_item(item: &ExportedItem, here: &HashSet<TaskId>) -> String {
     }
 }
 
-/// Arguments, one below the other; what is no object, as it is.
+/// Formats arguments one per line; leaves text that is not a JSON object as it is.
 fn laid_out(arguments: &str) -> String {
     let block = |text: &str| format!("<pre>{}</pre>", escaped(escape_invisible(text).trim_end()));
     let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) else {

@@ -22,7 +22,7 @@ fn letter(from: Sender, text: &str, ending: Option<TaskId>) -> Entry {
     Entry::Letter(Box::new(Letter { id, from, text, summary, deliver, ending, effects: false }))
 }
 
-/// A call of a tool, and what came of it.
+/// A tool call and its result.
 fn called(tool: &str, arguments: &str, output: &str) -> Vec<Entry> {
     let call = Call { id: String::new(), tool: tool.to_owned(), arguments: arguments.to_owned() };
     let mut reply = Reply::text_only("");
@@ -81,15 +81,15 @@ fn markdown_is_rendered() {
 #[test]
 fn the_answer_is_there_once() {
     for page in [html, markdown] {
-        let told = page(vec![replied("First words."), replied("THE ANSWER."), completed("THE ANSWER.")]);
-        assert_eq!(told.matches("THE ANSWER.").count(), 1, "{told}");
-        assert!(told.contains("First words."), "{told}");
-        // Where the output is something else, nothing is left out.
-        let told = page(vec![replied("LAST WORDS."), completed("ANOTHER ANSWER.")]);
-        assert!(told.contains("LAST WORDS.") && told.contains("ANOTHER ANSWER."), "{told}");
-        // What was said before in the same words was said before.
-        let told = page(vec![replied("AGAIN."), replied("AGAIN."), completed("AGAIN.")]);
-        assert_eq!(told.matches("AGAIN.").count(), 2, "{told}");
+        let rendered = page(vec![replied("First words."), replied("THE ANSWER."), completed("THE ANSWER.")]);
+        assert_eq!(rendered.matches("THE ANSWER.").count(), 1, "{rendered}");
+        assert!(rendered.contains("First words."), "{rendered}");
+        // If the output differs, nothing is left out.
+        let rendered = page(vec![replied("LAST WORDS."), completed("ANOTHER ANSWER.")]);
+        assert!(rendered.contains("LAST WORDS.") && rendered.contains("ANOTHER ANSWER."), "{rendered}");
+        // An earlier reply with the same text stays.
+        let rendered = page(vec![replied("AGAIN."), replied("AGAIN."), completed("AGAIN.")]);
+        assert_eq!(rendered.matches("AGAIN.").count(), 2, "{rendered}");
     }
 }
 
@@ -115,7 +115,7 @@ fn letters_are_told_in_words() {
         "{page}"
     );
     assert!(page.contains("letter from a person") && page.contains("Hurry <strong>up</strong>."), "{page}");
-    // Only what Longhaul wrote is taken for its word: the tag that a person typed is shown as they typed it.
+    // Only tags that Longhaul wrote are interpreted: a tag that a person typed is shown as typed.
     assert_eq!(page.matches("task_ended id=").count(), 1, "{page}");
     assert!(page.contains("forged") && !page.contains("t-00009</"), "{page}");
     let page = markdown(letters());
@@ -144,11 +144,11 @@ fn a_call_is_folded_and_its_arguments_are_laid_out() {
         assert!(inside.contains(part), "{part}: {inside}");
     }
     assert!(inside.contains("out &lt;i&gt;put&lt;/i&gt;") && !inside.contains("\\n"), "{inside}");
-    // What is no object is shown as it is.
+    // Text that is not a JSON object is shown as it is.
     assert!(html(called("odd", "not <json>", "")).contains("not &lt;json&gt;"));
 }
 
-/// What could be done to whoever opens the page, in each place where others have words.
+/// Attacks on the reader of the page, in every place that shows foreign text.
 #[test]
 fn no_attack_gets_through() {
     let attacks = [

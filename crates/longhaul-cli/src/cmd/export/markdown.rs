@@ -6,7 +6,7 @@ use super::transcript::{ExportedItemKind, ExportedTask, pretty_arguments, status
 use crate::view::letter::ending;
 use crate::view::{escape_invisible, format_timestamp, one_line, sanitize};
 
-/// All of it.
+/// Renders the whole transcript.
 pub(super) fn render_markdown(tasks: &[ExportedTask], now: Timestamp) -> String {
     let mut page = String::new();
     for (index, task) in tasks.iter().enumerate() {
@@ -79,7 +79,7 @@ fn render_markdown_item(what: &ExportedItemKind) -> String {
     }
 }
 
-/// A block of text that no text inside can end.
+/// Returns a fenced block whose fence does not occur in the text.
 fn fenced(text: &str, language: &str) -> String {
     let text = sanitize(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -95,7 +95,7 @@ fn quoted(text: &str) -> String {
         .join("\n")
 }
 
-/// A line without anything that Markdown takes for more than text.
+/// Escapes everything that Markdown would interpret in a line.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What was said and done in a task, in order: a fold of its events.
+//! The transcript of a task, in order: a fold of its events.
 
 use jiff::Timestamp;
 use longhaul::entry::{Entry, NudgeReason, Order, Record, ReleaseReason, Sender};
@@ -12,19 +12,19 @@ use crate::exit::CliError;
 use crate::view::event_text::{budget_words, describe_sampling};
 use crate::view::{TerminalOutput, describe_wait, format_count, format_dollars, one_line, time_of};
 
-/// A task, whole.
+/// A task with its transcript.
 #[derive(Debug, Serialize)]
 pub(super) struct ExportedTask {
     pub(super) head: TaskState,
     pub(super) order: Order,
     pub(super) output: String,
     pub(super) items: Vec<ExportedItem>,
-    /// From which item on words are of a reply that is not whole yet.
+    /// The index of the first item that belongs to an incomplete reply.
     #[serde(skip)]
     whole: usize,
 }
 
-/// Something that was said or done.
+/// One item of the transcript.
 #[derive(Debug, Serialize)]
 pub(super) struct ExportedItem {
     pub(super) at: Timestamp,
@@ -32,26 +32,26 @@ pub(super) struct ExportedItem {
     pub(super) what: ExportedItemKind,
 }
 
-/// What was said or done.
+/// The kinds of items.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum ExportedItemKind {
-    /// The agent thought this.
+    /// The agent's reasoning.
     Thought { text: String },
-    /// The agent said this.
+    /// The agent's text.
     Said { text: String },
-    /// A tool was called. What came of it, if it has returned.
+    /// A tool call, with its output if it has returned.
     Call { call: CallId, tool: String, arguments: String, output: Option<String>, is_error: bool },
-    /// Somebody wrote to it; of the end of which task, if the letter tells of one.
+    /// A letter; with the id of the ended task, if it reports an end.
     Letter {
         from: String,
         text: String,
         #[serde(skip)]
         ending: Option<TaskId>,
     },
-    /// A person was asked, and what came of it.
+    /// A question to a person, and its answer.
     Asked { text: String, answer: Option<String> },
-    /// Something else that is worth a line.
+    /// Anything else worth a line.
     Note { text: String },
 }
 
@@ -60,7 +60,7 @@ impl ExportedTask {
         ExportedTask { head, order: Order::default(), output: String::new(), items: Vec::new(), whole: 0 }
     }
 
-    /// Takes an entry in, with the events that it is told as.
+    /// Adds a journal entry and its events.
     pub(super) fn apply_record(&mut self, record: &Record, events: Vec<Event>) {
         match &record.entry {
             Entry::Submitted(submitted) => self.order = submitted.order.clone(),
@@ -70,7 +70,7 @@ impl ExportedTask {
         for event in events {
             self.apply_event(event);
         }
-        // That it tells of an end is for the journal to say: anybody can write that it does.
+        // Only the journal decides whether a letter reports an end: anyone can write the same text.
         if let Entry::Letter(letter) = &record.entry
             && let Some(ExportedItemKind::Letter { ending, .. }) =
                 self.items.last_mut().map(|item| &mut item.what)
@@ -79,20 +79,21 @@ impl ExportedTask {
         }
     }
 
-    /// The item that says what is its output too, if its last words are: they are shown once, as the answer.
+    /// Returns the index of the item that repeats the output, if it is the last text: it is shown once, as
+    /// the answer.
     pub(super) fn answer_at(&self) -> Option<usize> {
         let last = self.items.iter().rposition(|item| matches!(item.what, ExportedItemKind::Said { .. }))?;
         let answers = |text: &str| !text.trim().is_empty() && text.trim() == self.output.trim();
         matches!(&self.items[last].what, ExportedItemKind::Said { text } if answers(text)).then_some(last)
     }
 
-    /// All that was said and done before the answer.
+    /// Returns all items before the answer.
     pub(super) fn before_answer(&self) -> impl Iterator<Item = &ExportedItem> {
         let answer = self.answer_at();
         self.items.iter().enumerate().filter(move |(at, _)| Some(*at) != answer).map(|(_, item)| item)
     }
 
-    /// What its output is called.
+    /// Returns the title of the output section.
     pub(super) fn output_title(&self) -> &'static str {
         match self.head.status {
             Status::Completed => "Answer",
@@ -111,7 +112,7 @@ impl ExportedTask {
     fn apply_event(&mut self, event: Event) {
         let at = event.at;
         if event.kind.voids_partial_reply() {
-            // The reply that was on its way is told anew.
+            // The reply in progress starts again.
             let mut at = 0;
             let whole = self.whole;
             self.items.retain(|item| {
@@ -188,20 +189,20 @@ impl ExportedTask {
             EventKind::Waiting { on, .. } => self.note(at, format!("waits for {}", describe_wait(&on))),
             EventKind::Nudged { why } => self.note(at, nudge(&why)),
             EventKind::Backgrounded => {
-                self.note(at, "told not to wait: what it waits for goes on in the background")
+                self.note(at, "stopped waiting: the tasks it waited for go on in the background")
             }
             EventKind::HookFailed { failure } => self.note(at, failure.to_string()),
             EventKind::Warned { text } => self.note(at, format!("warning: {text}")),
             EventKind::BudgetSet { budget } => self.note(at, format!("allowed {}", budget_words(&budget))),
             EventKind::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
             EventKind::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
-            EventKind::Compacted => self.note(at, "its conversation was made shorter"),
+            EventKind::Compacted => self.note(at, "its conversation was compacted"),
             EventKind::Sampled { usage, model, .. } => self.note(at, describe_sampling(&usage, &model)),
             EventKind::Released { why: ReleaseReason::Drained } => {
-                self.note(at, "given back: its process was ending")
+                self.note(at, "released: its process was ending")
             }
             EventKind::Released { why: ReleaseReason::Lost } => {
-                self.note(at, "given back: its process was gone")
+                self.note(at, "released: its process was gone")
             }
             EventKind::Finished { status, error, .. } => {
                 let why = error.map(|error| format!(": {}", one_line(&error))).unwrap_or_default();
@@ -215,7 +216,7 @@ impl ExportedTask {
         }
     }
 
-    /// What was said last, if the reply is not whole yet.
+    /// Returns the last item, if its reply is incomplete.
     fn open_item(&mut self) -> Option<&mut ExportedItemKind> {
         self.items.get_mut(self.whole..)?.last_mut().map(|item| &mut item.what)
     }
@@ -223,17 +224,17 @@ impl ExportedTask {
 
 fn nudge(why: &NudgeReason) -> String {
     match why {
-        NudgeReason::Empty => "reminded: it answered nothing".to_owned(),
-        NudgeReason::Shape => "reminded: its answer had not the form that is asked for".to_owned(),
-        NudgeReason::Begun => "told what its hooks say at the beginning".to_owned(),
+        NudgeReason::Empty => "reminded: the answer was empty".to_owned(),
+        NudgeReason::Shape => "reminded: the answer did not match the required schema".to_owned(),
+        NudgeReason::Begun => "given the output of its start hooks".to_owned(),
         NudgeReason::Repeating => "reminded: it repeats itself".to_owned(),
-        NudgeReason::Launching => "reminded: it has results, and starts the same tasks again".to_owned(),
-        NudgeReason::ToolsOff => "asked for an answer: it goes round in circles".to_owned(),
-        NudgeReason::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
+        NudgeReason::Launching => "reminded: it has the results, but starts the same tasks again".to_owned(),
+        NudgeReason::ToolsOff => "asked for an answer: it is stuck in a loop".to_owned(),
+        NudgeReason::LastWord(limit) => format!("asked for its final answer: {}", one_line(limit)),
     }
 }
 
-/// A line about a task: how it stands, how long it took, what it used.
+/// Formats a line about a task: status, duration, usage.
 pub(super) fn status_line(head: &TaskState, now: Timestamp) -> String {
     let mut line = format!("{} · {}", head.status, one_line(head.agent.as_str()));
     if head.started.is_some() {
@@ -251,13 +252,13 @@ pub(super) fn status_line(head: &TaskState, now: Timestamp) -> String {
     line
 }
 
-/// Arguments as people like to read them.
+/// Pretty-prints arguments.
 pub(super) fn pretty_arguments(arguments: &str) -> String {
     let value = serde_json::from_str::<serde_json::Value>(arguments);
     value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| arguments.to_owned())
 }
 
-/// All of it as JSON, in one object.
+/// Formats everything as one JSON object.
 pub(super) fn export_json(tasks: &[ExportedTask], now: Timestamp) -> Result<String, CliError> {
     #[derive(Serialize)]
     struct Export<'a> {
@@ -275,7 +276,7 @@ pub(super) mod tests {
     use longhaul::message::{Block, Call, Reply};
     use longhaul::snapshot::EventProjector;
 
-    /// A transcript of these entries, after a submission.
+    /// Creates a transcript of these entries, after a submission.
     pub(crate) fn transcript(entries: Vec<Entry>) -> ExportedTask {
         let key = TaskKey::named("export");
         let id = key.candidate_ids().next().unwrap();
@@ -306,7 +307,7 @@ pub(super) mod tests {
     fn words_are_told_once_and_what_is_void_is_not_told() {
         let waits = Entry::Waiting { on: WaitReason::Provider("429".into()), until: None };
         let reply = |text: &str| Entry::Replied(std::sync::Arc::new(Reply::text_only(text)));
-        let told = transcript(vec![
+        let exported = transcript(vec![
             claimed(),
             said("Hel"),
             waits,
@@ -315,7 +316,7 @@ pub(super) mod tests {
             said("And"),
             reply("And so on."),
         ]);
-        let words: Vec<&ExportedItemKind> = told.items.iter().map(|item| &item.what).collect();
+        let words: Vec<&ExportedItemKind> = exported.items.iter().map(|item| &item.what).collect();
         let said = |text: &str| ExportedItemKind::Said { text: text.to_owned() };
         let waits = ExportedItemKind::Note { text: "waits for its provider: 429".to_owned() };
         assert_eq!(words, [&waits, &said("Hello, you."), &said("And so on.")]);
@@ -336,16 +337,16 @@ pub(super) mod tests {
             handoff: None,
             model: None,
         };
-        let told = transcript(vec![
+        let exported = transcript(vec![
             claimed(),
             Entry::Replied(std::sync::Arc::new(reply)),
             Entry::Called { call: id, tool: "look".into(), arguments: None, effects: false },
             Entry::Returned(Box::new(returned)),
         ]);
         let [ExportedItem { what: ExportedItemKind::Call { tool, output, is_error: true, .. }, .. }] =
-            &told.items[..]
+            &exported.items[..]
         else {
-            panic!("{:?}", told.items)
+            panic!("{:?}", exported.items)
         };
         assert_eq!((tool.as_str(), output.as_deref()), ("look", Some("seen")));
     }

@@ -1,4 +1,5 @@
-//! `longhaul tasks --watch`: drawn again when the store hints that something has changed. In a pipe, what has changed.
+//! `longhaul tasks --watch`: redraws when the store hints that something has changed. In a pipe, prints the
+//! changes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,21 +18,21 @@ use crate::view::{
     truncate,
 };
 
-/// What comes within this time is looked at together.
+/// Changes within this time are handled together.
 const CHANGE_DEBOUNCE: Duration = Duration::from_millis(150);
-/// Clocks go on though nothing happens.
+/// Elapsed times advance even if nothing happens.
 const TICK: Duration = Duration::from_secs(1);
-/// Hints may be lost, and a process that dies gives none.
+/// Hints may be lost, and a process that dies sends none.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Watches until somebody presses Ctrl-C.
+/// Watches until Ctrl-C.
 pub(super) async fn run(
-    desk: &CliContext,
+    context: &CliContext,
     longhaul: &Longhaul,
     wanted: &TaskSelection<'_>,
 ) -> Result<CliExitCode, CliError> {
-    let drawn = desk.term.live && !wanted.args.json;
-    // Before the first look, so that nothing falls between.
+    let drawn = context.term.live && !wanted.args.json;
+    // Subscribe before the first read, so that no change is missed.
     let mut hints = longhaul.store().hints();
     let mut seen = PrintedStates::default();
     let gone = tokio::signal::ctrl_c();
@@ -39,9 +40,9 @@ pub(super) async fn run(
     let mut heads = list_tasks(longhaul, wanted).await?;
     loop {
         if drawn {
-            draw(desk, wanted, &heads)?;
+            draw(context, wanted, &heads)?;
         } else {
-            seen.print_changes(desk, wanted, &heads)?;
+            seen.print_changes(context, wanted, &heads)?;
         }
         let busy = drawn && heads.0.iter().any(|head| head.status == Status::Running);
         tokio::select! {
@@ -57,7 +58,7 @@ pub(super) async fn run(
     }
 }
 
-/// The tasks, when that was, and how many older ones there are.
+/// The tasks, when they were read, and how many older ones there are.
 struct TaskListing(Vec<TaskState>, std::time::Instant, usize);
 
 async fn list_tasks(longhaul: &Longhaul, wanted: &TaskSelection<'_>) -> Result<TaskListing, CliError> {
@@ -67,9 +68,9 @@ async fn list_tasks(longhaul: &Longhaul, wanted: &TaskSelection<'_>) -> Result<T
     Ok(TaskListing(heads, std::time::Instant::now(), older))
 }
 
-/// Waits until a look is worth while, and a little longer for what comes with it.
+/// Waits for a change, and a little longer for others that come with it.
 async fn wait_for_change(hints: &mut HintStream) {
-    // Words that are being said change nothing that is shown here.
+    // Streamed text changes nothing that is shown here.
     let said = EntryKinds::from_kinds([EntryKind::Said]);
     loop {
         match hints.next().await {
@@ -82,14 +83,14 @@ async fn wait_for_change(hints: &mut HintStream) {
 }
 
 fn draw(
-    desk: &CliContext,
+    context: &CliContext,
     wanted: &TaskSelection<'_>,
     TaskListing(heads, _, older): &TaskListing,
 ) -> Result<(), CliError> {
-    let (term, now) = (desk.term, Timestamp::now());
+    let (term, now) = (context.term, Timestamp::now());
     let (columns, rows) = term.size();
     let footer = wanted.footer(heads, *older);
-    // The titles, the line that says what is left out, and the cursor's.
+    // Leave room for the titles, the line about hidden tasks, and the cursor.
     let room = rows.saturating_sub(footer.len() + 3).max(1);
     let shown = most_relevant(heads, room);
     let mut lines = match heads.is_empty() {
@@ -103,15 +104,15 @@ fn draw(
     lines.extend(footer.iter().map(|(ink, text)| term.paint(*ink, &truncate(text, columns))));
     let lines: Vec<StyledLine> =
         lines.into_iter().map(|text| StyledLine { width: styled_width(&text), text }).collect();
-    Ok(desk.screen.draw(&lines, columns)?)
+    Ok(context.screen.draw(&lines, columns)?)
 }
 
-/// How wide a line is that has colours in it.
+/// Returns the width of a line with colour codes.
 fn styled_width(text: &str) -> usize {
     display_width(&view::sanitize(text))
 }
 
-/// As many tasks as there is room for: those that have not ended with all above them, then the newest.
+/// Returns as many tasks as fit: open tasks with all their ancestors, then the newest.
 fn most_relevant(heads: &[TaskState], room: usize) -> Vec<TaskState> {
     if heads.len() <= room {
         return heads.to_vec();
@@ -136,14 +137,14 @@ fn most_relevant(heads: &[TaskState], room: usize) -> Vec<TaskState> {
     heads.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(head, _)| head.clone()).collect()
 }
 
-/// What was told of each task last.
+/// What was last printed about each task.
 #[derive(Default)]
 struct PrintedStates(HashMap<TaskId, (&'static str, String)>);
 
 impl PrintedStates {
     fn print_changes(
         &mut self,
-        desk: &CliContext,
+        context: &CliContext,
         wanted: &TaskSelection<'_>,
         TaskListing(heads, ..): &TaskListing,
     ) -> Result<(), CliError> {
@@ -154,11 +155,11 @@ impl PrintedStates {
                 continue;
             }
             if wanted.args.json {
-                desk.term.print_json(head)?;
+                context.term.print_json(head)?;
             } else {
                 let (at, agent) = (format_clock(head.active), one_line(head.agent.as_str()));
                 let what = &stands.1;
-                desk.term.print_line(&format!(
+                context.term.print_line(&format!(
                     "{at}  {}  {sign} {}  {}  {what}",
                     head.id,
                     align_left(word, 11),

@@ -1,4 +1,4 @@
-//! The chosen task: tabs, how it stands, its text, and what it asks.
+//! Draws the selected task: tabs, status, text and question.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -13,7 +13,7 @@ use crate::tui::text_search::TextSearchPattern;
 use crate::view::text_format::format_short_count;
 use crate::view::{Ink, status_label};
 
-/// What a tab is called where there is so much room.
+/// Returns the name of a tab for this width.
 fn name(tab: DetailTab, columns: u16) -> &'static str {
     if columns >= 56 {
         return tab.title();
@@ -27,7 +27,7 @@ fn name(tab: DetailTab, columns: u16) -> &'static str {
     }
 }
 
-/// The tabs, each from a column to another.
+/// Returns the tabs with their first and last columns.
 fn tabs(area: Rect) -> impl Iterator<Item = (DetailTab, u16, u16)> {
     let mut x = area.x + 1;
     DetailTab::ALL.into_iter().map(move |tab| {
@@ -37,7 +37,7 @@ fn tabs(area: Rect) -> impl Iterator<Item = (DetailTab, u16, u16)> {
     })
 }
 
-/// The tab in a column.
+/// Returns the tab in a column.
 pub(crate) fn tab_at(area: Rect, x: u16) -> Option<DetailTab> {
     tabs(area).find(|(_, from, to)| (*from..*to).contains(&x)).map(|(tab, ..)| tab)
 }
@@ -110,7 +110,7 @@ fn text(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Words that are searched for, where they are in sight.
+/// Highlights the visible search matches.
 fn draw_search_matches(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let Some((detail, needle)) =
         model.detail.as_ref().zip(TextSearchPattern::parse(model.text_search.words.text()))
@@ -123,14 +123,14 @@ fn draw_search_matches(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
         for (row, column, columns) in needle.find_in_lines(lines) {
             let line = start + row;
             if (top..bottom).contains(&line) {
-                let place = Rect::new(area.x + 1 + column, area.y + (line - top) as u16, columns, 1);
-                buffer.set_style(place.intersection(area), model.theme.search_match());
+                let matched = Rect::new(area.x + 1 + column, area.y + (line - top) as u16, columns, 1);
+                buffer.set_style(matched.intersection(area), model.theme.search_match());
             }
         }
     }
 }
 
-/// What is asked, where a person sees it before all else.
+/// Draws the open question, where the user sees it first.
 fn draw_question(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     let area = areas.question;
     let Some((_, question)) = model.open_question().filter(|_| area.height >= 3) else { return };
@@ -140,7 +140,7 @@ fn draw_question(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     let mut lines = model.question_lines(room);
     let most = usize::from(area.height - 1 - u16::from(areas.two_panes));
     if lines.len() > most {
-        // The transcript has all of it.
+        // The transcript shows all of it.
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
             *last = format!("{} …", truncate_graphemes(last, room.saturating_sub(2)).trim_end_matches('…'));

@@ -1,4 +1,4 @@
-//! The tasks, one or two lines each.
+//! Draws the list of tasks, one or two lines each.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -34,7 +34,7 @@ pub(super) fn draw_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     draw_scroll_marks(model, area, buffer);
 }
 
-/// Signs that there is more above or below.
+/// Draws marks if there is more above or below.
 fn draw_scroll_marks(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let x = area.right() - 1;
     if model.list_top > 0 {
@@ -51,7 +51,7 @@ pub(super) struct ListLine {
     selected: bool,
 }
 
-/// The lines in sight, and no others.
+/// Builds the visible lines only.
 pub(super) fn visible_lines(model: &TuiModel, area: Rect) -> Vec<ListLine> {
     let columns = usize::from(area.width);
     let rows = model.tree.rows.iter().skip(model.list_top).take(usize::from(area.height));
@@ -59,10 +59,13 @@ pub(super) fn visible_lines(model: &TuiModel, area: Rect) -> Vec<ListLine> {
         let line = match row {
             TuiRow::Gap => Line::default(),
             TuiRow::GroupTitle(group, many) => title(model, *group, *many),
-            TuiRow::Task(place) => task(model, place, columns),
-            TuiRow::Activity(place) => activity_line(model, place, columns),
+            TuiRow::Task(position) => task(model, position, columns),
+            TuiRow::Activity(position) => activity_line(model, position, columns),
         };
-        ListLine { line, selected: matches!(row, TuiRow::Task(place) if Some(place.id) == model.selected) }
+        ListLine {
+            line,
+            selected: matches!(row, TuiRow::Task(position) if Some(position.id) == model.selected),
+        }
     };
     rows.map(line).collect()
 }
@@ -79,12 +82,12 @@ fn title(model: &TuiModel, group: TuiGroup, many: usize) -> Line<'static> {
     ])
 }
 
-/// The branch before a task, or before what it does.
-fn branch(place: &TreePosition, first: bool) -> String {
+/// Returns the tree branch before a task or its activity.
+fn branch(position: &TreePosition, first: bool) -> String {
     let mut branch = String::new();
-    for level in 0..place.depth {
-        let more = level < 32 && place.open_levels & (1 << level) != 0;
-        branch.push_str(match (level + 1 == place.depth, more) {
+    for level in 0..position.depth {
+        let more = level < 32 && position.open_levels & (1 << level) != 0;
+        branch.push_str(match (level + 1 == position.depth, more) {
             (true, true) if first => "├─",
             (true, false) if first => "└─",
             (_, true) => "│ ",
@@ -94,23 +97,23 @@ fn branch(place: &TreePosition, first: bool) -> String {
     branch
 }
 
-fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static> {
+fn task(model: &TuiModel, position: &TreePosition, columns: usize) -> Line<'static> {
     let theme = model.theme;
-    let Some(head) = model.tasks.get(&place.id) else { return Line::default() };
-    let sum = model.tree.totals.get(&place.id).copied().unwrap_or_default();
-    let selected = model.selected == Some(place.id);
+    let Some(head) = model.tasks.get(&position.id) else { return Line::default() };
+    let sum = model.tree.totals.get(&position.id).copied().unwrap_or_default();
+    let selected = model.selected == Some(position.id);
     let (mut sign, _, mut ink) = status_label(head);
-    if place.folded && sum.asking_task.is_some() {
+    if position.folded && sum.asking_task.is_some() {
         (sign, ink) = ("?", Ink::Attention);
     }
-    let fold = match (place.has_children, place.folded) {
-        (false, _) if place.depth > 0 => "─ ",
+    let fold = match (position.has_children, position.folded) {
+        (false, _) if position.depth > 0 => "─ ",
         (false, _) => "  ",
         (true, true) => "▸ ",
         (true, false) => "▾ ",
     };
-    // On the right what it took: as much of that as there is room for.
-    let (tokens, cost) = match place.folded {
+    // Usage on the right, as much as fits.
+    let (tokens, cost) = match position.folded {
         true => (sum.tokens, cost_label(sum.cost, sum.unpriced)),
         false => (head.usage.total(), cost_label(head.cost, head.unpriced.into())),
     };
@@ -125,17 +128,17 @@ fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static>
     let time = crate::view::time_of(head, model.now);
     numbers = format!("{time:>6}{numbers} ");
 
-    let stem = format!("{}{}", branch(place, true), fold);
-    // Others say of it by its name that they wait for it, and so do commands.
+    let stem = format!("{}{}", branch(position, true), fold);
+    // Show the id: other tasks and commands refer to it.
     let name = format!("{} ", head.id);
     let room = columns
         .saturating_sub(1 + grapheme_width(&stem) + 2 + grapheme_width(&name) + grapheme_width(&numbers) + 1);
-    let below = match place.folded {
+    let below = match position.folded {
         true => format!(" +{}", sum.descendants),
         false => String::new(),
     };
     let agent = truncate_graphemes(&one_line(head.agent.as_str()), (room / 2).clamp(4, 16));
-    let pin = if model.pinned.contains(&place.id) { "★ " } else { "" };
+    let pin = if model.pinned.contains(&position.id) { "★ " } else { "" };
     let rest = room.saturating_sub(grapheme_width(&agent) + 1 + grapheme_width(&below));
     let text = truncate_graphemes(&format!("{pin}{}", one_line(&head.headline)), rest);
     let gap =
@@ -155,15 +158,15 @@ fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static>
     ])
 }
 
-fn activity_line(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static> {
-    let Some(head) = model.tasks.get(&place.id) else { return Line::default() };
-    let mut stem = branch(place, false);
-    stem.push_str(if place.has_children && !place.folded { "│ " } else { "  " });
+fn activity_line(model: &TuiModel, position: &TreePosition, columns: usize) -> Line<'static> {
+    let Some(head) = model.tasks.get(&position.id) else { return Line::default() };
+    let mut stem = branch(position, false);
+    stem.push_str(if position.has_children && !position.folded { "│ " } else { "  " });
     let room = columns.saturating_sub(1 + grapheme_width(&stem) + 3);
     let (mut ink, mut text) = task_activity(head, model, room);
-    let sum = model.tree.totals.get(&place.id);
-    // What asks below something that is folded is seen here.
-    if let Some(asking) = sum.and_then(|sum| sum.asking_task).filter(|id| place.folded && *id != head.id)
+    let sum = model.tree.totals.get(&position.id);
+    // A question below a folded task is shown here.
+    if let Some(asking) = sum.and_then(|sum| sum.asking_task).filter(|id| position.folded && *id != head.id)
         && let Some(below) = model.tasks.get(&asking)
     {
         let agent = one_line(below.agent.as_str());

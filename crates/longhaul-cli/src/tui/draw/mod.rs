@@ -1,4 +1,4 @@
-//! The picture: a function of the state, and only of what of it is in sight.
+//! Draws the screen: a function of the visible part of the model.
 
 mod detail;
 mod list;
@@ -22,7 +22,7 @@ use crate::view::{Ink, one_line, status_label};
 
 pub(crate) use detail::tab_at;
 
-/// How many lines of the list are built.
+/// Returns how many lines of the list are built.
 #[cfg(test)]
 pub(crate) fn list_lines(model: &TuiModel, area: Rect) -> usize {
     list::visible_lines(model, area).len()
@@ -38,7 +38,7 @@ pub(crate) fn draw(model: &TuiModel, frame: &mut Frame<'_>) {
     draw_borders(model, &areas, buffer);
     if areas.list.width > 0 {
         if model.tasks.is_empty() {
-            // Without a team there is nothing beside it either.
+            // Without a team there is nothing beside it, either.
             let whole = Rect { width: buffer.area.width, ..areas.list };
             draw_empty_list(model, if model.team.is_none() { whole } else { areas.list }, buffer);
         } else {
@@ -74,7 +74,7 @@ fn too_small(model: &TuiModel, frame: &mut Frame<'_>) {
     }
 }
 
-/// The lines between the parts, with what they are called in them.
+/// Draws the lines between the panes, with their titles.
 fn draw_borders(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     let faint = model.theme.ink(Ink::Faint);
     let (whole, bottom) = (buffer.area.width, areas.prompt.y - 1);
@@ -116,7 +116,7 @@ fn draw_borders(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     }
 }
 
-/// How to begin, where there is nothing yet.
+/// Draws how to begin, if there are no tasks.
 fn draw_empty_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     if !model.loaded {
         return;
@@ -134,7 +134,7 @@ fn draw_empty_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
             strong("  longhaul run team.yaml \"…\""),
             plain("a team of your own:"),
             strong("  longhaul init"),
-            plain("writes one to begin with."),
+            plain("writes a starter team file."),
         ]);
     }
     for (row, (ink, line)) in (0..area.height).zip(lines) {
@@ -149,7 +149,7 @@ fn draw_empty_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Who a task is, in few words.
+/// Returns a short label for a task.
 fn task_label(model: &TuiModel, id: TaskId) -> String {
     match model.tasks.get(&id) {
         Some(head) => format!("{} {id}", one_line(head.agent.as_str())),
@@ -157,7 +157,7 @@ fn task_label(model: &TuiModel, id: TaskId) -> String {
     }
 }
 
-/// How much there is of what, or what was just said.
+/// Draws the footer: the totals, or a notice.
 fn draw_footer(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let theme = model.theme;
     let room = usize::from(area.width.saturating_sub(2));
@@ -190,7 +190,7 @@ fn draw_footer(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
         (counts[2], "waiting", Ink::Faint),
         (counts[3], "finished", Ink::Faint),
     ];
-    // Where there is little room, signs stand for the words.
+    // On a narrow screen, glyphs replace words.
     let tight = area.width < 70;
     let mut spans = Vec::new();
     let mut used = 0;
@@ -200,7 +200,7 @@ fn draw_footer(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
         used += grapheme_width(&text);
         spans.push(Span::styled(text, theme.ink(ink)));
     }
-    // The keys, as many as there is room for, and then what all of it took.
+    // The longest list of keys that fits, and then the usage totals.
     let keys = KEYS.into_iter().find(|keys| used + grapheme_width(keys) + 2 <= room).unwrap_or_default();
     let cost = match cost_label(cost, unpriced).as_str() {
         "?" => "cost unknown".to_owned(),
@@ -219,7 +219,7 @@ fn draw_footer(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     buffer.set_stringn(x, area.y, keys, grapheme_width(keys), theme.ink(Ink::Faint));
 }
 
-/// What the last line says of keys.
+/// The keys in the footer, from the longest form to the shortest.
 const KEYS: [&str; 4] = [
     "Enter open · m write · s stop · / search · ? help · q leave",
     "m write · s stop · / search · ? help",
@@ -254,7 +254,7 @@ fn help_page(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// What was paid, as far as that is known: nothing where nothing was, `?` where nobody knows, `+` where it was more.
+/// Formats the known cost: empty if nothing was paid, `?` if unknown, with `+` if part of it is unknown.
 fn cost_label(cost: u64, unpriced: u64) -> String {
     match (cost, unpriced) {
         (0, 1..) => "?".to_owned(),
@@ -263,7 +263,7 @@ fn cost_label(cost: u64, unpriced: u64) -> String {
     }
 }
 
-/// Money, from millionths of a dollar.
+/// Formats millionths of a dollar.
 fn dollars(cost: u64) -> String {
     match cost {
         0 => String::new(),
@@ -272,8 +272,8 @@ fn dollars(cost: u64) -> String {
     }
 }
 
-/// What a task does now, and how that is to be shown, in so many columns. For how long it has been silent is said, however
-/// long its command is.
+/// Describes what a task does now, within this many columns, and its ink. The silence is always shown,
+/// however long the command is.
 fn task_activity(head: &TaskState, model: &TuiModel, columns: usize) -> (Ink, String) {
     let (ink, what, mut silent) = does(head, model);
     if grapheme_width(&what) + grapheme_width(&silent) > columns {
@@ -283,7 +283,7 @@ fn task_activity(head: &TaskState, model: &TuiModel, columns: usize) -> (Ink, St
     (ink, truncate_graphemes(&format!("{what}{silent}"), columns))
 }
 
-/// What a task does now, and for how long it has been silent.
+/// Describes what a task does now, and how long it has been silent.
 fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     use longhaul::Status;
     let now = model.now;
@@ -295,7 +295,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     }
     match head.status {
         Status::Pending if head.attempt.0 > 0 => {
-            (Ink::Attention, "nobody runs it now: r carries it on".to_owned(), String::new())
+            (Ink::Attention, "not running: r resumes it".to_owned(), String::new())
         }
         Status::Pending => (Ink::Faint, "waits for its turn".to_owned(), String::new()),
         Status::Running => {
@@ -312,7 +312,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
                 let on = crate::view::event_text::describe_wait(&waiting.on);
                 return (Ink::Faint, format!("waits for {on}"), String::new());
             }
-            let calls = model.calls.told(head).join(", ");
+            let calls = model.calls.summaries(head).join(", ");
             let what = match &head.progress {
                 _ if calls.is_empty() => "thinking".to_owned(),
                 Some(progress) => format!("{calls}: {}", one_line(progress)),
@@ -325,7 +325,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     }
 }
 
-/// Which pane the keys go to.
+/// Returns whether a pane has the focus.
 fn focused(model: &TuiModel, pane: Pane) -> bool {
     matches!(
         (model.focus, pane),

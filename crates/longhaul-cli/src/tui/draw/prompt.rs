@@ -1,4 +1,5 @@
-//! Below all else: what is typed, wrapped into as many rows as there is room for; or what is asked; or what could be typed.
+//! Draws the bottom of the screen: the prompt, wrapped into as many rows as fit; or a confirmation; or what
+//! could be typed.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Position;
@@ -13,17 +14,17 @@ use crate::tui::text_input::{Rows, TextInput};
 use crate::view::text_format::pluralize;
 use crate::view::{Ink, one_line};
 
-/// How far the rows below the first are indented.
+/// The indent of the rows below the first.
 const INDENT: usize = 2;
 
 impl TuiModel {
-    /// How many rows are typed into now.
+    /// Returns how many rows the prompt has now.
     pub(crate) fn typed_rows(&self) -> u16 {
         let rows = self.typed().map_or(1, |(before, input)| self.rows_of(&before, input).ranges.len());
         u16::try_from(rows).unwrap_or(u16::MAX).clamp(1, most_typed(self.size.1))
     }
 
-    /// What the keys go to, and what stands before it; nothing, where nothing is typed.
+    /// Returns the label and the input that has the focus, if any.
     fn typed(&self) -> Option<(String, &TextInput)> {
         static NOTHING: std::sync::LazyLock<TextInput> = std::sync::LazyLock::new(TextInput::default);
         if self.confirm.is_some() {
@@ -41,7 +42,7 @@ impl TuiModel {
         }
     }
 
-    /// The rows of what is typed.
+    /// Returns the rows of the prompt.
     pub(crate) fn rows_typed(&self) -> Option<Rows> {
         self.typed().map(|(before, input)| self.rows_of(&before, input))
     }
@@ -56,7 +57,7 @@ impl TuiModel {
     }
 }
 
-/// Whom what is typed goes to.
+/// Returns the label for a purpose.
 fn label(model: &TuiModel, purpose: PromptPurpose) -> String {
     match purpose {
         PromptPurpose::Write(id) => match model.tasks.get(&id) {
@@ -68,7 +69,7 @@ fn label(model: &TuiModel, purpose: PromptPurpose) -> String {
     }
 }
 
-/// Draws it. Where the cursor is.
+/// Draws the prompt, and returns the cursor position.
 pub(super) fn draw(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) -> Option<Position> {
     if let Some((before, input)) = model.typed() {
         return Some(typed(model, areas, buffer, before, input));
@@ -101,7 +102,7 @@ fn typed(
         let text = Span::raw(input.row(rows.ranges[row].clone()));
         buffer.set_line(area.x + 1, y, &Line::from(vec![first, text]), area.width - 2);
     }
-    // That there is more above or below is told at the edge.
+    // Mark at the edge that there is more above or below.
     let faint = model.theme.ink(Ink::Faint);
     if shown.start > 0 {
         buffer.set_string(area.right() - 1, area.y, "↑", faint);
@@ -113,7 +114,7 @@ fn typed(
     Position::new(x.min(area.right() - 1), area.y + (rows.row - shown.start) as u16)
 }
 
-/// What is asked or could be done, in which ink; its keys; and whether those come first.
+/// Returns the confirmation or suggestion with its ink, its keys, and whether the keys come first.
 fn offer(model: &TuiModel, room: usize) -> Option<(String, Ink, String, bool)> {
     if let Some(confirm) = model.confirm {
         let (question, short, keys) = confirmation(model, confirm);
@@ -140,7 +141,7 @@ fn offer(model: &TuiModel, room: usize) -> Option<(String, Ink, String, bool)> {
             let fits = grapheme_width(keys) + 2 + grapheme_width(&whole) <= room;
             (keys, if fits { whole } else { format!("{agent} asks") })
         }
-        // What was begun, and for whom: it is on the line again when it is gone on with.
+        // An unsent draft and its purpose.
         _ if !draft.text().is_empty() => ("m", format!("goes on: {label}› {}", one_line(draft.text()))),
         (_, PromptPurpose::Run) => ("Enter", format!("types a prompt for {label}")),
         (_, PromptPurpose::Write(id)) => match label.strip_prefix("continue ") {
@@ -156,7 +157,7 @@ fn offer(model: &TuiModel, room: usize) -> Option<(String, Ink, String, bool)> {
     Some((what, Ink::Faint, key.to_owned(), true))
 }
 
-/// What is asked; the same in few words; and the keys that answer it.
+/// Returns the confirmation text, its short form, and its keys.
 fn confirmation(model: &TuiModel, confirm: Confirmation) -> (String, String, &'static str) {
     match confirm {
         Confirmation::Stop(id) => {

@@ -1,4 +1,4 @@
-//! How an entry of the journal becomes something to be read.
+//! Adds journal entries to a transcript.
 
 use longhaul::Status;
 use longhaul::entry::{
@@ -15,7 +15,7 @@ use crate::view::letter::ending;
 use crate::view::{Ink, escape_invisible, escape_invisible_line, one_line, sanitize};
 
 impl TuiTranscript {
-    /// Takes an entry in; one that it has already is passed over.
+    /// Adds an entry; ignores one that is already included.
     pub(crate) fn apply_record(&mut self, record: &Record) {
         if record.seq <= self.last {
             return;
@@ -62,7 +62,7 @@ impl TuiTranscript {
                         );
                     }
                 }
-                // What was being read stays the block that it was.
+                // The block that was streaming keeps its identity.
                 if let (Some(seq), Some(block), true) = (seq, self.blocks.get_mut(first), before > first) {
                     block.seq = seq;
                     block.version = 1;
@@ -75,7 +75,7 @@ impl TuiTranscript {
                 let arguments = arguments.unwrap_or_default();
                 let what = TranscriptBlockKind::Call {
                     call: *id,
-                    told: format_call(tool, &arguments, 400),
+                    summary: format_call(tool, &arguments, 400),
                     arguments: truncate_kept(format_arguments(&arguments), MAX_OUTPUT_BYTES),
                     progress: None,
                     result: None,
@@ -119,7 +119,7 @@ impl TuiTranscript {
             Entry::Asked { question, asks, .. } => {
                 let mut text = sanitize(&asks.text);
                 if let ExpectedAnswer::Leave { tool, arguments, why, changed, .. } = &asks.wants {
-                    // Whole, however long: it is read here before it is allowed.
+                    // In full, however long: the user reads it here before approving.
                     text = format!("may it call {}?", format_call(tool, arguments, usize::MAX));
                     if let Some(changed) = changed {
                         text.push_str(&format!("\nnote: {}", one_line(changed)));
@@ -157,25 +157,24 @@ impl TuiTranscript {
             Entry::Nudged { text, .. } if text.is_empty() => {}
             Entry::Nudged { why, .. } => {
                 let why = match why {
-                    NudgeReason::Empty => "told: it answered nothing".to_owned(),
-                    NudgeReason::Shape => "told: its answer has not the form that is asked for".to_owned(),
-                    NudgeReason::Begun => "told what its hooks say at the beginning".to_owned(),
-                    NudgeReason::Repeating => "told: it repeats itself".to_owned(),
-                    NudgeReason::Launching => {
-                        "told: it has results, and starts the same tasks again".to_owned()
+                    NudgeReason::Empty => "reminded: the answer was empty".to_owned(),
+                    NudgeReason::Shape => {
+                        "reminded: the answer does not match the required schema".to_owned()
                     }
-                    NudgeReason::ToolsOff => "asked for an answer: it goes round in circles".to_owned(),
-                    NudgeReason::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
+                    NudgeReason::Begun => "given the output of its start hooks".to_owned(),
+                    NudgeReason::Repeating => "reminded: it repeats itself".to_owned(),
+                    NudgeReason::Launching => {
+                        "reminded: it has the results, but starts the same tasks again".to_owned()
+                    }
+                    NudgeReason::ToolsOff => "asked for an answer: it is stuck in a loop".to_owned(),
+                    NudgeReason::LastWord(limit) => {
+                        format!("asked for its final answer: {}", one_line(limit))
+                    }
                 };
                 self.note(record, Ink::Attention, why, false);
             }
             Entry::Backgrounded => {
-                self.note(
-                    record,
-                    Ink::Plain,
-                    "told not to wait: it goes on in the background".to_owned(),
-                    false,
-                );
+                self.note(record, Ink::Plain, "sent to the background".to_owned(), false);
             }
             Entry::HookFailed(failure) => {
                 self.note(record, Ink::Attention, one_line(&failure.to_string()), false);
@@ -191,22 +190,22 @@ impl TuiTranscript {
                 self.note(record, Ink::Plain, text, false);
             }
             Entry::StopRequested(stop) => {
-                self.note(record, Ink::Attention, format!("is to stop: {}", stop.cause), false);
+                self.note(record, Ink::Attention, format!("stopping: {}", stop.cause), false);
             }
             Entry::Compacted { .. } => {
-                self.note(record, Ink::Faint, "its conversation was made shorter".to_owned(), false);
+                self.note(record, Ink::Faint, "its conversation was compacted".to_owned(), false);
             }
             Entry::Sampled(asked) => {
                 self.note(record, Ink::Faint, describe_sampling(&asked.usage, &asked.model), false);
             }
-            // The result of the call says it.
+            // The result of the call shows it.
             Entry::Worked { .. } | Entry::Denied { .. } => {}
             Entry::Released { why, .. } => {
                 let why = match why {
                     ReleaseReason::Drained => "its process ended",
                     ReleaseReason::Lost => "its process is gone",
                 };
-                self.note(record, Ink::Attention, format!("given back: {why}"), false);
+                self.note(record, Ink::Attention, format!("released: {why}"), false);
             }
             Entry::Finished(outcome) => {
                 let status = match **outcome {
@@ -224,7 +223,7 @@ impl TuiTranscript {
     }
 }
 
-/// Arguments as people read them: one a line.
+/// Formats arguments one per line.
 fn format_arguments(arguments: &str) -> String {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {

@@ -1,10 +1,10 @@
-//! What people stumbled over: lines, columns, ids, commands, and where the selection goes.
+//! Regression tests: lines, columns, ids, commands, and the selection.
 
 use longhaul::entry::Entry;
 
 use super::*;
 
-/// The lines of the right pane's text.
+/// Returns the lines of the right pane's text.
 fn right(model: &mut TuiModel) -> Vec<String> {
     let shown = picture(model);
     let rows = shown.lines().skip(3);
@@ -15,9 +15,9 @@ fn right(model: &mut TuiModel) -> Vec<String> {
 fn a_paragraph_has_no_empty_line_in_it_at_any_width() {
     let words =
         "BEGIN one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen END";
-    let stories = [TestJournal::new(1, "a", "Do.").claimed().replied(words, &[])];
+    let journals = [TestJournal::new(1, "a", "Do.").claimed().replied(words, &[])];
     for width in 72..=130 {
-        let mut model = screen((width, 30), &stories);
+        let mut model = screen((width, 30), &journals);
         let lines = right(&mut model);
         let first = lines.iter().position(|line| line.contains("BEGIN")).unwrap();
         let last = lines.iter().position(|line| line.contains("END")).unwrap();
@@ -29,10 +29,10 @@ fn a_paragraph_has_no_empty_line_in_it_at_any_width() {
 fn columns_made_with_spaces_stay_columns() {
     let text = "This is it:\n\nname      count   note\nalpha         1   first\nb            22   last\n\nThat was it.";
     let task = format!("Look at this:\n\n{}", text.split("\n\n").nth(1).unwrap());
-    let stories = [TestJournal::new(1, "a", &task).claimed().replied(text, &[]).completed(text)];
-    let mut model = screen((120, 40), &stories);
+    let journals = [TestJournal::new(1, "a", &task).claimed().replied(text, &[]).completed(text)];
+    let mut model = screen((120, 40), &journals);
     for tab in ["1", "2", "3"] {
-        press(&mut model, tab, &stories);
+        press(&mut model, tab, &journals);
         let lines = right(&mut model);
         for line in ["name      count   note", "alpha         1   first", "b            22   last"] {
             assert!(lines.iter().any(|shown| shown.trim() == line), "{tab}: {line}: {lines:#?}");
@@ -42,44 +42,44 @@ fn columns_made_with_spaces_stay_columns() {
 
 #[test]
 fn after_a_search_without_hits_what_was_chosen_is_chosen_still() {
-    let stories = stories();
+    let journals = journals();
     for (keys, expected) in [
         ("Down Down / zzz Esc", "t-00002"),
         ("Down Down / zzz", "t-00002"),
-        // What was found on the way is not what is searched for.
+        // Intermediate matches are not kept.
         ("Down Down / soupx Esc", "t-00002"),
-        // Enter keeps no empty list.
+        // Enter does not keep an empty list.
         ("Down Down / zzz Enter", "t-00002"),
         ("Down Down / zzz Enter Down", "t-00003"),
         ("Down Down / zzz Esc Down", "t-00003"),
         ("Down Down / soup Enter / zzz Esc", "t-00004"),
     ] {
-        let mut model = screen((120, 40), &stories);
-        press(&mut model, keys, &stories);
+        let mut model = screen((120, 40), &journals);
+        press(&mut model, keys, &journals);
         assert_eq!(chosen(&model), expected, "after: {keys}");
         assert_eq!(model.detail.as_ref().map(|detail| detail.task.to_string()).as_deref(), Some(expected));
     }
-    // All is read anew meanwhile: that chooses nothing else either.
-    let mut model = screen((120, 40), &stories);
-    press(&mut model, "Down Down / zzz", &stories);
+    // A full reload does not change the selection either.
+    let mut model = screen((120, 40), &journals);
+    press(&mut model, "Down Down / zzz", &journals);
     let effects =
-        update(&mut model, TuiMessage::Loaded(stories.iter().map(TestJournal::head).collect(), Vec::new()));
-    serve(&mut model, effects, &stories);
-    press(&mut model, "Esc", &stories);
+        update(&mut model, TuiMessage::Loaded(journals.iter().map(TestJournal::head).collect(), Vec::new()));
+    serve(&mut model, effects, &journals);
+    press(&mut model, "Esc", &journals);
     assert_eq!(chosen(&model), "t-00002");
 }
 
 #[test]
 fn the_page_of_letters_says_from_whom_they_are_and_whether_the_task_has_read_them() {
-    let story = TestJournal::new(1, "a", "Do.").claimed().letter(Sender::Person, "Hurry.");
-    let Entry::Letter(letter) = &story.records.last().unwrap().entry else { panic!() };
+    let journal = TestJournal::new(1, "a", "Do.").claimed().letter(Sender::Person, "Hurry.");
+    let Entry::Letter(letter) = &journal.records.last().unwrap().entry else { panic!() };
     let letters = vec![letter.id.clone()];
     let read = Entry::Read { letters, known: Vec::new(), all_ended: None };
-    let story = story.later(5).and(read).letter(Sender::Task(id(2)), "Done.");
-    let stories = [story];
+    let journal = journal.later(5).and(read).letter(Sender::Task(id(2)), "Done.");
+    let journals = [journal];
     for size in [(100, 30), (40, 12)] {
-        let mut model = screen(size, &stories);
-        press(&mut model, "4", &stories);
+        let mut model = screen(size, &journals);
+        press(&mut model, "4", &journals);
         let shown = picture(&mut model);
         assert!(!shown.contains("you read"), "{shown}");
         assert!(
@@ -91,9 +91,9 @@ fn the_page_of_letters_says_from_whom_they_are_and_whether_the_task_has_read_the
 
 #[test]
 fn the_list_has_the_ids_that_others_wait_for() {
-    let stories = stories();
+    let journals = journals();
     for size in [(120, 40), (80, 24), (60, 20), (40, 15)] {
-        let mut model = screen(size, &stories);
+        let mut model = screen(size, &journals);
         let shown = picture(&mut model);
         assert!(shown.contains("waits for t-00002 and t-00003"), "{shown}");
         assert!(shown.contains("t-00002 scout") && shown.contains("t-00003 writer"), "{size:?}: {shown}");
@@ -102,41 +102,40 @@ fn the_list_has_the_ids_that_others_wait_for() {
 
 #[test]
 fn the_list_says_what_a_tool_is_called_with() {
-    let mut stories = stories();
+    let mut journals = journals();
     for (size, says) in
         [((80, 24), "shell(ls -la) · silent 1m40s"), ((40, 15), "shell(ls -la) · silent for 1m40s")]
     {
-        let shown = picture(&mut screen(size, &stories));
+        let shown = picture(&mut screen(size, &journals));
         assert!(shown.contains(says), "{shown}");
     }
-    let mut model = screen((160, 40), &stories);
-    // The main argument is enough; what comes next is told when it comes.
+    let mut model = screen((160, 40), &journals);
+    // The main argument is enough; later calls are shown when they come.
     let calls =
         [("shell", r#"{"timeout":9,"cmd":"make all"}"#), ("read_file", r#"{"path":"a.txt","from":1}"#)];
-    stories[3] =
-        stories[3].clone().returned(0, "").replied("", &calls).called(0, "shell").called(1, "read_file");
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[3].head()]));
-    serve(&mut model, effects, &stories);
+    journals[3] =
+        journals[3].clone().returned(0, "").replied("", &calls).called(0, "shell").called(1, "read_file");
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[3].head()]));
+    serve(&mut model, effects, &journals);
     let shown = picture(&mut model);
     assert!(shown.contains("shell(make all), read_file(a.txt)"), "{shown}");
 }
 
 #[test]
 fn what_has_failed_is_tried_again_by_a_key() {
-    let stories = stories();
-    let mut model = screen((120, 40), &stories);
-    let wished = press(&mut model, "End Right Down", &stories);
-    assert_eq!((chosen(&model).as_str(), wished), ("t-00005", vec![]));
+    let journals = journals();
+    let mut model = screen((120, 40), &journals);
+    let effects = press(&mut model, "End Right Down", &journals);
+    assert_eq!((chosen(&model).as_str(), effects), ("t-00005", vec![]));
     assert!(picture(&mut model).contains("R  retries"), "{}", picture(&mut model));
-    assert_eq!(press(&mut model, "R", &stories), [TuiEffect::Retry(id(5))]);
-    // What has not failed is not: it says what can be done instead.
-    for (keys, says) in [("R", "r carries it on"), ("Down R", "being worked on"), ("End R", "r continues it")]
-    {
-        let mut model = screen((120, 40), &stories);
-        let wished = press(&mut model, keys, &stories);
+    assert_eq!(press(&mut model, "R", &journals), [TuiEffect::Retry(id(5))]);
+    // Other tasks cannot be retried: the notice says what to do instead.
+    for (keys, says) in [("R", "r resumes it"), ("Down R", "being worked on"), ("End R", "r continues it")] {
+        let mut model = screen((120, 40), &journals);
+        let effects = press(&mut model, keys, &journals);
         assert!(
-            wished.iter().all(|effect| matches!(effect, TuiEffect::ExpireNotice(_))),
-            "{keys}: {wished:?}"
+            effects.iter().all(|effect| matches!(effect, TuiEffect::ExpireNotice(_))),
+            "{keys}: {effects:?}"
         );
         assert!(picture(&mut model).contains(says), "{keys}: {}", picture(&mut model));
     }

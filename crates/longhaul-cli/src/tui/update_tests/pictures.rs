@@ -1,4 +1,4 @@
-//! What is in a picture, and what it costs.
+//! Tests of the content and the cost of frames.
 
 use super::*;
 
@@ -46,14 +46,14 @@ fn a_frame_of_a_thousand_tasks_takes_less_than_5_ms() {
     let mut took = Vec::new();
     for round in 0..200 {
         let start = std::time::Instant::now();
-        // Something has changed, and all is looked at anew.
+        // Something has changed, and everything is drawn again.
         update(&mut model, TuiMessage::TasksChanged(heads[round % 100..round % 100 + 10].to_vec()));
         model.now = at(100 + round as i64);
         model.prepare_frame();
         terminal.draw(|frame| draw(&model, frame)).unwrap();
         took.push(start.elapsed());
     }
-    // The one in the middle: what else the machine does is not ours.
+    // The median, because other load on the machine is not ours.
     took.sort();
     let (middle, worst) = (took[100], took[199]);
     #[expect(clippy::print_stdout, reason = "a measurement")]
@@ -79,21 +79,22 @@ fn a_reply_that_comes_in_pieces_looks_like_the_whole() {
     let expected = right(&mut model);
     assert!(expected.iter().any(|row| row.contains("alpha │     1")), "{expected:#?}");
 
-    let mut stories = [begun];
-    let mut model = screen((100, 40), &stories);
-    press(&mut model, "Enter", &stories);
+    let mut journals = [begun];
+    let mut model = screen((100, 40), &journals);
+    press(&mut model, "Enter", &journals);
     let mut rest = text;
     while !rest.is_empty() {
         let (piece, more) = rest.split_at(rest.len().min(7));
-        stories[0] = stories[0].clone().said(piece);
+        journals[0] = journals[0].clone().said(piece);
         rest = more;
-        let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
-        serve(&mut model, effects, &stories);
+        let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
+        serve(&mut model, effects, &journals);
     }
     assert_eq!(right(&mut model), expected);
 }
 
-/// All that a terminal could obey: a title, a clipboard (OSC 52), a link (OSC 8), colours, a reset, and the same with C1 bytes.
+/// Everything a terminal could obey: a title, a clipboard (OSC 52), a link (OSC 8), colours, a reset, and the
+/// same with C1 bytes.
 const EVIL: &str = "\x1b]0;pwned\x07\x1b]52;c;cHduZWQ=\x07\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\\x1b[31m\x1bc\x1b[2J\
                     \u{9b}2J\u{9d}0;pwned\u{9c}\u{90}q\u{9c}\u{85}\u{202e}\x08\x7f&#27;[2J&#x9b;2J";
 
@@ -134,17 +135,17 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
     let failed = TestJournal::new(4, "c", "Do.").claimed().failed(&evil("error"));
     let thinks = Entry::Said { voice: LiveTextKind::Reasoning, text: evil("thought") };
     let talks = TestJournal::new(5, "d", "Do.").claimed().and(thinks).said(&evil("live"));
-    let stories = [waits, asks, over, failed, talks];
+    let journals = [waits, asks, over, failed, talks];
     let mut seen = String::new();
     for size in [(120, 40), (40, 12)] {
         for chosen in 1..=5 {
             for keys in ["", "1", "2", "3", "4", "5", "6", "s", "m"] {
-                let mut model = screen(size, &stories);
+                let mut model = screen(size, &journals);
                 let effects = model.reveal_task(id(chosen));
-                serve(&mut model, effects, &stories);
-                // All that is folded is unfolded.
+                serve(&mut model, effects, &journals);
+                // Unfold everything.
                 model.detail.as_mut().unwrap().unfolded.extend((1..40).map(Seq));
-                press(&mut model, keys, &stories);
+                press(&mut model, keys, &journals);
                 update(&mut model, TuiMessage::Paste(evil("pasted")));
                 update(&mut model, TuiMessage::ActionDone(Err(evil("trouble"))));
                 for top in [0, 12, 1000] {
@@ -159,7 +160,7 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
             }
         }
     }
-    // All of it was there to be seen, also what would have been obeyed.
+    // All of it was visible, including the control sequences.
     assert!(seen.contains("␛]0;pwned␇") && seen.contains("⟨U+009D⟩0;pwned"), "{seen}");
     for word in [
         "agent",

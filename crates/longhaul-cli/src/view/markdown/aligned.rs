@@ -1,8 +1,8 @@
-//! Paragraphs that somebody has laid out with spaces: columns, tables of signs, trees of files. Markdown would make one
-//! line of them.
+//! Detects paragraphs laid out with spaces: columns, box drawings, file trees. Markdown would join their
+//! lines.
 
-/// Whether the lines of a paragraph are to stay as they are: where at least two, and no fewer than half of them, have
-/// columns or lines drawn in them.
+/// Returns whether the lines of a paragraph should stay as they are: at least two of them, and at least half,
+/// contain columns or drawn lines.
 pub(super) fn is_aligned(paragraph: &str) -> bool {
     let lines = paragraph.trim_end().lines().count();
     let laid = paragraph.lines().filter(|line| is_laid_out(line.trim())).count();
@@ -14,7 +14,7 @@ fn is_laid_out(line: &str) -> bool {
     line.contains(drawn) || line.starts_with("+-") || line.starts_with('|') || has_columns(line)
 }
 
-/// Whether there is more than one space between two words. Two after the end of a sentence are how some people type.
+/// Returns whether there is more than one space between two words. Two after a sentence do not count.
 fn has_columns(line: &str) -> bool {
     let mut rest = line;
     while let Some(at) = rest.find("  ") {

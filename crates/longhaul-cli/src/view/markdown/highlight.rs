@@ -1,5 +1,5 @@
-//! Code in colours: what kind of word each is, is told by grammars; which colour that has, here, so that it can be read
-//! on a dark and on a light terminal.
+//! Syntax highlighting. Grammars classify the words; the colours are chosen here to be readable on dark and
+//! light terminals.
 
 use std::sync::OnceLock;
 
@@ -8,11 +8,11 @@ use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 
 use super::span::{FAINT, MarkdownSpan, Style};
 
-/// Longer lines, and more of them, are not looked at: that would take longer than it is worth.
+/// Longer lines, and longer code, are not highlighted: it would take too long.
 const LONGEST: usize = 1000;
 const MOST: usize = 2000;
 
-/// The grammars, read when first needed.
+/// The grammars, loaded on first use.
 #[derive(Default)]
 pub(crate) struct SyntaxHighlighter(OnceLock<SyntaxGrammars>);
 
@@ -22,7 +22,7 @@ struct SyntaxGrammars {
 }
 
 impl SyntaxHighlighter {
-    /// The lines of a piece of code.
+    /// Highlights code, and returns its lines.
     pub(super) fn highlight(&self, language: &str, code: &str) -> Vec<Vec<MarkdownSpan>> {
         let plain = |line: &str| vec![MarkdownSpan::new(Style::new(), line)];
         let near =
@@ -42,7 +42,7 @@ impl SyntaxHighlighter {
     }
 }
 
-/// What a language is called among the grammars; of those that are not there, one that comes close.
+/// Returns the grammar name of a language, or of a similar one if it has none.
 fn grammar_name(language: &str) -> String {
     let language = language.to_lowercase();
     let near = match language.as_str() {
@@ -61,7 +61,7 @@ fn grammar_name(language: &str) -> String {
 impl SyntaxGrammars {
     fn load() -> SyntaxGrammars {
         let color = |color: AnsiColor| color.on_default();
-        let inks = [
+        let scope_styles = [
             ("comment", FAINT),
             ("string", color(AnsiColor::Green)),
             ("constant.numeric", color(AnsiColor::Yellow)),
@@ -77,9 +77,11 @@ impl SyntaxGrammars {
             ("markup.inserted", color(AnsiColor::Green)),
             ("markup.deleted", color(AnsiColor::Red)),
         ];
-        let inks =
-            inks.into_iter().filter_map(|(name, style)| Some((Scope::new(name).ok()?, style))).collect();
-        SyntaxGrammars { all: SyntaxSet::load_defaults_newlines(), scope_styles: inks }
+        let scope_styles = scope_styles
+            .into_iter()
+            .filter_map(|(name, style)| Some((Scope::new(name).ok()?, style)))
+            .collect();
+        SyntaxGrammars { all: SyntaxSet::load_defaults_newlines(), scope_styles }
     }
 
     fn line(&self, state: &mut ParseState, stack: &mut ScopeStack, line: &str) -> Option<Vec<MarkdownSpan>> {
@@ -101,7 +103,7 @@ impl SyntaxGrammars {
         Some(spans)
     }
 
-    /// The innermost scope that has an ink decides.
+    /// The innermost scope with a colour decides.
     fn style_of(&self, stack: &ScopeStack) -> Style {
         let of = |scope: &Scope| {
             self.scope_styles.iter().find(|(ink, _)| ink.is_prefix_of(*scope)).map(|(_, style)| *style)

@@ -1,12 +1,12 @@
-//! Markdown as HTML that can do nothing: no tag and no attribute comes from the text, links lead to the web or to a mailbox,
-//! and nothing is loaded.
+//! Renders Markdown as inert HTML: no tag or attribute comes from the text, links lead only to the web or to
+//! mail addresses, and nothing is loaded.
 
 use pulldown_cmark::{Alignment, Event, HeadingLevel, Tag};
 
 use super::sanitize;
 use super::source::MarkdownParser;
 
-/// Text as HTML shows it.
+/// Escapes text for HTML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -22,7 +22,7 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The text as HTML. HTML in it is shown as it is written.
+/// Renders the text as HTML. HTML in the text is shown as source.
 pub(crate) fn html(text: &str) -> String {
     let text = sanitize(text);
     let mut events = MarkdownParser::new(&text);
@@ -34,7 +34,7 @@ pub(crate) fn html(text: &str) -> String {
                 events.end_words();
                 page.end();
             }
-            // Numbers of characters are made characters only now.
+            // Sanitize after the parser has resolved character references.
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => page.text(&text),
             Event::Code(text) => page.html += &format!("<code>{}</code>", escaped(&sanitize(&text))),
             Event::SoftBreak => page.html += &events.soft_break().replacen(' ', "\n", 1),
@@ -53,9 +53,9 @@ pub(crate) fn html(text: &str) -> String {
 #[derive(Default)]
 struct HtmlRenderer {
     html: String,
-    /// What closes each thing that is open.
+    /// The closing tags of the open elements.
     open: Vec<String>,
-    /// Of the table that is open: how its columns are aligned, which is next, and whether this is its head.
+    /// The open table: the alignment of its columns, the next column, and whether this is the header.
     columns: Vec<Alignment>,
     column: usize,
     head: bool,
@@ -79,7 +79,7 @@ impl HtmlRenderer {
         match tag {
             Tag::Paragraph if events.begin_paragraph() => self.begin("<p class=\"aligned\">", "</p>\n"),
             Tag::Paragraph => self.begin("<p>", "</p>\n"),
-            // Below the titles of the page.
+            // One level below the headings of the page.
             Tag::Heading { level: HeadingLevel::H1, .. } => self.begin("<h4>", "</h4>\n"),
             Tag::Heading { level: HeadingLevel::H2, .. } => self.begin("<h5>", "</h5>\n"),
             Tag::Heading { .. } => self.begin("<h6>", "</h6>\n"),
@@ -133,7 +133,7 @@ impl HtmlRenderer {
     }
 }
 
-/// An address that is shown and leads nowhere.
+/// Renders an address as text instead of a link.
 fn aside(address: &str) -> String {
     match address.is_empty() {
         true => String::new(),
@@ -141,7 +141,7 @@ fn aside(address: &str) -> String {
     }
 }
 
-/// Whether an address is one that may be followed: of the web, or of a mailbox.
+/// Returns whether an address may be a link: http, https or mailto.
 fn leads_out(address: &str) -> bool {
     let starts = |with: &str| address.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
     starts("https://") || starts("http://") || starts("mailto:")

@@ -1,4 +1,4 @@
-//! Markdown as a terminal shows it: wrapped to the width, tables aligned, code in colours.
+//! Renders Markdown for a terminal: wrapped to the width, with aligned tables and highlighted code.
 
 mod aligned;
 mod highlight;
@@ -21,7 +21,7 @@ pub(crate) use span::{MarkdownSpan, Style};
 use span_wrap::{break_line, kept, wrap_spans};
 use table::MarkdownTable;
 
-/// How code is indented.
+/// The indent of code.
 const INDENT: &str = "  ";
 
 fn parser(source: &str) -> Parser<'_> {
@@ -31,9 +31,10 @@ fn parser(source: &str) -> Parser<'_> {
     )
 }
 
-/// How much of a text that still grows will not be read otherwise, whatever follows: all but its last block.
+/// Returns the length of the prefix of a growing text whose rendering can no longer change: everything but
+/// the last block.
 pub(crate) fn stable_prefix_len(source: &str) -> usize {
-    // A line that is not complete may be anything.
+    // An incomplete line may still become anything.
     let source = &source[..source.rfind('\n').map_or(0, |at| at + 1)];
     let (mut depth, mut last) = (0_usize, 0);
     for (event, range) in parser(source).into_offset_iter() {
@@ -46,30 +47,33 @@ pub(crate) fn stable_prefix_len(source: &str) -> usize {
             _ => {}
         }
     }
-    // What is between two blocks belongs to the second; an indent makes it what it is.
+    // The space between two blocks belongs to the second: an indent decides what it is.
     source[..last].rfind('\n').map_or(0, |at| at + 1)
 }
 
-/// The lines of a text, as they are sent to a terminal. What is in it commands none. Lines of code may be wider: so they can
-/// be copied.
-pub(crate) fn render(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<StyledLine> {
-    parse_lines(source, columns, colors).iter().map(|spans| span::styled_line(spans)).collect()
+/// Renders a text as terminal lines, without any control sequences from the text. Code lines may be wider, so
+/// that they can be copied.
+pub(crate) fn render(source: &str, columns: usize, highlighter: &SyntaxHighlighter) -> Vec<StyledLine> {
+    parse_lines(source, columns, highlighter).iter().map(|spans| span::styled_line(spans)).collect()
 }
 
-/// The lines of a text, none wider than this, in pieces of one style each.
+/// Renders a text as lines of styled spans, none wider than `columns`.
 pub(crate) fn render_spans(
     source: &str,
     columns: usize,
-    colors: &SyntaxHighlighter,
+    highlighter: &SyntaxHighlighter,
 ) -> Vec<Vec<MarkdownSpan>> {
-    parse_lines(source, columns, colors).into_iter().flat_map(|spans| break_line(spans, columns)).collect()
+    parse_lines(source, columns, highlighter)
+        .into_iter()
+        .flat_map(|spans| break_line(spans, columns))
+        .collect()
 }
 
-fn parse_lines(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<Vec<MarkdownSpan>> {
+fn parse_lines(source: &str, columns: usize, highlighter: &SyntaxHighlighter) -> Vec<Vec<MarkdownSpan>> {
     let source = sanitize(source);
     let mut page = MarkdownRenderer {
         columns: columns.max(20),
-        highlighter: colors,
+        highlighter,
         lines: Vec::new(),
         margins: Vec::new(),
         begun: false,
@@ -78,7 +82,7 @@ fn parse_lines(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<
     page.lines
 }
 
-/// What stands before the lines of a part: once, and from then on.
+/// The prefix of a part's lines: for the first, and for the others.
 struct Margin {
     first: Option<MarkdownSpan>,
     rest: MarkdownSpan,
@@ -89,14 +93,14 @@ struct MarkdownRenderer<'a> {
     highlighter: &'a SyntaxHighlighter,
     lines: Vec<Vec<MarkdownSpan>>,
     margins: Vec<Margin>,
-    /// Whether the part that is being told has begun: then an empty line is before its next block.
+    /// Whether the current part has begun: then an empty line precedes its next block.
     begun: bool,
 }
 
 type MarkdownParserMut<'a, 'b> = &'a mut MarkdownParser<'b>;
 
 impl MarkdownRenderer<'_> {
-    /// How many columns are left between the margins.
+    /// Returns how many columns are left between the margins.
     fn room(&self) -> usize {
         let margins: usize = self.margins.iter().map(|margin| display_width(&margin.rest.text)).sum();
         self.columns.saturating_sub(margins).max(10)
@@ -111,7 +115,7 @@ impl MarkdownRenderer<'_> {
         self.lines.push(all);
     }
 
-    /// An empty line, if something of this part is above.
+    /// Adds an empty line if the part has begun.
     fn gap(&mut self, loose: bool) {
         if self.begun && loose {
             self.line(&[]);
@@ -119,12 +123,12 @@ impl MarkdownRenderer<'_> {
         self.begun = true;
     }
 
-    /// All blocks of a part, up to its end. In a tight list there are no empty lines between them.
+    /// Renders all blocks of a part, up to its end. A tight list has no empty lines between them.
     fn blocks(&mut self, events: MarkdownParserMut<'_, '_>, loose: bool) {
         self.begun = false;
         let (mut spans, mut aligned) = (Vec::new(), false);
         while let Some(event) = events.next() {
-            // Text that is in no paragraph: an item of a tight list.
+            // Text outside a paragraph: an item of a tight list.
             if let Some(tag) = block(&event) {
                 self.flush(&mut spans, aligned);
                 self.gap(loose);
@@ -215,7 +219,7 @@ impl MarkdownRenderer<'_> {
     fn within(&mut self, margin: Margin, events: MarkdownParserMut<'_, '_>, loose: bool) {
         self.margins.push(margin);
         self.blocks(events, loose);
-        // Nothing was in it: its sign is shown all the same.
+        // The item is empty: show its bullet anyway.
         if self.margins.last().is_some_and(|margin| margin.first.is_some()) {
             self.line(&[]);
         }
@@ -227,7 +231,7 @@ impl MarkdownRenderer<'_> {
         let mut begun = false;
         while let Some(event) = events.next() {
             let Event::Start(Tag::Item) = event else { break };
-            // Whether a list is loose shows in its first item: a paragraph, or bare text.
+            // The first item shows whether a list is loose: it contains a paragraph, or plain text.
             let loose = matches!(events.peek(), Some(Event::Start(Tag::Paragraph)));
             if begun && loose {
                 self.line(&[]);
@@ -270,7 +274,7 @@ fn laid(spans: &[MarkdownSpan], columns: usize, aligned: bool) -> Vec<Vec<Markdo
     if aligned { kept(spans, columns) } else { wrap_spans(spans, columns) }
 }
 
-/// The block that begins here.
+/// Returns the tag if a block begins here.
 fn block<'a>(event: &Event<'a>) -> Option<Tag<'a>> {
     match event {
         Event::Start(tag) => match tag {
@@ -281,7 +285,7 @@ fn block<'a>(event: &Event<'a>) -> Option<Tag<'a>> {
     }
 }
 
-/// Everything up to the end of the part.
+/// Collects the inline spans up to the end of the part.
 fn inlines(events: MarkdownParserMut<'_, '_>, style: Style, spans: &mut Vec<MarkdownSpan>) {
     while let Some(event) = events.next() {
         if let Event::End(_) = event {
@@ -293,7 +297,7 @@ fn inlines(events: MarkdownParserMut<'_, '_>, style: Style, spans: &mut Vec<Mark
 
 fn inline(event: Event<'_>, events: MarkdownParserMut<'_, '_>, style: Style, spans: &mut Vec<MarkdownSpan>) {
     match event {
-        // Numbers of characters are made characters only now.
+        // Sanitize after the parser has resolved character references.
         Event::Text(text) => spans.push(MarkdownSpan::new(style, sanitize(&text))),
         Event::Code(text) => spans.push(MarkdownSpan::new(style.fg_color(Some(span::CODE)), sanitize(&text))),
         Event::SoftBreak => spans.push(MarkdownSpan::new(style, events.soft_break())),

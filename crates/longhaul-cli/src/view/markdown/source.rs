@@ -1,4 +1,4 @@
-//! What is read, event by event, and where in the text that is.
+//! The Markdown parser's events, with their positions in the text.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -8,18 +8,18 @@ use pulldown_cmark::{Event, OffsetIter, Tag};
 use super::aligned::is_aligned;
 use super::parser;
 
-/// What is nested deeper than this is read as if it were not nested: a text must not be able to use up the stack.
+/// Deeper nesting is flattened, so that a text cannot overflow the stack.
 const DEEPEST: usize = 48;
 
-/// The events of a text.
+/// Iterates over the events of a text.
 pub(super) struct MarkdownParser<'a> {
     text: &'a str,
     events: Peekable<OffsetIter<'a>>,
-    /// Where the last event is in the text.
+    /// The position of the last event in the text.
     at: Range<usize>,
-    /// In a paragraph whose lines are to stay as they are: the column that its first line begins in.
+    /// In a paragraph that keeps its lines: the column of its first line.
     column: Option<usize>,
-    /// How deep the last event is nested, and how much deeper than is told.
+    /// The nesting depth of the last event, and how much of it is flattened.
     depth: usize,
     hidden: usize,
 }
@@ -40,12 +40,12 @@ impl<'a> MarkdownParser<'a> {
         self.events.peek().map(|(event, _)| event)
     }
 
-    /// Whether the lines of the paragraph that was just begun stay as they are.
+    /// Starts a paragraph, and returns whether it keeps its lines.
     pub(super) fn begin_paragraph(&mut self) -> bool {
         self.begin(self.at.clone())
     }
 
-    /// The same of words that are in no paragraph: an item of a tight list, up to the next block.
+    /// Does the same for text outside a paragraph: an item of a tight list, up to the next block.
     pub(super) fn begin_words(&mut self) -> bool {
         let from = self.at.start;
         let rest = self.text.get(from..).unwrap_or_default();
@@ -70,8 +70,8 @@ impl<'a> MarkdownParser<'a> {
         aligned
     }
 
-    /// What stands for the end of a line in a paragraph: a space; where lines stay as they are, an end and the indent of
-    /// the next.
+    /// Returns the replacement for a line end in a paragraph: a space, or a line break with indent if the
+    /// paragraph keeps its lines.
     pub(super) fn soft_break(&mut self) -> String {
         let Some(first) = self.column else { return " ".to_owned() };
         let next = self.events.peek().map(|(_, at)| at.start);
@@ -110,7 +110,7 @@ impl<'a> Iterator for MarkdownParser<'a> {
     }
 }
 
-/// How many levels make one thing, which is told whole or not at all.
+/// Returns how many levels form one unit, which is kept or flattened as a whole.
 fn levels(tag: &Tag<'_>) -> usize {
     match tag {
         Tag::Table(_) => 4,
@@ -119,7 +119,7 @@ fn levels(tag: &Tag<'_>) -> usize {
     }
 }
 
-/// Whether a line ends the words before it.
+/// Returns whether a line starts a new block.
 fn begins_block(line: &str) -> bool {
     let numbered = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let item = line.starts_with(['-', '*', '+']) && line[1..].starts_with(' ');

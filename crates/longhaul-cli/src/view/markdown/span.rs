@@ -1,4 +1,4 @@
-//! Pieces of text, each in its style.
+//! Styled pieces of text.
 
 pub(crate) use anstyle::Style;
 use anstyle::{AnsiColor, Color};
@@ -6,9 +6,9 @@ use anstyle::{AnsiColor, Color};
 use crate::view::live_region::StyledLine;
 use crate::view::text_format::display_width;
 
-/// What is not the text itself.
+/// For decoration that is not part of the text.
 pub(super) const FAINT: Style = Style::new().dimmed();
-/// Words of code in a sentence.
+/// For inline code.
 pub(super) const CODE: Color = Color::Ansi(AnsiColor::Cyan);
 
 /// A piece of text in one style.
@@ -24,7 +24,7 @@ impl MarkdownSpan {
     }
 }
 
-/// A line of pieces, without space at its end.
+/// Joins spans to a line, without trailing space.
 pub(super) fn styled_line(spans: &[MarkdownSpan]) -> StyledLine {
     let plain: String = spans.iter().map(|span| span.text.as_str()).collect();
     let mut left = plain.trim_end().len();

@@ -1,16 +1,16 @@
-//! Breaking pieces of text into lines between words.
+//! Wraps styled text at word boundaries.
 
 use unicode_width::UnicodeWidthChar as _;
 
 use super::span::MarkdownSpan;
 use crate::view::text_format::display_width;
 
-/// The pieces as lines of at most so many columns. A word that is wider than a line is broken.
+/// Wraps spans to this many columns. Breaks words that are wider than a line.
 pub(super) fn wrap_spans(spans: &[MarkdownSpan], columns: usize) -> Vec<Vec<MarkdownSpan>> {
     let columns = columns.max(1);
     let mut lines: Vec<Vec<MarkdownSpan>> = vec![Vec::new()];
     let mut used = 0;
-    // A space is between two words of a line: before a word that goes to the next line, it is none.
+    // A space between two words of a line; dropped if the second word goes to the next line.
     let mut space = None;
     for word in words(spans) {
         match word {
@@ -37,7 +37,7 @@ pub(super) fn wrap_spans(spans: &[MarkdownSpan], columns: usize) -> Vec<Vec<Mark
     lines
 }
 
-/// Lines that are to stay as they are, with every space in them. Only one that is too wide is wrapped, on its own.
+/// Keeps lines and spaces as they are, and wraps only lines that are too wide.
 pub(super) fn kept(spans: &[MarkdownSpan], columns: usize) -> Vec<Vec<MarkdownSpan>> {
     let mut lines: Vec<Vec<MarkdownSpan>> = vec![Vec::new()];
     for span in spans {
@@ -54,7 +54,7 @@ pub(super) fn kept(spans: &[MarkdownSpan], columns: usize) -> Vec<Vec<MarkdownSp
     lines.into_iter().flat_map(|line| narrowed(line, columns)).collect()
 }
 
-/// A line, wrapped where it is too wide; what goes on keeps its indent.
+/// Wraps a line that is too wide. Continued lines keep their indent.
 fn narrowed(line: Vec<MarkdownSpan>, columns: usize) -> Vec<Vec<MarkdownSpan>> {
     if line.iter().map(|span| display_width(&span.text)).sum::<usize>() <= columns {
         return vec![line];
@@ -73,7 +73,7 @@ fn narrowed(line: Vec<MarkdownSpan>, columns: usize) -> Vec<Vec<MarkdownSpan>> {
     lines
 }
 
-/// Takes away the space at the end of a line: nobody sees it, and it must not become a line of its own.
+/// Removes trailing space: it is invisible, and must not become a line of its own.
 pub(super) fn trim_end(line: &mut Vec<MarkdownSpan>) {
     while let Some(last) = line.last_mut() {
         last.text.truncate(last.text.trim_end().len());
@@ -84,7 +84,7 @@ pub(super) fn trim_end(line: &mut Vec<MarkdownSpan>) {
     }
 }
 
-/// A line as lines of at most so many columns, broken wherever that is.
+/// Breaks a line after every `columns` columns.
 pub(super) fn break_line(mut line: Vec<MarkdownSpan>, columns: usize) -> Vec<Vec<MarkdownSpan>> {
     trim_end(&mut line);
     if line.iter().map(|span| display_width(&span.text)).sum::<usize>() <= columns {
@@ -97,7 +97,7 @@ pub(super) fn break_line(mut line: Vec<MarkdownSpan>, columns: usize) -> Vec<Vec
     lines
 }
 
-/// A piece at the end, on a new line where the last is full.
+/// Appends a piece, and starts a new line when the last is full.
 fn fill(lines: &mut Vec<Vec<MarkdownSpan>>, used: &mut usize, piece: &MarkdownSpan, columns: usize) {
     for c in piece.text.chars() {
         let wide = c.width().unwrap_or(0);
@@ -110,7 +110,7 @@ fn fill(lines: &mut Vec<Vec<MarkdownSpan>>, used: &mut usize, piece: &MarkdownSp
     }
 }
 
-/// A character at the end, in the style of a piece.
+/// Appends a character in the style of a piece.
 fn put(lines: &mut [Vec<MarkdownSpan>], piece: &MarkdownSpan, c: char) {
     let Some(line) = lines.last_mut() else { return };
     match line.last_mut() {
@@ -120,9 +120,9 @@ fn put(lines: &mut [Vec<MarkdownSpan>], piece: &MarkdownSpan, c: char) {
 }
 
 enum WrapToken {
-    /// What is between two spaces, whatever its styles.
+    /// A word, possibly in several styles.
     Text(Vec<MarkdownSpan>),
-    /// Between two words; several, where somebody has put several: columns may be made of them.
+    /// The space between two words. Several spaces stay, because they may align columns.
     Space(MarkdownSpan),
     Break,
 }
@@ -133,7 +133,7 @@ fn words(spans: &[MarkdownSpan]) -> Vec<WrapToken> {
         for c in span.text.chars() {
             match c {
                 '\n' => words.push(WrapToken::Break),
-                // One that must not break is part of a word.
+                // A non-breaking space is part of a word.
                 c if c.is_whitespace() && c != '\u{a0}' => match words.last_mut() {
                     None | Some(WrapToken::Break) => {}
                     Some(WrapToken::Space(space)) => space.text.push(' '),

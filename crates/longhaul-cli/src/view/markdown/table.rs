@@ -1,5 +1,4 @@
-//! Tables: columns aligned, cells wrapped where there is no room, and where there is no room for that either, a row a
-//! paragraph.
+//! Renders tables: aligned columns with wrapped cells, or one paragraph per row if even those do not fit.
 
 use pulldown_cmark::{Alignment, Event, Tag};
 
@@ -8,7 +7,7 @@ use super::span_wrap::wrap_spans;
 use super::{MarkdownParser, inlines};
 use crate::view::text_format::display_width;
 
-/// No column is narrower than this.
+/// The minimum width of a column.
 const LEAST: usize = 5;
 
 type MarkdownCell = Vec<MarkdownSpan>;
@@ -20,7 +19,7 @@ pub(super) struct MarkdownTable {
 }
 
 impl MarkdownTable {
-    /// The table whose beginning was just read.
+    /// Parses the table whose start was just read.
     pub(super) fn parse(events: &mut MarkdownParser<'_>, alignments: Vec<Alignment>) -> MarkdownTable {
         let mut table = MarkdownTable { alignments, head: Vec::new(), rows: Vec::new() };
         while let Some(event) = events.next() {
@@ -33,7 +32,7 @@ impl MarkdownTable {
         table
     }
 
-    /// Its lines in so many columns.
+    /// Returns its lines in this many columns.
     pub(super) fn lines(&self, room: usize) -> Vec<Vec<MarkdownSpan>> {
         let natural: Vec<usize> = (0..self.head.len())
             .map(|column| {
@@ -96,7 +95,7 @@ impl MarkdownTable {
         lines
     }
 
-    /// Each cell in a line, with the name of its column.
+    /// Renders each cell as a line with the name of its column.
     fn paragraphs(&self, room: usize) -> Vec<Vec<MarkdownSpan>> {
         let mut lines = Vec::new();
         for (index, row) in self.rows.iter().enumerate() {
@@ -128,14 +127,14 @@ fn cell_width(cell: &[MarkdownSpan]) -> usize {
     cell.iter().map(|span| display_width(&span.text)).sum()
 }
 
-/// How wide each column is, if all can be wide enough: narrow ones have what they need, wide ones share the rest.
+/// Returns the width of each column, if all fit: narrow columns get what they need, wide ones share the rest.
 fn widths(natural: &[usize], room: usize) -> Option<Vec<usize>> {
     let between = 3 * natural.len().saturating_sub(1);
     let room = room.checked_sub(between)?;
     if natural.iter().sum::<usize>() <= room {
         return Some(natural.to_vec());
     }
-    // The most that a column may have, so that all together fit.
+    // Find the largest limit with which all columns fit.
     let taken = |most: usize| natural.iter().map(|wide| (*wide).min(most)).sum::<usize>();
     let most = (LEAST..room).rev().find(|most| taken(*most) <= room)?;
     let mut widths: Vec<usize> = natural.iter().map(|wide| (*wide).min(most)).collect();

@@ -4,7 +4,7 @@ fn drawn(source: &str, columns: usize) -> Vec<String> {
     render(source, columns, &SyntaxHighlighter::default()).into_iter().map(|line| line.text).collect()
 }
 
-/// Without colours.
+/// Renders without colours.
 fn plain(source: &str, columns: usize) -> String {
     let lines = render(source, columns, &SyntaxHighlighter::default());
     let text: Vec<String> = lines.iter().map(|line| sanitize(&line.text)).collect();
@@ -127,22 +127,22 @@ fn all_but_the_last_block_is_settled() {
     assert_eq!(of("a\n\n[ref]: http://x\n\nb\n"), "a\n\n[ref]: http://x\n\n");
 }
 
-/// However a text comes, what is told of it piece by piece is what is told of the whole.
+/// Streaming a text in pieces gives the same result as rendering it at once.
 #[test]
 fn told_in_pieces_it_is_the_same() {
     let whole = plain(RICH, 60);
-    let (mut told, mut pending) = (Vec::new(), String::new());
+    let (mut parts, mut pending) = (Vec::new(), String::new());
     for c in RICH.chars() {
         pending.push(c);
         let at = stable_prefix_len(&pending);
         let rest = pending.split_off(at);
         if !pending.trim().is_empty() {
-            told.push(plain(&pending, 60));
+            parts.push(plain(&pending, 60));
         }
         pending = rest;
     }
-    told.push(plain(&pending, 60));
-    assert_eq!(told.join("\n\n"), whole);
+    parts.push(plain(&pending, 60));
+    assert_eq!(parts.join("\n\n"), whole);
 }
 
 #[test]
@@ -192,15 +192,15 @@ fn aligned_text_stays_aligned() {
         assert_eq!(plain(text, 60), text);
         assert_eq!(plain(&format!("before\n\n{text}\n\nafter"), 60), format!("before\n\n{text}\n\nafter"));
     }
-    // In a list, and in a quote.
+    // In a list and in a quote.
     assert_eq!(plain("- a    1\n  bb   2", 60), "• a    1\n  bb   2");
     assert_eq!(plain("> a    1\n> bb   2", 60), "│ a    1\n│ bb   2");
-    // What is marked is marked still.
+    // Styles are kept.
     assert_eq!(plain("**name**  count\n**alpha**     1", 60), "name  count\nalpha     1");
-    // What does not fit is wrapped, line by line.
+    // Lines that do not fit are wrapped, one by one.
     assert_eq!(plain("aaa bbb ccc   ddd eee\nfff ggg   hhh", 20), "aaa bbb ccc   ddd\neee\nfff ggg   hhh");
     assert_eq!(plain("a   b\n  aaa bbb ccc   ddd eee", 20), "a   b\n  aaa bbb ccc   ddd\n  eee");
-    // Items of a list may be columns, too.
+    // List items may contain columns, too.
     assert_eq!(plain("- alpha   1\n- b      22", 20), "• alpha   1\n• b      22");
 }
 
