@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use longhaul::teamfile::{LARGEST, Unfilled, fill, variables};
+use longhaul::teamfile::{MAX_TEAM_FILE_BYTES, VariableError, fill_variables, required_variables};
 use longhaul_fuzz::bounded;
 
 fuzz_target!(|data: &[u8]| {
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
     // Each variable takes two bytes to write, and is what it is set to.
     let longest = set.values().map(|value| value.len()).max().unwrap_or(0);
     let most = text.len() + text.len() / 2 * longest;
-    let filled = bounded(text.len() + most / 256, || fill(text, &lookup));
+    let filled = bounded(text.len() + most / 256, || fill_variables(text, &lookup));
     let asked = asked.take();
 
     for name in &asked {
@@ -32,31 +32,33 @@ fuzz_target!(|data: &[u8]| {
             "{name:?} is not written in the text: values are not looked into"
         );
     }
-    let without: Vec<&str> = variables(text);
+    let without: Vec<&str> = required_variables(text);
     assert!(without.len() <= asked.len());
     // As somebody reads it who takes one character after the other.
     let (whole, unset) = naive(text, &set);
     match filled {
         Ok(filled) => {
-            assert!(filled.len() <= most.min(LARGEST), "{} bytes, at most {most}", filled.len());
+            assert!(filled.len() <= most.min(MAX_TEAM_FILE_BYTES), "{} bytes, at most {most}", filled.len());
             assert_eq!((filled, Vec::new()), (whole, unset));
         }
-        Err(Unfilled::Unset(names)) => {
+        Err(VariableError::Unset(names)) => {
             assert_eq!(names, unset, "what is not set is named, once, in its order");
             assert!(names.iter().all(|name| without.contains(&name.as_str())));
         }
-        Err(Unfilled::TooLong) => assert!(whole.len() > LARGEST, "{} bytes are not too long", whole.len()),
+        Err(VariableError::TooLong) => {
+            assert!(whole.len() > MAX_TEAM_FILE_BYTES, "{} bytes are not too long", whole.len())
+        }
     }
 
     // What is escaped comes back as it is, whatever is set.
-    assert_eq!(fill(&text.replace('$', "$$"), &lookup), Ok(text.to_owned()));
-    assert!(variables(&text.replace('$', "$$")).is_empty());
+    assert_eq!(fill_variables(&text.replace('$', "$$"), &lookup), Ok(text.to_owned()));
+    assert!(required_variables(&text.replace('$', "$$")).is_empty());
     // Values stand in the result as they are, and are not read again.
     let plain = |_: &str| Some("\u{1}".to_owned());
     let wild = |_: &str| Some("$A${B}$$".to_owned());
     if !text.contains('\u{1}') {
-        let marked = fill(text, &plain).expect("all are set");
-        assert_eq!(fill(text, &wild), Ok(marked.replace('\u{1}', "$A${B}$$")));
+        let marked = fill_variables(text, &plain).expect("all are set");
+        assert_eq!(fill_variables(text, &wild), Ok(marked.replace('\u{1}', "$A${B}$$")));
     }
 });
 

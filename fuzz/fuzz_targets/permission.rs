@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use longhaul::permission::{Pattern, Permissions, Rights, Verdict, arguments};
+use longhaul::permission::{Pattern, PermissionVerdict, Permissions, Rights, arguments};
 use longhaul_fuzz::bounded;
 use serde_json::Value;
 
@@ -56,15 +56,15 @@ fn pattern(text: &str) -> Option<Pattern> {
 }
 
 /// How strict a verdict is.
-fn strictness(verdict: &Verdict) -> u8 {
+fn strictness(verdict: &PermissionVerdict) -> u8 {
     match verdict {
-        Verdict::Run => 0,
-        Verdict::Ask => 1,
-        Verdict::Unsure(why) => {
+        PermissionVerdict::Run => 0,
+        PermissionVerdict::Ask => 1,
+        PermissionVerdict::Unsure(why) => {
             assert!(!why.is_empty(), "a doubt says why");
             2
         }
-        Verdict::Refuse(why) => {
+        PermissionVerdict::Refuse(why) => {
             assert!(!why.is_empty(), "a refusal says why");
             3
         }
@@ -75,16 +75,20 @@ fn strictness(verdict: &Verdict) -> u8 {
 fn one(levels: &[Permissions], tool: &str, arguments: &Value, harmless: bool) {
     let levels: Vec<Arc<Permissions>> = levels.iter().cloned().map(Arc::new).collect();
     let rights = |count: usize, approved| Rights { levels: levels[..count].to_vec(), approved };
-    assert_eq!(rights(0, false).decide(tool, arguments, harmless), Verdict::Run, "nobody forbids anything");
+    assert_eq!(
+        rights(0, false).decide(tool, arguments, harmless),
+        PermissionVerdict::Run,
+        "nobody forbids anything"
+    );
     let mut parent = 0;
     for count in 1..=levels.len() {
         let level = &levels[count - 1];
         let own = level.decide(tool, arguments, harmless);
-        let denied = level.deny.iter().any(|pattern| pattern.might_be(tool, arguments));
+        let denied = level.deny.iter().any(|pattern| pattern.may_match(tool, arguments));
         assert_eq!(strictness(&own) >= 2, denied, "deny beats allow");
-        if own == Verdict::Run {
-            let allowed = level.allow.iter().any(|pattern| pattern.is_surely(tool, arguments));
-            let asked = level.ask.iter().any(|pattern| pattern.might_be(tool, arguments));
+        if own == PermissionVerdict::Run {
+            let allowed = level.allow.iter().any(|pattern| pattern.definitely_matches(tool, arguments));
+            let asked = level.ask.iter().any(|pattern| pattern.may_match(tool, arguments));
             assert!(allowed || (harmless && !asked), "something lets it run");
         }
         let child = strictness(&rights(count, false).decide(tool, arguments, harmless));
@@ -109,24 +113,26 @@ fn every_pattern(levels: &[Permissions], tool: &str, arguments: &Value) {
     let loud = tool.to_ascii_uppercase();
     for level in levels {
         for pattern in level.allow.iter().chain(&level.ask).chain(&level.deny) {
-            let (surely, maybe) = (pattern.is_surely(tool, arguments), pattern.might_be(tool, arguments));
+            let (surely, maybe) =
+                (pattern.definitely_matches(tool, arguments), pattern.may_match(tool, arguments));
             assert!(maybe || !surely, "'{pattern}' surely means a call that it cannot mean");
-            assert_eq!(pattern.is_surely(&loud, arguments), surely, "case is the same");
-            assert_eq!(pattern.might_be(&loud, arguments), maybe, "case is the same");
+            assert_eq!(pattern.definitely_matches(&loud, arguments), surely, "case is the same");
+            assert_eq!(pattern.may_match(&loud, arguments), maybe, "case is the same");
             let both = Permissions { allow: vec![pattern.clone()], ask: vec![], deny: vec![pattern.clone()] };
             assert_eq!(strictness(&both.decide(tool, arguments, true)) >= 2, maybe);
         }
         // More that is denied never lets more through.
-        let joined = level.and(&levels[0]);
-        let denied = |permissions: &Permissions| permissions.deny.iter().any(|p| p.might_be(tool, arguments));
+        let joined = level.merge(&levels[0]);
+        let denied =
+            |permissions: &Permissions| permissions.deny.iter().any(|p| p.may_match(tool, arguments));
         assert_eq!(denied(&joined), denied(level) || denied(&levels[0]));
     }
     if !tool.trim().is_empty() && tool.trim() == tool && tool.len() < 512 {
-        let pattern = Pattern::of_tool(tool).expect("a tool has a pattern");
+        let pattern = Pattern::for_tool(tool).expect("a tool has a pattern");
         assert!(
-            pattern.is_surely(tool, arguments),
+            pattern.definitely_matches(tool, arguments),
             "the pattern of all calls of '{tool}' is not of this one"
         );
-        assert!(pattern.might_be(tool, arguments));
+        assert!(pattern.may_match(tool, arguments));
     }
 }

@@ -7,9 +7,10 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use longhaul::model::http::{Http, HttpOptions};
+use longhaul::model::http::{HttpClient, HttpOptions};
 use longhaul::teamfile::{
-    Around, AssembleError, Bundle, Outfit, Place, Problem, TeamFile, assemble, read, survey,
+    AssembleError, Environment, HostProbe, Problem, SourceSpan, TeamBundle, TeamFile, assemble, check_host,
+    parse,
 };
 use longhaul_fuzz::within;
 
@@ -22,10 +23,10 @@ fn enough(text: &str) -> usize {
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let reading = within(enough(text), || read(text));
-    assert_eq!(reading.file.is_none(), reading.errors() > 0, "{:?}", reading.problems);
+    let reading = within(enough(text), || parse(text));
+    assert_eq!(reading.file.is_none(), reading.error_count() > 0, "{:?}", reading.problems);
     lie_in(text, &reading.problems);
-    assert_eq!(read(text).problems, reading.problems, "it is told the same again");
+    assert_eq!(parse(text).problems, reading.problems, "it is told the same again");
     if let Some(file) = &reading.file {
         taken(text, file);
     }
@@ -33,24 +34,24 @@ fuzz_target!(|data: &[u8]| {
 
 /// What holds for a file that is right.
 fn taken(text: &str, file: &TeamFile) {
-    assert!(file.root().is_some_and(|root| file.agents.contains_key(root)), "somebody is asked first");
-    let bundle = Bundle::of_text("team.yaml", text);
+    assert!(file.root_agent().is_some_and(|root| file.agents.contains_key(root)), "somebody is asked first");
+    let bundle = TeamBundle::from_text("team.yaml", text);
     let kept = bundle.encode();
-    assert!(Bundle::is_one(&kept));
-    let back = Bundle::decode(&kept).expect("what was kept can be read");
+    assert!(TeamBundle::is_encoded(&kept));
+    let back = TeamBundle::decode(&kept).expect("what was kept can be read");
     assert_eq!(back, bundle);
-    assert_eq!(read(&back.text).file.as_ref(), Some(file), "kept and read again");
-    lie_in(text, &survey(file, &Nowhere));
+    assert_eq!(parse(&back.text).file.as_ref(), Some(file), "kept and read again");
+    lie_in(text, &check_host(file, &Nowhere));
 
-    OUTFIT.with_borrow_mut(|(used, outfit)| {
+    ENVIRONMENT.with_borrow_mut(|(used, environment)| {
         // Places of providers are remembered: not for ever.
         *used += 1;
         if *used % 512 == 0 {
-            *outfit = an_outfit();
+            *environment = new_environment();
         }
-        match within(enough(text), || assemble(&bundle, outfit)) {
+        match within(enough(text), || assemble(&bundle, environment)) {
             Ok(assembly) => {
-                for notice in &assembly.notices {
+                for notice in &assembly.warnings {
                     lie_in(text, std::slice::from_ref(&notice.problem));
                 }
             }
@@ -67,7 +68,7 @@ fn taken(text: &str, file: &TeamFile) {
 fn lie_in(text: &str, problems: &[Problem]) {
     let lines: Vec<&str> = text.split('\n').collect();
     for problem in problems {
-        let Place { line, column, length } = problem.at;
+        let SourceSpan { line, column, length } = problem.at;
         assert!(line >= 1 && column >= 1 && length >= 1, "{problem:?}");
         assert!(line as usize <= lines.len(), "{problem:?}: there are {} lines", lines.len());
         let width = lines[line as usize - 1].chars().count();
@@ -83,7 +84,7 @@ fn lie_in(text: &str, problems: &[Problem]) {
 /// A machine on which nothing is.
 struct Nowhere;
 
-impl Around for Nowhere {
+impl HostProbe for Nowhere {
     fn has_variable(&self, _: &str) -> bool {
         false
     }
@@ -94,14 +95,14 @@ impl Around for Nowhere {
 }
 
 thread_local! {
-    static OUTFIT: RefCell<(usize, Outfit)> = RefCell::new((0, an_outfit()));
+    static ENVIRONMENT: RefCell<(usize, Environment)> = RefCell::new((0, new_environment()));
 }
 
-fn an_outfit() -> Outfit {
-    let http = Http::new(HttpOptions::default()).expect("a way to providers");
+fn new_environment() -> Environment {
+    let http = HttpClient::new(HttpOptions::default()).expect("a way to providers");
     let variables = |name: &str| match name {
         "OPENAI_API_KEY" | "HOME" | "A" => Some("$B".to_owned()),
         _ => None,
     };
-    Outfit::new(http, variables, "nowhere")
+    Environment::new(http, variables, "nowhere")
 }

@@ -8,8 +8,8 @@ use longhaul::message::{Block, Message, Reply, StopReason, ToolResult};
 use longhaul::model::settings::ModelSettings;
 use longhaul::model::wire::openai_chat::{OpenAiChat, Quirks};
 use longhaul::model::wire::openai_responses::OpenAiResponses;
-use longhaul::model::wire::{Anthropic, Gemini, Memo, Wire};
-use longhaul::model::{Chunk, ModelErrorKind, Request};
+use longhaul::model::wire::{Anthropic, Gemini, WireCache, WireProtocol};
+use longhaul::model::{ModelErrorKind, ModelRequest, ReplyChunk};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -47,7 +47,7 @@ pub fn within<R>(most: usize, work: impl FnOnce() -> R) -> R {
 
 /// What came of an answer: the reply or the error, and what was said and thought on the way.
 #[derive(Debug, PartialEq)]
-struct Came {
+struct ParseOutcome {
     reply: Result<Reply, ModelErrorKind>,
     said: String,
     thought: String,
@@ -58,7 +58,7 @@ struct Came {
 /// What a parser is put to.
 pub struct Exam<'a> {
     /// The wire.
-    pub wire: &'a dyn Wire,
+    pub wire: &'a dyn WireProtocol,
     /// An answer in which none of these is written does not say why it stopped.
     pub stops: &'a [&'a str],
 }
@@ -69,7 +69,7 @@ impl Exam<'_> {
         let (stream, cuts) = cuts(data);
         bounded(stream.len(), || {
             let whole = self.feed(stream, []);
-            let same = |other: &Came, how: &str| {
+            let same = |other: &ParseOutcome, how: &str| {
                 assert_eq!(
                     (&other.reply, &other.said, &other.thought),
                     (&whole.reply, &whole.said, &whole.thought),
@@ -90,10 +90,14 @@ impl Exam<'_> {
         });
     }
 
-    fn feed(&self, stream: &[u8], cuts: impl IntoIterator<Item = usize>) -> Came {
+    fn feed(&self, stream: &[u8], cuts: impl IntoIterator<Item = usize>) -> ParseOutcome {
         let mut parser = self.wire.parser();
-        let mut came =
-            Came { reply: Ok(Reply::default()), said: String::new(), thought: String::new(), over: None };
+        let mut came = ParseOutcome {
+            reply: Ok(Reply::default()),
+            said: String::new(),
+            thought: String::new(),
+            over: None,
+        };
         let mut at = 0;
         for cut in cuts.into_iter().chain([stream.len()]) {
             let mut chunks = Vec::new();
@@ -101,8 +105,8 @@ impl Exam<'_> {
             at = cut;
             for chunk in chunks {
                 match chunk {
-                    Chunk::Text(text) => came.said.push_str(&text),
-                    Chunk::Reasoning(text) => came.thought.push_str(&text),
+                    ReplyChunk::Text(text) => came.said.push_str(&text),
+                    ReplyChunk::Reasoning(text) => came.thought.push_str(&text),
                     other => panic!("a parser does not say {other:?}"),
                 }
             }
@@ -110,16 +114,16 @@ impl Exam<'_> {
                 came.reply = Err(error);
                 return came;
             }
-            if parser.is_over() {
+            if parser.is_complete() {
                 came.over.get_or_insert(at);
             }
         }
-        came.reply = parser.end();
+        came.reply = parser.finish();
         came
     }
 
     /// An answer that does not say why it stopped was cut: the whole, and what of it lies before it says so.
-    fn never_without_a_stop(&self, stream: &[u8], whole: &Came) {
+    fn never_without_a_stop(&self, stream: &[u8], whole: &ParseOutcome) {
         // What is escaped may be written without being seen.
         if find(stream, b"\\u").is_some() {
             return;
@@ -135,7 +139,7 @@ impl Exam<'_> {
 }
 
 /// What holds for every reply.
-fn fit(reply: &Reply, whole: &Came) {
+fn fit(reply: &Reply, whole: &ParseOutcome) {
     assert!(whole.said.len() <= reply.text().len(), "what was said is in it");
     assert!(whole.thought.len() <= reply.reasoning().len(), "what was thought is in it");
     let mut ids: Vec<&str> = reply.calls().map(|call| call.id.as_str()).collect();
@@ -159,22 +163,23 @@ fn goes_back(reply: &Reply) {
             is_error: false,
         })
     }));
-    let chat = OpenAiChat::new(Quirks::of("openrouter"));
-    let wires: [&dyn Wire; 4] = [&chat, &OpenAiResponses::new(), &Anthropic, &Gemini];
+    let chat = OpenAiChat::new(Quirks::for_provider("openrouter"));
+    let wires: [&dyn WireProtocol; 4] = [&chat, &OpenAiResponses::new(), &Anthropic, &Gemini];
     for wire in wires {
-        let (agent, memo) = (AgentName::from("solo"), Memo::default());
-        let request = Request {
+        let (agent, memo) = (AgentName::from("solo"), WireCache::default());
+        let request = ModelRequest {
             task: "t-7f3k2".parse().expect("an id"),
             agent: &agent,
             system: "Be brief.",
             messages: &messages,
             tools: &[],
+            output: None,
             turn: 1,
             retry: 0,
-            memo: &memo,
+            wire_cache: &memo,
         };
         let settings = ModelSettings { model: reply.model.clone(), ..ModelSettings::default() };
-        if let Ok(body) = wire.body(&request, &settings, &memo) {
+        if let Ok(body) = wire.request_body(&request, &settings, &memo) {
             let read = serde_json::from_slice::<serde_json::Value>(&body);
             assert!(read.is_ok(), "{read:?}: {}", String::from_utf8_lossy(&body));
         }
