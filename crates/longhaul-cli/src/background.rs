@@ -158,7 +158,6 @@ pub(crate) async fn start(
 
 /// Asks the process that runs a tree to drain: it finishes its steps and gives the tasks back. Returns
 /// whether there is such a process.
-#[cfg(unix)]
 pub(crate) fn drain(data_dir: &DataDir, root: TaskId) -> Result<bool, CliError> {
     use nix::sys::signal::{Signal, kill};
     let Some(pid) = running_pid(data_dir, root) else { return Ok(false) };
@@ -171,12 +170,6 @@ pub(crate) fn drain(data_dir: &DataDir, root: TaskId) -> Result<bool, CliError> 
                 .with_hint("check whether the process belongs to another user"))
         }
     }
-}
-
-/// Does nothing, because this platform has no signals.
-#[cfg(not(unix))]
-pub(crate) fn drain(_: &DataDir, _: TaskId) -> Result<bool, CliError> {
-    Ok(false)
 }
 
 /// Returns the id of the process that runs a tree, if there is one.
@@ -239,7 +232,6 @@ pub(crate) fn lock_session(data_dir: &DataDir, first: TaskId) -> SessionLock {
 fn lock_pid_file(path: PathBuf) -> Result<PidFileLock, TryLockError> {
     let mut options = File::options();
     options.create(true).read(true).write(true).truncate(false);
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     loop {
         let mut file = options.open(&path).map_err(TryLockError::Error)?;
@@ -259,7 +251,6 @@ fn pid_file(data_dir: &DataDir, root: TaskId) -> PathBuf {
     background_dir(data_dir).join(format!("{root}.pid"))
 }
 
-#[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let same =
@@ -267,28 +258,16 @@ fn is_at(file: &File, path: &Path) -> bool {
     file.metadata().ok().zip(path.metadata().ok()).is_some_and(|(one, two)| same(one, two))
 }
 
-#[cfg(not(unix))]
-fn is_at(_: &File, path: &Path) -> bool {
-    path.exists()
-}
-
 /// Creates a directory that only its owner can enter. Fixes the permissions of one that an earlier version
 /// created readable for all.
 fn private_dir(path: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-        builder.mode(0o700).create(path)?;
-        // If it belongs to another user, it stays as it is.
-        if path.metadata()?.permissions().mode() & 0o077 != 0 {
-            let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
-        }
-        Ok(())
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    // If it belongs to another user, it stays as it is.
+    if path.metadata()?.permissions().mode() & 0o077 != 0 {
+        let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
     }
-    #[cfg(not(unix))]
-    builder.create(path)
+    Ok(())
 }
 
 /// Opens a log that only its owner can read: errors may name files.
@@ -298,7 +277,6 @@ fn open_log(path: &Path) -> std::io::Result<File> {
     }
     let mut options = File::options();
     options.create(true).append(true);
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
 }

@@ -56,7 +56,6 @@ impl DataDir {
     pub(crate) fn open_store(&self) -> Result<Arc<dyn Store>, CliError> {
         let store = Arc::new(SqliteStore::open(&self.database)?);
         // Restrict the default directory to its owner. Leave a chosen directory as it is.
-        #[cfg(unix)]
         if self.chosen.is_none() {
             use std::os::unix::fs::PermissionsExt as _;
             let directory = self.path();

@@ -2,6 +2,17 @@
 //!
 //! Ctrl-C and Ctrl-Z stay signals. In the background, nothing is read or changed.
 
+use std::io::{IsTerminal as _, PipeReader, PipeWriter};
+use std::os::fd::AsFd as _;
+use std::thread::JoinHandle;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, raise};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::unistd::{getpgrp, read, tcgetpgrp};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+use tokio::sync::mpsc;
+
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyPress {
@@ -82,183 +93,139 @@ fn parse_keys(bytes: &mut Vec<u8>) -> Vec<KeyPress> {
     keys
 }
 
-#[cfg(unix)]
-pub(crate) use here::Keyboard;
-#[cfg(not(unix))]
-pub(crate) use nowhere::Keyboard;
+/// How often a process in the background checks whether it is in the foreground again.
+const FOREGROUND_POLL: std::time::Duration = std::time::Duration::from_millis(300);
 
-#[cfg(unix)]
-mod here {
-    use std::io::{IsTerminal as _, PipeReader, PipeWriter};
-    use std::os::fd::AsFd as _;
-    use std::thread::JoinHandle;
+/// The keyboard. Restores the terminal when dropped.
+pub(crate) struct Keyboard {
+    typed: mpsc::Receiver<KeyPress>,
+    suspend: SignalStream,
+    mode: TerminalMode,
+    wake: Option<PipeWriter>,
+    reader: Option<JoinHandle<()>>,
+}
 
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use nix::sys::signal::{Signal, raise};
-    use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
-    use nix::unistd::{getpgrp, read, tcgetpgrp};
-    use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
-    use tokio::sync::mpsc;
-
-    use super::{KeyPress, KeyboardEvent, parse_keys};
-
-    /// How often a process in the background checks whether it is in the foreground again.
-    const FOREGROUND_POLL: std::time::Duration = std::time::Duration::from_millis(300);
-
-    /// The keyboard. Restores the terminal when dropped.
-    pub(crate) struct Keyboard {
-        typed: mpsc::Receiver<KeyPress>,
-        suspend: SignalStream,
-        mode: TerminalMode,
-        wake: Option<PipeWriter>,
-        reader: Option<JoinHandle<()>>,
+impl Keyboard {
+    /// Starts to listen. Returns `None` if stdin is not a terminal or this process is in the background.
+    pub(crate) fn listen() -> Option<Keyboard> {
+        if !std::io::stdin().is_terminal() || !in_foreground() {
+            return None;
+        }
+        let suspend = signal(SignalKind::from_raw(Signal::SIGTSTP as i32)).ok()?;
+        let mode = TerminalMode::enter()?;
+        mode.restore_on_panic();
+        let (sender, typed) = mpsc::channel(64);
+        let (asleep, wake) = std::io::pipe().ok()?;
+        let reader =
+            std::thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&sender, &asleep));
+        Some(Keyboard { typed, suspend, mode, wake: Some(wake), reader: reader.ok() })
     }
 
-    impl Keyboard {
-        /// Starts to listen. Returns `None` if stdin is not a terminal or this process is in the background.
-        pub(crate) fn listen() -> Option<Keyboard> {
-            if !std::io::stdin().is_terminal() || !in_foreground() {
-                return None;
-            }
-            let suspend = signal(SignalKind::from_raw(Signal::SIGTSTP as i32)).ok()?;
-            let mode = TerminalMode::enter()?;
-            mode.restore_on_panic();
-            let (sender, typed) = mpsc::channel(64);
-            let (asleep, wake) = std::io::pipe().ok()?;
-            let reader = std::thread::Builder::new()
-                .name("keys".to_owned())
-                .spawn(move || read_keys(&sender, &asleep));
-            Some(Keyboard { typed, suspend, mode, wake: Some(wake), reader: reader.ok() })
-        }
-
-        /// Waits for the next event.
-        pub(crate) async fn next(&mut self) -> KeyboardEvent {
-            tokio::select! {
-                Some(key) = self.typed.recv() => KeyboardEvent::Key(key),
-                Some(()) = self.suspend.recv() => KeyboardEvent::Suspend,
-                else => std::future::pending().await,
-            }
-        }
-
-        /// Restores the terminal and suspends this process; returns when it is continued.
-        pub(crate) fn suspend(&self) {
-            self.mode.restore();
-            let _ = raise(Signal::SIGSTOP);
-            if in_foreground() {
-                self.mode.apply();
-            }
+    /// Waits for the next event.
+    pub(crate) async fn next(&mut self) -> KeyboardEvent {
+        tokio::select! {
+            Some(key) = self.typed.recv() => KeyboardEvent::Key(key),
+            Some(()) = self.suspend.recv() => KeyboardEvent::Suspend,
+            else => std::future::pending().await,
         }
     }
 
-    impl Drop for Keyboard {
-        fn drop(&mut self) {
-            self.mode.restore();
-            drop(self.wake.take());
-            self.typed.close();
-            if let Some(reader) = self.reader.take() {
-                let _ = reader.join();
-            }
-        }
-    }
-
-    /// Returns whether this process is in the foreground. A background process is stopped when it reads the
-    /// terminal.
-    fn in_foreground() -> bool {
-        tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp())
-    }
-
-    fn read_keys(keys_to: &mpsc::Sender<KeyPress>, asleep: &PipeReader) {
-        let input = std::io::stdin();
-        let mut bytes = Vec::new();
-        loop {
-            let mut wait = [
-                PollFd::new(input.as_fd(), PollFlags::POLLIN),
-                PollFd::new(asleep.as_fd(), PollFlags::POLLIN),
-            ];
-            match poll(&mut wait, PollTimeout::NONE) {
-                Ok(_) => {}
-                Err(nix::errno::Errno::EINTR) => continue,
-                Err(_) => return,
-            }
-            if wait[1].any() == Some(true) {
-                return;
-            }
-            if !in_foreground() {
-                std::thread::sleep(FOREGROUND_POLL);
-                continue;
-            }
-            let mut piece = [0; 256];
-            match read(&input, &mut piece) {
-                Ok(0) | Err(_) => return,
-                Ok(count) => bytes.extend_from_slice(&piece[..count]),
-            }
-            for key in parse_keys(&mut bytes) {
-                if keys_to.blocking_send(key).is_err() {
-                    return;
-                }
-            }
-        }
-    }
-
-    /// The original terminal mode, and the one for reading keys.
-    #[derive(Clone)]
-    struct TerminalMode {
-        before: Termios,
-        keys: Termios,
-    }
-
-    impl TerminalMode {
-        fn enter() -> Option<TerminalMode> {
-            let before = tcgetattr(std::io::stdin()).ok()?;
-            let mut keys = before.clone();
-            keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
-            let mode = TerminalMode { before, keys };
-            mode.apply();
-            Some(mode)
-        }
-
-        fn apply(&self) {
-            let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.keys);
-        }
-
-        fn restore(&self) {
-            // In the background this would change the terminal for another process, and stop ours.
-            if in_foreground() {
-                let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.before);
-            }
-        }
-
-        fn restore_on_panic(&self) {
-            // In a mutex, because `Termios` is not `Sync`.
-            let mode = std::sync::Mutex::new(self.clone());
-            let next = std::panic::take_hook();
-            std::panic::set_hook(Box::new(move |info| {
-                if let Ok(mode) = mode.lock() {
-                    mode.restore();
-                }
-                next(info);
-            }));
+    /// Restores the terminal and suspends this process; returns when it is continued.
+    pub(crate) fn suspend(&self) {
+        self.mode.restore();
+        let _ = raise(Signal::SIGSTOP);
+        if in_foreground() {
+            self.mode.apply();
         }
     }
 }
 
-#[cfg(not(unix))]
-mod nowhere {
-    use super::KeyboardEvent;
-
-    /// No keyboard on this platform.
-    pub(crate) struct Keyboard;
-
-    impl Keyboard {
-        pub(crate) fn listen() -> Option<Keyboard> {
-            None
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        self.mode.restore();
+        drop(self.wake.take());
+        self.typed.close();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
         }
+    }
+}
 
-        pub(crate) async fn next(&mut self) -> KeyboardEvent {
-            std::future::pending().await
+/// Returns whether this process is in the foreground. A background process is stopped when it reads the
+/// terminal.
+fn in_foreground() -> bool {
+    tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp())
+}
+
+fn read_keys(keys_to: &mpsc::Sender<KeyPress>, asleep: &PipeReader) {
+    let input = std::io::stdin();
+    let mut bytes = Vec::new();
+    loop {
+        let mut wait =
+            [PollFd::new(input.as_fd(), PollFlags::POLLIN), PollFd::new(asleep.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut wait, PollTimeout::NONE) {
+            Ok(_) => {}
+            Err(nix::errno::Errno::EINTR) => continue,
+            Err(_) => return,
         }
+        if wait[1].any() == Some(true) {
+            return;
+        }
+        if !in_foreground() {
+            std::thread::sleep(FOREGROUND_POLL);
+            continue;
+        }
+        let mut piece = [0; 256];
+        match read(&input, &mut piece) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => bytes.extend_from_slice(&piece[..count]),
+        }
+        for key in parse_keys(&mut bytes) {
+            if keys_to.blocking_send(key).is_err() {
+                return;
+            }
+        }
+    }
+}
 
-        pub(crate) fn suspend(&self) {}
+/// The original terminal mode, and the one for reading keys.
+#[derive(Clone)]
+struct TerminalMode {
+    before: Termios,
+    keys: Termios,
+}
+
+impl TerminalMode {
+    fn enter() -> Option<TerminalMode> {
+        let before = tcgetattr(std::io::stdin()).ok()?;
+        let mut keys = before.clone();
+        keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+        let mode = TerminalMode { before, keys };
+        mode.apply();
+        Some(mode)
+    }
+
+    fn apply(&self) {
+        let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.keys);
+    }
+
+    fn restore(&self) {
+        // In the background this would change the terminal for another process, and stop ours.
+        if in_foreground() {
+            let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.before);
+        }
+    }
+
+    fn restore_on_panic(&self) {
+        // In a mutex, because `Termios` is not `Sync`.
+        let mode = std::sync::Mutex::new(self.clone());
+        let next = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if let Ok(mode) = mode.lock() {
+                mode.restore();
+            }
+            next(info);
+        }));
     }
 }
 

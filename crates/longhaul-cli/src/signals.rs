@@ -1,31 +1,25 @@
 //! Ctrl-C and the other signals that ask a program to exit.
 
-#[cfg(unix)]
 use std::time::{Duration, Instant};
 
 use crate::exit::CliError;
 
 /// A repeat of the same signal within this time is ignored: `timeout` sends two, one to the program and one
 /// to its group. A repeated Ctrl-C always counts, because a person typed it.
-#[cfg(unix)]
 const ECHO: Duration = Duration::from_millis(100);
 
 /// The index of Ctrl-C among the signals.
-#[cfg(unix)]
 const CTRL_C: usize = 0;
 
 /// Listens for exit signals.
 pub(crate) struct ExitSignals {
-    #[cfg(unix)]
     all: Vec<tokio::signal::unix::Signal>,
     /// The last signal, and when it came.
-    #[cfg(unix)]
     last: Option<(usize, Instant)>,
 }
 
 impl ExitSignals {
     /// Starts to listen.
-    #[cfg(unix)]
     pub(crate) fn listen() -> Result<ExitSignals, CliError> {
         use tokio::signal::unix::{SignalKind, signal};
         let deaf = |error| {
@@ -38,13 +32,7 @@ impl ExitSignals {
         Ok(ExitSignals { all, last: None })
     }
 
-    #[cfg(not(unix))]
-    pub(crate) fn listen() -> Result<ExitSignals, CliError> {
-        Ok(ExitSignals {})
-    }
-
     /// Waits for the next signal.
-    #[cfg(unix)]
     pub(crate) async fn next(&mut self) {
         loop {
             let received = self.all.iter_mut().map(|signal| Box::pin(signal.recv()));
@@ -58,13 +46,6 @@ impl ExitSignals {
             if which == CTRL_C || !is_echo {
                 return;
             }
-        }
-    }
-
-    #[cfg(not(unix))]
-    pub(crate) async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
         }
     }
 }

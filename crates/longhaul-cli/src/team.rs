@@ -2,17 +2,14 @@
 //! run their tasks.
 
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
 use std::sync::Arc;
 
 use longhaul::agent::TeamError;
 use longhaul::dispatch::TaskLimits;
 use longhaul::entry::TeamRef;
-#[cfg(unix)]
 use longhaul::process::ProcessGuardian;
 use longhaul::store::Store;
 use longhaul::teamfile::{self, AssembleError, BundleLoader, Environment, ModelOverride, TeamBundle};
-#[cfg(unix)]
 use longhaul::toolset::{McpOptions, McpPool};
 use longhaul::worker::TeamLoader;
 use longhaul::{Budget, Team};
@@ -37,7 +34,6 @@ pub(crate) struct TeamFromFile {
 }
 
 /// Returns the host of a URL. The URL has been checked to be http or https.
-#[cfg(unix)]
 fn host_of(page: &str) -> &str {
     let rest = page.split_once("://").map_or(page, |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or(rest)
@@ -54,9 +50,7 @@ pub(crate) fn build_environment(
     let data = data_dir.path().to_owned();
     let http = provider_setup::build_http(providers, &variables)?;
     let environment = Environment::new(http, move |name| variables.get(name), data);
-    #[cfg(unix)]
     let watchman = supervised(environment.watchman.clone());
-    #[cfg(unix)]
     let mcp = {
         let screen = context.screen.clone();
         let show = move |server: &str, page: &str| {
@@ -75,18 +69,10 @@ pub(crate) fn build_environment(
             ..environment.mcp.options().clone()
         })
     };
-    Ok(Environment {
-        sandbox_helper: std::env::current_exe().ok(),
-        #[cfg(unix)]
-        watchman,
-        #[cfg(unix)]
-        mcp,
-        ..environment
-    })
+    Ok(Environment { sandbox_helper: std::env::current_exe().ok(), watchman, mcp, ..environment })
 }
 
 /// Lets this program supervise commands, hooks and MCP servers, where the platform supports it.
-#[cfg(unix)]
 fn supervised(watchman: ProcessGuardian) -> ProcessGuardian {
     match cfg!(target_os = "linux") {
         // This stays the same program even if the file has been replaced by another version.
@@ -97,10 +83,7 @@ fn supervised(watchman: ProcessGuardian) -> ProcessGuardian {
 
 /// Stops what the teams of this process have started, and waits for it.
 pub(crate) async fn close_environment(environment: &Environment) {
-    #[cfg(unix)]
     environment.mcp.close().await;
-    #[cfg(not(unix))]
-    let _ = environment;
 }
 
 /// Assembles a team from a file, to work in a directory. Prints warnings to stderr. Fails if the file is

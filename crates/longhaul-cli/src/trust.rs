@@ -238,35 +238,20 @@ pub(crate) fn ask_yes_no(question: &str) -> Result<bool, CliError> {
     Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-#[cfg(unix)]
 fn identity(file: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-#[cfg(not(unix))]
-fn identity(_: &Path) -> Option<(u64, u64)> {
-    None
-}
-
 /// Writes a record atomically, readable only by its owner.
 fn write(dir: &Path, name: &str, record: &TrustRecord) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-        builder.mode(0o700);
-        options.mode(0o600);
-    }
-    builder.create(dir)?;
+    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let (path, draft) =
         (dir.join(format!("{name}.json")), dir.join(format!("{name}.{}.new", std::process::id())));
     let _ = std::fs::remove_file(&draft);
-    let mut file = options.open(&draft)?;
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     serde_json::to_writer(&mut file, record)?;
     file.sync_all()?;
     std::fs::rename(draft, path)
@@ -343,7 +328,6 @@ mod tests {
         assert!(lines.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{lines:#?}");
     }
 
-    #[cfg(unix)]
     #[test]
     fn only_its_owner_reads_what_is_remembered() {
         use std::os::unix::fs::PermissionsExt as _;

@@ -51,7 +51,6 @@ pub mod entry;
 pub mod task;
 pub mod model;
 pub mod store;
-#[cfg(unix)]
 pub mod process;
 pub mod snapshot;
 pub mod dispatch;

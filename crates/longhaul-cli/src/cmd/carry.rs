@@ -20,7 +20,6 @@ use crate::view::sanitize;
 
 pub(super) async fn run(context: &CliContext, args: &CarryArgs) -> Result<CliExitCode, CliError> {
     // Start a new session, so that neither Ctrl-C nor closing the terminal reaches this process.
-    #[cfg(unix)]
     let _ = nix::unistd::setsid();
     // Listen from the start: other processes may ask us to drain as soon as they see us.
     let signals = ExitSignals::listen()?;

@@ -195,7 +195,6 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
 }
 
 /// Checks that the directory of the database is writable and has enough free space.
-#[cfg(unix)]
 fn room(path: &Path) -> Option<DoctorCheck> {
     use nix::unistd::{AccessFlags, access};
     let dir = path.ancestors().skip(1).find(|dir| dir.is_dir())?;
@@ -218,11 +217,6 @@ fn room(path: &Path) -> Option<DoctorCheck> {
         CRITICAL_DISK_BYTES..LOW_DISK_BYTES => DoctorCheck::warning("disk", what, hint),
         _ => DoctorCheck::fine("disk", what),
     })
-}
-
-#[cfg(not(unix))]
-fn room(_: &Path) -> Option<DoctorCheck> {
-    None
 }
 
 /// Lists which provider keys are set: their names, never their values.
@@ -343,7 +337,6 @@ async fn check_team(
         }
     };
     bundle.working_dir = std::env::current_dir().ok();
-    #[cfg(unix)]
     let environment = &Environment {
         // A check must not ask for a login.
         mcp: longhaul::toolset::McpPool::new(longhaul::toolset::McpOptions {

@@ -1,7 +1,6 @@
 //! The signals that the TUI handles: exit, suspend and resume.
 
 use crate::exit::CliError;
-#[cfg(unix)]
 use crate::exit::CliExitCode;
 use crate::signals::ExitSignals;
 
@@ -19,14 +18,12 @@ pub(super) enum TuiSignal {
 /// Listens for signals.
 pub(super) struct TuiSignals {
     exit: Option<ExitSignals>,
-    #[cfg(unix)]
     job_control: Option<[tokio::signal::unix::Signal; 2]>,
 }
 
 impl TuiSignals {
     /// Starts to listen.
     pub(super) fn listen() -> Result<TuiSignals, CliError> {
-        #[cfg(unix)]
         let job_control = {
             use nix::sys::signal::Signal::{SIGCONT, SIGTSTP};
             use tokio::signal::unix::{SignalKind, signal};
@@ -35,21 +32,13 @@ impl TuiSignals {
             let listen = |kind: nix::sys::signal::Signal| signal(SignalKind::from_raw(kind as i32));
             Some([listen(SIGTSTP).map_err(deaf)?, listen(SIGCONT).map_err(deaf)?])
         };
-        Ok(TuiSignals {
-            exit: Some(ExitSignals::listen()?),
-            #[cfg(unix)]
-            job_control,
-        })
+        Ok(TuiSignals { exit: Some(ExitSignals::listen()?), job_control })
     }
 
     /// Listens to nothing.
     #[cfg(test)]
     pub(super) fn none() -> TuiSignals {
-        TuiSignals {
-            exit: None,
-            #[cfg(unix)]
-            job_control: None,
-        }
+        TuiSignals { exit: None, job_control: None }
     }
 
     /// Waits for the next signal.
@@ -61,7 +50,6 @@ impl TuiSignals {
             }
             TuiSignal::Exit
         };
-        #[cfg(unix)]
         let job_control = async {
             let Some([stop, back]) = &mut self.job_control else { return std::future::pending().await };
             tokio::select! {
@@ -71,8 +59,6 @@ impl TuiSignals {
                 else => std::future::pending().await,
             }
         };
-        #[cfg(not(unix))]
-        let job_control = std::future::pending();
         tokio::select! {
             biased;
             call = end => call,
@@ -82,29 +68,19 @@ impl TuiSignals {
 }
 
 /// Returns whether a shell controls us as a job. Without one, no one could resume us.
-#[cfg(unix)]
 pub(super) fn is_job() -> bool {
     use nix::unistd::{getpgrp, getsid};
     getsid(None).is_ok_and(|session| session != getpgrp())
 }
 
-#[cfg(not(unix))]
-pub(super) fn is_job() -> bool {
-    false
-}
-
 /// Suspends the whole job, as Ctrl-Z does in a terminal that is not raw: the programs that started us
 /// (`make`, `time`) have to stop, too.
 pub(super) fn suspend_job() {
-    #[cfg(unix)]
-    {
-        use nix::sys::signal::{Signal, kill};
-        let _ = kill(nix::unistd::Pid::from_raw(0), Signal::SIGTSTP);
-    }
+    use nix::sys::signal::{Signal, kill};
+    let _ = kill(nix::unistd::Pid::from_raw(0), Signal::SIGTSTP);
 }
 
 /// Stops this process until it is continued.
 pub(super) fn stop_process() {
-    #[cfg(unix)]
     let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
 }

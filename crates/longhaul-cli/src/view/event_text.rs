@@ -202,6 +202,7 @@ impl EventFormatter {
                     NudgeReason::Launching => {
                         "it has the results, but starts the same tasks again".to_owned()
                     }
+                    NudgeReason::Unchanged => "its calls return nothing new".to_owned(),
                     NudgeReason::ToolsOff => "it is stuck in a loop, and must answer now".to_owned(),
                     NudgeReason::LastWord(limit) => format!("to give its final answer: {}", one_line(limit)),
                 };

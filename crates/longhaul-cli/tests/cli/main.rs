@@ -1,5 +1,4 @@
 //! The command as people and programs meet it: real processes, real databases, no terminal.
-#![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
 
 mod answer;

@@ -95,7 +95,7 @@ impl Conversation {
                     NudgeReason::Shape => self.reshaped = true,
                     NudgeReason::Begun => self.begun = true,
                     NudgeReason::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
-                    NudgeReason::Launching => self.circles.told(),
+                    NudgeReason::Launching | NudgeReason::Unchanged => self.circles.told(),
                     NudgeReason::ToolsOff => {
                         self.circles.begin_anew();
                         self.off_text = Some(text.clone());

@@ -55,6 +55,8 @@ struct ModelRound {
 pub(super) enum LoopResponse {
     /// Remind it of its results.
     Tell,
+    /// Remind it of its results: its calls return nothing new.
+    TellUnchanged,
     /// Tell it that results will come.
     Wait,
     /// Tell it that results will come, and turn its tools off for one reply.
@@ -148,7 +150,8 @@ impl LoopDetector {
         match self.told {
             true if launched_old && has_results => Some(LoopResponse::TurnOff),
             true if launched_old => Some(LoopResponse::WaitWithoutTools),
-            _ if stale >= repeats => Some(LoopResponse::TurnOff),
+            true if stale >= repeats.div_ceil(2) => Some(LoopResponse::TurnOff),
+            _ if stale >= repeats => Some(LoopResponse::TellUnchanged),
             _ if score >= TOLD_AT && has_results => Some(LoopResponse::Tell),
             _ if score >= TOLD_AT && launched_old => Some(LoopResponse::Wait),
             _ => None,

@@ -126,6 +126,12 @@ impl Conversation {
                 "If it is enough, answer now, in words, and start nothing more. If something is missing, say in one \
                  sentence what it is, and start only that.",
             ),
+            LoopResponse::TellUnchanged => (
+                NudgeReason::Unchanged,
+                "Your last calls returned what you already had. This is what you have:",
+                "If it is enough, answer now, in words. If something is missing, do something that you have not done yet, or \
+                 say what is missing.",
+            ),
             LoopResponse::Wait => (
                 NudgeReason::Launching,
                 "You have started the same tasks again. They are running, and their results will come to you as messages.",
@@ -146,7 +152,7 @@ impl Conversation {
         };
         let text = match lead {
             LoopResponse::Wait | LoopResponse::WaitWithoutTools => format!("{first} {last}"),
-            LoopResponse::Tell | LoopResponse::TurnOff => {
+            LoopResponse::Tell | LoopResponse::TellUnchanged | LoopResponse::TurnOff => {
                 format!("{first}\n\n{}{}{last}", self.found(), self.reminder().trim_start())
             }
         };

@@ -478,6 +478,8 @@ pub enum NudgeReason {
     Repeating,
     /// The model keeps launching tasks although it has results.
     Launching,
+    /// The model's calls return what they returned before.
+    Unchanged,
     /// The model is in a loop: it gets no tools for its next reply.
     ToolsOff,
     /// The task starts: its start hooks have run, and the text, if any, is their output.

@@ -5,23 +5,19 @@ use std::path::Path;
 use super::{Hook, HookInput, HookResult, Hooks};
 
 /// How much of a hook's output is read, in bytes.
-#[cfg(unix)]
 const MAX_OUTPUT: u64 = 256 * 1024;
 
 /// How long a hook may take to exit when it is terminated, and its pipes to close.
-#[cfg(unix)]
 const TERMINATE_GRACE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Runs hooks. Clones share one guardian process, so that no hook outlives this process.
 #[derive(Debug, Clone, Default)]
 pub struct HookRunner {
-    #[cfg(unix)]
     guardian: crate::process::ProcessGuardian,
 }
 
 impl HookRunner {
     /// Creates a runner whose hooks are guarded by this guardian.
-    #[cfg(unix)]
     pub fn new(guardian: crate::process::ProcessGuardian) -> HookRunner {
         HookRunner { guardian }
     }
@@ -43,7 +39,6 @@ impl HookRunner {
         futures::future::join_all(hooks.iter().map(run)).await
     }
 
-    #[cfg(unix)]
     async fn run_one(&self, hook: &Hook, all: &Hooks, dir: Option<&Path>, input: Vec<u8>) -> HookResult {
         use std::process::Stdio;
         use tokio::io::AsyncWriteExt as _;
@@ -110,15 +105,9 @@ impl HookRunner {
             Err(error) => HookResult::Failed(format!("its exit status is unknown: {error}")),
         }
     }
-
-    #[cfg(not(unix))]
-    async fn run_one(&self, _: &Hook, _: &Hooks, _: Option<&Path>, _: Vec<u8>) -> HookResult {
-        HookResult::Failed("hooks run only on Unix".to_owned())
-    }
 }
 
 /// The output of a pipe.
-#[cfg(unix)]
 #[derive(Default)]
 struct CapturedOutput {
     /// The start of the output.
@@ -128,7 +117,6 @@ struct CapturedOutput {
 }
 
 /// Reads the start of a pipe's output; the rest is read and dropped.
-#[cfg(unix)]
 async fn capture_output(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> CapturedOutput {
     use tokio::io::AsyncReadExt as _;
 

@@ -286,5 +286,4 @@ impl HookInput {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;

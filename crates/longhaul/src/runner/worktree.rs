@@ -406,7 +406,6 @@ mod tests {
         assert_eq!(again.changes().await.unwrap().commits, 1);
     }
 
-    #[cfg(unix)]
     #[tokio::test]
     async fn no_hook_runs_and_many_at_once_do_not_meet() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -435,5 +434,4 @@ mod tests {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod attack_tests;

@@ -59,16 +59,10 @@ pub(crate) fn since_boot() -> Duration {
 }
 
 /// On these systems this clock continues while the machine sleeps.
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn since_boot() -> Duration {
     use nix::time::{ClockId, clock_gettime};
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or_else(|_| since_start(), Duration::from)
-}
-
-/// The time since the first call; sleep may not be included.
-#[cfg(not(unix))]
-pub(crate) fn since_boot() -> Duration {
-    since_start()
 }
 
 fn since_start() -> Duration {

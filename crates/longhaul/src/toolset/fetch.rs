@@ -17,7 +17,7 @@ use super::fn_tool::{self, duration_from_secs};
 use super::text::{group_digits, pluralize, truncate};
 use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
-#[cfg(all(unix, feature = "mcp"))]
+#[cfg(feature = "mcp")]
 pub(super) use fetch_client::system_lookup;
 
 pub(super) use address::why_private;

@@ -200,7 +200,6 @@ fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::E
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod confinement_tests;
 #[cfg(test)]
 mod tests;

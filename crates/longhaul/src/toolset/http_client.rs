@@ -112,7 +112,7 @@ impl ToolHttpClient {
     }
 
     /// Returns the underlying client, which does not send the headers.
-    #[cfg(all(unix, feature = "mcp"))]
+    #[cfg(feature = "mcp")]
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }

@@ -12,7 +12,6 @@ mod a2a;
 mod api;
 mod blocking;
 mod background_agents;
-#[cfg(unix)]
 mod command;
 mod delegation;
 mod stable_ids;
@@ -22,7 +21,7 @@ mod call_description;
 mod fetch;
 mod files;
 mod managed_agents;
-#[cfg(all(unix, feature = "mcp"))]
+#[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "sqlite")]
 mod memory;
@@ -32,11 +31,8 @@ mod tool_names;
 mod output_truncation;
 mod http_client;
 mod redaction;
-#[cfg(unix)]
 mod sandbox;
-#[cfg(unix)]
 mod script;
-#[cfg(unix)]
 mod shell;
 mod skills;
 mod sub_agent_tools;
@@ -67,7 +63,7 @@ pub use fetch::Fetch;
 pub use files::{Filesystem, FilesystemBuilder, PostEdit, ReadOnlyFiles};
 pub use http_client::SecretHeaders;
 pub use managed_agents::ManagedAgents;
-#[cfg(all(unix, feature = "mcp"))]
+#[cfg(feature = "mcp")]
 pub use mcp::{
     FileTokenStore, Mcp, McpCommand, McpEndpoint, McpOptions, McpPool, McpRemote, McpServer, McpTransport,
     MemoryTokenStore, SecretEnv, ShowLogin, TokenStore,
@@ -79,15 +75,11 @@ pub use openapi::OpenApi;
 pub(crate) use output_truncation::{read_tool_output, truncate_output};
 pub use project_tasks::ProjectTasks;
 pub use redaction::with_redaction;
-#[cfg(unix)]
 pub(crate) use sandbox::linked_git_dirs;
 #[cfg(target_os = "linux")]
 pub use sandbox::sandbox_exec;
-#[cfg(unix)]
 pub use sandbox::{SANDBOX_EXEC, Sandbox};
-#[cfg(unix)]
 pub use script::{ScriptTool, ScriptTools, ScriptToolsBuilder};
-#[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use skills::Skills;
 pub use sub_agent_tools::SubAgentTools;

@@ -382,7 +382,6 @@ fn bounded(asked: Option<f64>, usual: Option<Duration>) -> Result<Duration, Tool
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
-#[cfg(unix)]
 mod rule_tests;
 #[cfg(test)]
 mod tests;

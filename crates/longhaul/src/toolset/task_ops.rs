@@ -368,7 +368,6 @@ pub(super) async fn wait_for_task(
 mod tests {
     use super::*;
 
-    #[cfg(unix)]
     #[test]
     fn a_child_works_where_its_parent_does_or_below() {
         let outer = tempfile::tempdir().unwrap();

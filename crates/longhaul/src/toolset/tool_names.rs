@@ -1,7 +1,7 @@
 //! Tool names: which are reserved for Longhaul, and how names from servers are changed so that every provider
 //! accepts them: letters, digits, `_` and `-`, at most 64 characters, no duplicates.
 
-#[cfg(any(test, all(unix, feature = "mcp")))]
+#[cfg(any(test, feature = "mcp"))]
 use std::collections::HashSet;
 
 use crate::id::Digest;
@@ -89,7 +89,7 @@ pub(crate) fn qualified_tool_name(server: &str, tool: &str, mark: Option<&str>) 
 }
 
 /// Returns the names under which a model calls these tools, in order.
-#[cfg(all(unix, feature = "mcp"))]
+#[cfg(feature = "mcp")]
 pub(super) fn model_tool_names<'a>(
     prefix: Option<&str>,
     names: impl IntoIterator<Item = &'a str>,
@@ -154,7 +154,6 @@ mod tests {
             std::sync::Arc::new(Todo::new()),
             std::sync::Arc::new(UserPrompt::new()),
         ];
-        #[cfg(unix)]
         toolsets.push(std::sync::Arc::new(Shell::new()));
         #[cfg(feature = "sqlite")]
         toolsets.push(std::sync::Arc::new(AgentMemory::new(dir.path().join("memory.db"))));
@@ -188,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(unix, feature = "mcp"))]
+    #[cfg(feature = "mcp")]
     fn what_every_provider_takes_is_left_as_it_is() {
         assert_eq!(model_tool_names(None, ["read_file", "get-sum", "X9"]), ["read_file", "get-sum", "X9"]);
         assert_eq!(model_tool_names(Some("fs"), ["read_file"]), ["fs_read_file"]);
     }
 
     #[test]
-    #[cfg(all(unix, feature = "mcp"))]
+    #[cfg(feature = "mcp")]
     fn what_one_would_refuse_is_made_into_something_it_takes() {
         let long = "x".repeat(100);
         let names = ["a.b/c", "a b", "9lives", "größe", "", long.as_str(), "a_b", "a.b"];
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(unix, feature = "mcp"))]
+    #[cfg(feature = "mcp")]
     fn a_name_is_mapped_in_the_same_way_each_time() {
         let long = "y".repeat(70);
         assert_eq!(

@@ -17,15 +17,12 @@ mod desk;
 mod envelopes;
 mod failures;
 mod features;
-#[cfg(unix)]
 mod glossary;
 mod hooks;
 mod isolation;
-#[cfg(unix)]
 mod jobs;
 mod letters;
 mod limits;
-#[cfg(unix)]
 mod processes;
 mod pruning;
 mod recovery;

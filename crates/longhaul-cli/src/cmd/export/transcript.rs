@@ -229,6 +229,7 @@ fn nudge(why: &NudgeReason) -> String {
         NudgeReason::Begun => "given the output of its start hooks".to_owned(),
         NudgeReason::Repeating => "reminded: it repeats itself".to_owned(),
         NudgeReason::Launching => "reminded: it has the results, but starts the same tasks again".to_owned(),
+        NudgeReason::Unchanged => "reminded: its calls return nothing new".to_owned(),
         NudgeReason::ToolsOff => "asked for an answer: it is stuck in a loop".to_owned(),
         NudgeReason::LastWord(limit) => format!("asked for its final answer: {}", one_line(limit)),
     }

@@ -166,6 +166,7 @@ impl TuiTranscript {
                     NudgeReason::Launching => {
                         "reminded: it has the results, but starts the same tasks again".to_owned()
                     }
+                    NudgeReason::Unchanged => "reminded: its calls return nothing new".to_owned(),
                     NudgeReason::ToolsOff => "asked for an answer: it is stuck in a loop".to_owned(),
                     NudgeReason::LastWord(limit) => {
                         format!("asked for its final answer: {}", one_line(limit))

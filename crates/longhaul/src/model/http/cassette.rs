@@ -93,7 +93,6 @@ impl Cassette {
     pub fn create(path: &Path) -> Result<Cassette, CassetteError> {
         let mut options = File::options();
         options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(|error| unusable(path, error))?;
         Ok(Cassette::with_state(CassetteState { file: Some(file), ..CassetteState::default() }))

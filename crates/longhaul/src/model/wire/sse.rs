@@ -56,7 +56,6 @@ impl SseParser {
     }
 
     /// A parser with another limit for events.
-    #[cfg(unix)]
     pub(crate) fn with_max_event(longest: usize) -> Self {
         SseParser { longest, ..SseParser::default() }
     }
@@ -108,7 +107,7 @@ impl SseParser {
     }
 
     /// Resets the count of bytes, for a stream that is not a single reply.
-    #[cfg(all(unix, feature = "mcp"))]
+    #[cfg(feature = "mcp")]
     pub(crate) fn reset_total(&mut self) {
         self.taken = 0;
     }

@@ -19,12 +19,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use uuid::Uuid;
 
-#[cfg(unix)]
 use crate::toolset::linked_git_dirs;
-#[cfg(not(unix))]
-fn linked_git_dirs(_: &Path) -> Option<(PathBuf, PathBuf)> {
-    None
-}
 
 /// How long git may take: a large working tree is checked out file by file.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -326,15 +321,9 @@ impl Drop for TempGitDir {
     }
 }
 
-#[cfg(unix)]
 fn own_dir(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().mode(0o700).create(path)
-}
-
-#[cfg(not(unix))]
-fn own_dir(_: &Path) -> io::Result<()> {
-    Err(io::Error::other("isolation: worktree needs Unix"))
 }
 
 /// A private git directory with a repository's data.
@@ -434,14 +423,8 @@ fn copied_config(known: &[(String, String)]) -> Result<String, String> {
     Ok(text)
 }
 
-#[cfg(unix)]
 fn link(target: &Path, at: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, at)
-}
-
-#[cfg(not(unix))]
-fn link(_: &Path, _: &Path) -> io::Result<()> {
-    Err(io::Error::other("isolation: worktree needs Unix"))
 }
 
 /// A path by which a child process finds exactly the directory that is open here, even if it is renamed.
@@ -461,14 +444,12 @@ fn git_command(git_dir: &Path) -> Command {
     REMOVED.iter().for_each(|name| _ = command.env_remove(name));
     command.envs(SET).env("GIT_DIR", git_dir).arg("--no-pager");
     // Its own process group, so that it can be killed with everything it has started.
-    #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command
 }
 
 /// Kills git and everything it has started.
 fn kill_git(mut child: Child) {
-    #[cfg(unix)]
     if let Ok(group) = i32::try_from(child.id()) {
         let _ =
             nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);

@@ -92,15 +92,9 @@ fn name(connection: &Connection) -> rusqlite::Result<String> {
     connection.query_row("SELECT id FROM store", [], |row| row.get(0))
 }
 
-#[cfg(unix)]
 fn inode(path: &Path) -> Option<FileId> {
     use std::os::unix::fs::MetadataExt as _;
     path.metadata().ok().map(|file| (file.dev(), file.ino()))
-}
-
-#[cfg(not(unix))]
-fn inode(_: &Path) -> Option<FileId> {
-    None
 }
 
 fn written(path: &Path) -> Option<SystemTime> {

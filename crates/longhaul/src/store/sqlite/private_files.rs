@@ -17,7 +17,6 @@ const OURS: [&str; 4] = ["carriers", "tokens", "memory", "trusted"];
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
-    #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
 }
@@ -27,7 +26,6 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
 pub(crate) fn create_private_file(path: &Path) -> io::Result<()> {
     let mut options = std::fs::File::options();
     options.write(true).create_new(true);
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -36,7 +34,6 @@ pub(crate) fn create_private_file(path: &Path) -> io::Result<()> {
 }
 
 /// Makes files of earlier versions private. Errors are ignored: they are no reason not to work.
-#[cfg(unix)]
 pub(super) fn restrict_existing(database: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         restrict(&with_suffix(database, suffix), 0o600);
@@ -49,11 +46,7 @@ pub(super) fn restrict_existing(database: &Path) {
     }
 }
 
-#[cfg(not(unix))]
-pub(super) fn mend(_: &Path) {}
-
 /// Removes the permissions of others from a file of this user.
-#[cfg(unix)]
 fn restrict(path: &Path, mode: u32) {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let Ok(is) = path.symlink_metadata() else { return };
@@ -64,7 +57,6 @@ fn restrict(path: &Path, mode: u32) {
 }
 
 /// Whether a directory holds nothing but Longhaul's files.
-#[cfg(unix)]
 fn holds_only_ours(directory: &Path, database: &Path) -> bool {
     let Some(name) = database.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return false;

@@ -25,7 +25,6 @@ mod bad_files;
 mod damage;
 mod grown;
 mod lost;
-#[cfg(unix)]
 mod rights;
 mod sharing;
 mod vacuum;

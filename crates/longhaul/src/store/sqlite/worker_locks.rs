@@ -112,16 +112,10 @@ fn clear(path: &Path) {
 }
 
 /// Whether the open file is the one at this path now.
-#[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let which = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
     file.metadata().ok().zip(path.metadata().ok()).is_some_and(|(one, two)| which(one) == which(two))
-}
-
-#[cfg(not(unix))]
-fn is_at(_: &File, path: &Path) -> bool {
-    path.exists()
 }
 
 /// The lease of a worker, if it has one.

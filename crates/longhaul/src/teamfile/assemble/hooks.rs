@@ -46,10 +46,7 @@ impl TeamAssembler<'_> {
             task_start: commands(&part.task_start),
             task_end: commands(&part.task_end),
             env: Arc::new([dir].into_iter().chain(named).collect()),
-            #[cfg(unix)]
             runner: crate::hook::HookRunner::new(self.environment.watchman.clone()),
-            #[cfg(not(unix))]
-            runner: crate::hook::HookRunner::default(),
         })
     }
 }

@@ -3,7 +3,7 @@
 mod agents;
 mod composite_models;
 mod hooks;
-#[cfg(all(unix, feature = "mcp"))]
+#[cfg(feature = "mcp")]
 mod mcp;
 mod models;
 mod remote_agent;
@@ -20,7 +20,7 @@ use crate::dispatch::TaskLimits;
 use crate::entry::Budget;
 use crate::model::http::HttpClient;
 use crate::process::ProcessGuardian;
-#[cfg(all(unix, feature = "mcp"))]
+#[cfg(feature = "mcp")]
 use crate::toolset::McpPool;
 use crate::worker::TeamLoader;
 
@@ -41,7 +41,7 @@ pub struct Environment {
     /// Ends the processes of toolsets when this process ends.
     pub watchman: ProcessGuardian,
     /// The MCP servers of this process. Close it when you are done with all teams.
-    #[cfg(all(unix, feature = "mcp"))]
+    #[cfg(feature = "mcp")]
     pub mcp: McpPool,
     /// The program that can sandbox itself if there is no bubblewrap: see `toolset::Sandbox::helper`.
     pub sandbox_helper: Option<PathBuf>,
@@ -59,7 +59,7 @@ impl Environment {
         let variables: VariableLookup = Arc::new(variables);
         Environment {
             http,
-            #[cfg(all(unix, feature = "mcp"))]
+            #[cfg(feature = "mcp")]
             mcp: McpPool::new(mcp::mcp_options(&variables, &data_dir, &watchman)),
             variables,
             data_dir,

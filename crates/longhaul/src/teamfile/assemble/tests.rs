@@ -294,7 +294,6 @@ async fn a_sub_agent_that_cannot_be_reached_fails_its_task_and_says_why() {
     longhaul.shutdown().await;
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn calls_say_what_they_are_for_and_results_have_no_secrets() {
     let text = "permissions: {allow: ['*']}\nagents: {root: {model: play, redact_secrets: true, add_description_parameter: true, toolsets: [{type: shell}]}}\n\
@@ -356,7 +355,7 @@ async fn agents_that_name_one_server_in_two_ways_share_it() {
     assert!(!process.exists(), "it ends with the pool");
 }
 
-#[cfg(all(unix, feature = "mcp"))]
+#[cfg(feature = "mcp")]
 #[test]
 fn what_a_server_needs_and_is_not_set_is_told_with_its_place() {
     let text = "mcps: {far: {remote: {url: 'https://x.example.com/mcp', headers: {Authorization: 'Bearer ${env.FAR}'}}}}\n\
@@ -389,7 +388,6 @@ fn permissions_of_an_agent_are_added_to_those_of_the_file_list_by_list() {
 }
 
 /// A child cannot do what its parent is denied, whatever its own permissions allow.
-#[cfg(unix)]
 #[tokio::test]
 async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
     for (of_root, made_it) in

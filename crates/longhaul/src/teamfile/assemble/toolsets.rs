@@ -12,7 +12,6 @@ use crate::teamfile::{
     AgentConfig, ApiConfig, FetchConfig, FilesystemConfig, SkillsConfig, ToolsetConfig, ToolsetKind,
     VariableError,
 };
-#[cfg(unix)]
 use crate::teamfile::{SandboxConfig, ScriptConfig};
 use crate::toolset::{
     A2a, Api, ApiSettings, Fetch, Filesystem, ModelPicker, OpenApi, PostEdit, ProjectTasks, SecretHeaders,
@@ -48,7 +47,7 @@ impl TeamAssembler<'_> {
             if is_sub_agent_toolset(&part.kind) {
                 continue;
             }
-            #[cfg(all(unix, feature = "mcp"))]
+            #[cfg(feature = "mcp")]
             if let ToolsetKind::Mcp(mcp) = &part.kind {
                 toolsets.push(self.mcp_tools(job, &part, mcp, &path));
                 continue;
@@ -71,7 +70,6 @@ impl TeamAssembler<'_> {
     ) -> Option<Arc<dyn Toolset>> {
         match &part.kind {
             ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files, self.environment))),
-            #[cfg(unix)]
             ToolsetKind::Shell(shell) => {
                 let mut builder =
                     crate::toolset::Shell::builder().guardian(self.environment.watchman.clone());
@@ -86,7 +84,6 @@ impl TeamAssembler<'_> {
                 }
                 Some(Arc::new(builder.build()))
             }
-            #[cfg(unix)]
             ToolsetKind::Script(script) => self.script_tools(job, script, path),
             ToolsetKind::Think => Some(Arc::new(Think::new())),
             ToolsetKind::Todo { shared } => Some(Arc::new(Todo::new().shared(*shared))),
@@ -144,7 +141,6 @@ impl TeamAssembler<'_> {
         }
     }
 
-    #[cfg(unix)]
     fn script_tools(
         &mut self,
         job: &mut FileAssembly<'_>,
@@ -183,7 +179,6 @@ impl TeamAssembler<'_> {
     }
 
     /// The sandbox for commands, if it is on.
-    #[cfg(unix)]
     fn sandbox(
         &self,
         part: Option<&SandboxConfig>,
@@ -297,13 +292,7 @@ fn plain(name: &str) -> String {
 }
 
 fn filesystem(part: &FilesystemConfig, environment: &Environment) -> Filesystem {
-    let mut builder = Filesystem::builder();
-    #[cfg(unix)]
-    {
-        builder = builder.guardian(environment.watchman.clone());
-    }
-    #[cfg(not(unix))]
-    let _ = environment;
+    let mut builder = Filesystem::builder().guardian(environment.watchman.clone());
     for path in &part.allow_paths {
         builder = builder.allow_path(path);
     }

@@ -27,7 +27,6 @@ pub struct FilesystemBuilder {
     allow: Vec<PathBuf>,
     ignore_vcs: bool,
     post_edit: Vec<PostEdit>,
-    #[cfg(unix)]
     guardian: crate::process::ProcessGuardian,
 }
 
@@ -43,7 +42,6 @@ impl Filesystem {
             allow: Vec::new(),
             ignore_vcs: true,
             post_edit: Vec::new(),
-            #[cfg(unix)]
             guardian: crate::process::ProcessGuardian::new(),
         }
     }
@@ -77,7 +75,6 @@ impl FilesystemBuilder {
 
     /// Sets the guardian that kills post-edit commands when this process is killed. By default the toolset
     /// has its own.
-    #[cfg(unix)]
     pub fn guardian(mut self, guardian: crate::process::ProcessGuardian) -> Self {
         self.guardian = guardian;
         self
@@ -88,7 +85,6 @@ impl FilesystemBuilder {
         let skip = if self.ignore_vcs { SkipRule::Gitignored } else { SkipRule::Nothing };
         let access = Arc::new(FileAccess::new(self.allow, skip));
         let post = PostEditCommands::new(self.post_edit);
-        #[cfg(unix)]
         let post = post.with_guardian(self.guardian);
         Filesystem { parts: FileToolParts { access, post_edits: Arc::new(post) } }
     }

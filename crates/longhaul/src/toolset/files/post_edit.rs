@@ -21,7 +21,6 @@ pub struct PostEdit {
 #[derive(Debug, Default)]
 pub(super) struct PostEditCommands {
     list: Vec<PostEdit>,
-    #[cfg(unix)]
     guardian: crate::process::ProcessGuardian,
 }
 
@@ -30,7 +29,6 @@ impl PostEditCommands {
         PostEditCommands { list, ..PostEditCommands::default() }
     }
 
-    #[cfg(unix)]
     pub(super) fn with_guardian(self, guardian: crate::process::ProcessGuardian) -> Self {
         PostEditCommands { guardian, ..self }
     }
@@ -78,7 +76,6 @@ fn matches_pattern(pattern: &str, shown: &str) -> bool {
 }
 
 impl PostEditCommands {
-    #[cfg(unix)]
     async fn run_one(&self, cmd: &str, file: &Path, context: &CallContext) -> Result<(), String> {
         use std::time::Duration;
 
@@ -92,11 +89,6 @@ impl PostEditCommands {
         let result = run_command(&spec, TIMEOUT, context, &self.guardian).await;
         let result = result.map_err(|error| error.to_string())?;
         result.into_tool_output("").map(drop).map_err(|error| error.to_string())
-    }
-
-    #[cfg(not(unix))]
-    async fn run_one(&self, _: &str, _: &Path, _: &CallContext) -> Result<(), String> {
-        Err("commands after edits need Unix".to_owned())
     }
 }
 

@@ -225,7 +225,6 @@ impl Drop for TempFile<'_> {
 }
 
 /// Only root can change a file's owner; for other users this has no effect.
-#[cfg(unix)]
 fn keep_owner(file: &cap_std::fs::File, like: &Metadata) {
     use cap_std::fs::MetadataExt as _;
     let (uid, gid) = (like.uid(), like.gid());
@@ -235,9 +234,6 @@ fn keep_owner(file: &cap_std::fs::File, like: &Metadata) {
         let _ = std::os::unix::fs::fchown(file, Some(uid), Some(gid));
     }
 }
-
-#[cfg(not(unix))]
-fn keep_owner(_: &cap_std::fs::File, _: &Metadata) {}
 
 #[derive(Clone, Copy)]
 pub(super) struct CreateDirectory;

@@ -105,7 +105,6 @@ async fn a_file_is_written_whole_and_leaves_nothing_beside_it() {
     assert_eq!(fixture.names(), ["a", "old.txt"]);
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn rights_are_kept_links_followed_and_pipes_left_alone() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -249,7 +248,6 @@ async fn what_version_control_ignores_is_left_out_unless_it_is_wanted() {
     assert_eq!(text, "dist/out.js:1: hit");
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn commands_run_after_edits() {
     let post = |path: &str, cmd: &str| PostEdit { path: path.to_owned(), cmd: cmd.to_owned() };

@@ -178,7 +178,6 @@ async fn a_file_that_is_no_database_or_lies_outside_is_refused() {
         .unwrap();
     let error = at(&inside).await.call_error("get_memories", json!({})).await;
     assert!(error.contains("'memory.db' cannot be used"), "{error}");
-    #[cfg(unix)]
     std::os::unix::fs::symlink(place.path(), inside.join("link")).unwrap();
     for path in ["../memory.db", "link/memory.db", "a/../../m.db"] {
         let mut fixture = ToolFixture::in_dir(&AgentMemory::new(path), &inside).await;

@@ -109,17 +109,8 @@ impl ProjectTaskFile {
         }
     }
 
-    #[cfg(unix)]
     fn lock_file(&self) -> io::Result<File> {
         Ok(self.dir.open(".")?.into_std())
-    }
-
-    /// Locks a file beside the task file, for systems that cannot lock a directory.
-    #[cfg(not(unix))]
-    fn lock_file(&self) -> io::Result<File> {
-        let mut name = self.name.clone();
-        name.push(".lock");
-        Ok(self.dir.create(name)?.into_std())
     }
 
     fn write(&self, list: &ProjectTaskList) -> io::Result<()> {

@@ -95,7 +95,6 @@ async fn no_path_leads_out_of_the_working_directory() {
     }
     fs::write(outside.join("secret.md"), "secret").unwrap();
     fs::write(inside.join("plan.md"), "the plan").unwrap();
-    #[cfg(unix)]
     std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
     let mut fixture = at(&inside).await;
     let within = inside.join("plan.md").display().to_string();
