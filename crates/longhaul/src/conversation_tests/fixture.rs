@@ -39,7 +39,7 @@ pub(super) fn read(letters: &[&str]) -> NextStep {
     }
 }
 
-pub(super) fn manner(tool: &str) -> ToolEffects {
+pub(super) fn effects(tool: &str) -> ToolEffects {
     match tool {
         "look" => ToolEffects::POLLS_TASKS,
         "launch" => ToolEffects::LAUNCHES,
@@ -137,7 +137,7 @@ impl ConversationFixture {
     }
 
     pub(super) fn next(&self) -> NextStep {
-        self.turn.next_step(&self.habits, manner)
+        self.turn.next_step(&self.habits, effects)
     }
 
     pub(super) fn failure(&self) -> Option<FailureKind> {
