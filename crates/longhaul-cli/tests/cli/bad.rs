@@ -81,7 +81,7 @@ fn a_message_of_ten_megabytes() {
     });
     let long = vec![b'x'; 10 << 20];
     fed(kit.command(&["send", &id, "-"]), &long)
-        .complains(2, &["10,485,760 bytes", "at most 1,048,576", "file"]);
+        .complains(2, &["10,485,760 bytes", "the limit is 1,048,576", "file"]);
     fed(kit.command(&["send", &id, "-"]), b"").complains(2, &["empty"]);
     fed(kit.command(&["send", &id, "-"]), b"\xff\xfe").complains(2, &["not text"]);
     assert_eq!(kit.journals()[0].1.len(), 1, "nothing came of it");

@@ -202,7 +202,7 @@ async fn a_login_that_takes_longer_than_a_start_goes_on_and_brings_the_tools() {
     });
     let toolset = stage.pool.toolset(McpServer::remote(&guarded.url));
     let why = why_not(&toolset).await;
-    assert!(why.contains("waits for it") && !why.contains("code_challenge"), "{why}");
+    assert!(why.contains("asks for a login") && !why.contains("code_challenge"), "{why}");
     let before = toolset.generation();
     let page = pages.recv().await.unwrap();
     let page = Url::parse(page.split_once(' ').unwrap().1).unwrap();
@@ -264,7 +264,7 @@ async fn a_login_does_not_lead_into_a_network_that_the_server_is_not_in() {
             });
             let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
             // Without the metadata it goes on with what the server itself says of the login, which is where the server is.
-            let fine = ["waits for it", "the server is not there", "none published usable metadata"];
+            let fine = ["asks for a login", "the server is not there", "none published usable metadata"];
             assert!(fine.iter().any(|words| why.contains(words)), "{elsewhere}: {why}");
             while let Ok(page) = pages.try_recv() {
                 assert!(page.contains("http://127.0.0.1:"), "{page}");

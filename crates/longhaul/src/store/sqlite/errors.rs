@@ -86,8 +86,8 @@ impl DatabasePath {
     pub(super) fn damaged_error(&self, what: std::fmt::Arguments<'_>) -> StoreError {
         StoreError::Damaged {
             what: format!(
-                "{what} is damaged: what is stored is not what was written. It is in {name}; put a backup in its \
-                 place, and see with `longhaul doctor` what else is harmed",
+                "{what} is damaged: its content does not match its digest. The database is {name}; restore a backup, \
+                 and run `longhaul doctor` to see what else is damaged",
                 name = self.name()
             ),
         }
@@ -95,9 +95,9 @@ impl DatabasePath {
 
     pub(super) fn read_only_error(&self) -> StoreError {
         self.error(format_args!(
-            "cannot be written: the file or its directory is read-only, or belongs to somebody else. Longhaul \
-             writes to its database even when it only looks at tasks, and needs to make files beside it; give \
-             yourself the right to write there (chmod, chown, remount), or give another path"
+            "cannot be written: the file or its directory is read-only, or belongs to another user. Longhaul \
+             writes to its database even when it only reads tasks, and creates files beside it; give yourself write \
+             permission (chmod, chown, remount), or use another path"
         ))
     }
 
@@ -112,8 +112,8 @@ impl DatabasePath {
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => self.error(format_args!(
-                "is not a database of Longhaul: something else is in the file, or its beginning is damaged. \
-                 Nothing was changed in it; give another path, or move the file away and a new one is begun"
+                "is not a database of Longhaul: the file has other content, or its beginning is damaged. \
+                 Nothing was changed in it; give another path, or move the file away to start with a new one"
             )),
             Some(ErrorCode::DatabaseCorrupt) => self.error(format_args!(
                 "is damaged or was cut short ({error}). Nothing more is written to it; put a backup in its place, \

@@ -68,7 +68,7 @@ pub(super) fn read_record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreEr
         let why = EntryCodecError::Unreadable(format!("{why}; put a backup of the database in its place"));
         StoreError::BadEntry { task, seq, why }
     };
-    let wrong = || unreadable("what is stored is not what was written");
+    let wrong = || unreadable("its content does not match its checksum");
     let letter = row.get_ref(6).ok().and_then(|letter| letter.as_bytes_or_null().ok()).ok_or_else(wrong)?;
     let bytes = row.get_ref(3).ok().and_then(|entry| entry.as_bytes().ok()).ok_or_else(wrong)?;
     let fields = (number(0), number(1), number(2), number(4), number(5));

@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(document.inline_refs(&json!({"$ref": "other.yaml#/X"})), json!({}));
         let following =
             |reference: &str| document.resolve_ref(&json!({"$ref": reference})).map(drop).unwrap_err();
-        assert!(following("#/components/schemas/Loop").contains("circle"));
+        assert!(following("#/components/schemas/Loop").contains("circular"));
         assert!(following("#/nope").contains("refers to nothing"));
         assert!(following("other.yaml").contains("another file"));
     }

@@ -198,7 +198,7 @@ async fn a_document_that_cannot_be_used_is_named() {
     .await;
     for (path, says) in [
         ("/empty", "/empty: it describes no operation"),
-        ("/old", "/old: it is of version 2.0"),
+        ("/old", "/old: it is version 2.0"),
         ("/upload", "none of its 1 operation can be used; POST /u: its body is image/png"),
         ("/down", "/down: cannot download the document: status 500"),
     ] {
