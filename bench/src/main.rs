@@ -1,8 +1,8 @@
 //! What Longhaul costs: one table, measured in one run so that its rows can be compared.
 //!
 //! `./bench/run [TASKS]` (10,000 unless told). Each measurement runs in a process of its own, so that its CPU time and its
-//! peak memory are its own. `./bench/fanout [AGENTS]` (1,000 unless told) compares many agents over HTTP with a bare loop
-//! that makes the same requests. `./bench/grow DIR TASKS` makes a store with many tasks that have ended.
+//! peak memory are its own. `./bench/fanout [AGENTS…] [ROWS…]` compares many agents over HTTP
+//! with a bare loop that makes the same requests. `./bench/grow DIR TASKS` makes a store with many tasks that have ended.
 
 mod waiting_memory;
 mod fanout;
@@ -21,16 +21,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
         ["--serve"] => fanout::serve(),
-        ["--fanout", what, url, agents] => {
+        ["--spawn", program, args @ ..] => fanout::spawn_and_measure(program, args),
+        ["--bare", url, agents, gate] => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let reading = runtime.block_on(fanout::measure(what, url, agents.parse()?))?;
-            println!("{}", serde_json::to_string(&reading)?);
-            Ok(())
+            runtime.block_on(fanout::measure_bare(url, agents.parse()?, gate.parse()?))
         }
-        ["fanout"] => fanout::print_fanout_table(1000),
-        ["fanout", agents] => fanout::print_fanout_table(
-            agents.parse().map_err(|_| format!("'{agents}' is not a number of agents"))?,
-        ),
+        ["fanout", rest @ ..] => {
+            let agents: Vec<usize> = rest.iter().filter_map(|arg| arg.parse().ok()).collect();
+            let only: Vec<&str> = rest.iter().copied().filter(|arg| arg.parse::<usize>().is_err()).collect();
+            fanout::print_fanout_tables(&agents, &only)
+        }
         ["grow", directory, tasks] => {
             let tasks = tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?;
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -44,7 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         [] => table(10_000),
         [tasks] => table(tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?),
-        _ => Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS] or ./bench/grow DIR TASKS".into()),
+        _ => {
+            Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS…] [ROWS…] or ./bench/grow DIR TASKS"
+                .into())
+        }
     }
 }
 

@@ -7,7 +7,10 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-use super::{AT_ONCE, SYSTEM, order};
+use super::order;
+
+/// What every agent is told.
+const SYSTEM: &str = "You look at places and tell what is there, in few words and without guessing.";
 
 #[derive(Deserialize)]
 struct BareChunk {
@@ -46,12 +49,12 @@ struct BareReply {
     arguments: String,
 }
 
-/// Runs so many agents to their end, and answers with how many replies they got.
-pub(crate) async fn run(url: &str, agents: usize) -> Result<usize, Box<dyn Error>> {
+/// Runs so many agents to their end, with at most `gate` requests at once (0: any number).
+pub(crate) async fn measure_bare(url: &str, agents: usize, gate: usize) -> Result<(), Box<dyn Error>> {
     // The library brings its own cryptography; a bare client wants some installed, though it is asked for none here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().no_proxy().build()?;
-    let gate = Arc::new(Semaphore::new(AT_ONCE));
+    let gate = Arc::new(Semaphore::new(if gate == 0 { Semaphore::MAX_PERMITS } else { gate }));
     let url: reqwest::Url = format!("{url}/chat/completions").parse()?;
     let tools = tools();
     let mut running = tokio::task::JoinSet::new();
@@ -59,21 +62,15 @@ pub(crate) async fn run(url: &str, agents: usize) -> Result<usize, Box<dyn Error
         let (client, gate, url, tools) = (client.clone(), gate.clone(), url.clone(), tools.clone());
         running.spawn(async move { agent(n, &client, &gate, &url, &tools).await.map_err(|e| e.to_string()) });
     }
-    let mut replies = 0;
     while let Some(ended) = running.join_next().await {
-        replies += ended??;
+        ended??;
     }
-    Ok(replies)
+    Ok(())
 }
 
-/// The tool, as Longhaul tells it to the model.
+/// The tool `think`, as Longhaul describes it to the model.
 fn tools() -> Arc<str> {
-    let parameters =
-        serde_json::to_string(&schemars::schema_for!(crate::throughput::LookArgs)).unwrap_or_default();
-    format!(
-        r#""tools":[{{"type":"function","function":{{"name":"look","description":"Looks.","parameters":{parameters}}}}}]"#
-    )
-    .into()
+    r#""tools":[{"type":"function","function":{"name":"think","description":"Use the tool to think about something. It will not obtain new information or change anything, but just append the thought to the log.","parameters":{"type":"object","properties":{"thought":{"type":"string","description":"The thought to think about"}},"required":["thought"],"additionalProperties":false}}}]"#.into()
 }
 
 async fn agent(
@@ -82,10 +79,9 @@ async fn agent(
     gate: &Semaphore,
     url: &reqwest::Url,
     tools: &str,
-) -> Result<usize, Box<dyn Error + Send + Sync>> {
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut messages =
         format!(r#"{{"role":"system","content":"{SYSTEM}"}},{{"role":"user","content":"{}"}}"#, order(n));
-    let mut replies = 0;
     loop {
         let body = format!(
             r#"{{"model":"bench-1","stream":true,"stream_options":{{"include_usage":true}},"messages":[{messages}],{tools}}}"#
@@ -94,14 +90,12 @@ async fn agent(
             let _permit = gate.acquire().await?;
             send_request(client, url.clone(), body).await?
         };
-        replies += 1;
         if reply.id.is_empty() {
-            return Ok(replies);
+            return Ok(());
         }
         let arguments = serde_json::to_string(&reply.arguments)?;
-        let output = format!("There is something at {}.", replies);
         messages.push_str(&format!(
-            r#",{{"role":"assistant","content":{},"tool_calls":[{{"id":"{}","type":"function","function":{{"name":"{}","arguments":{arguments}}}}}]}},{{"role":"tool","tool_call_id":"{}","content":"{output}"}}"#,
+            r#",{{"role":"assistant","content":{},"tool_calls":[{{"id":"{}","type":"function","function":{{"name":"{}","arguments":{arguments}}}}}]}},{{"role":"tool","tool_call_id":"{}","content":"The thought was logged."}}"#,
             serde_json::to_string(&reply.text)?, reply.id, reply.tool, reply.id
         ));
     }

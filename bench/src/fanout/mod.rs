@@ -1,135 +1,199 @@
-//! Many agents over HTTP: what journaled sub-agents cost beside a bare loop that makes the same requests.
+//! Many sub-agents over HTTP: what `longhaul run` costs beside a bare loop that makes the same requests.
+//!
+//! An orchestrator starts all agents in one reply; each makes [`TURNS`] requests and one tool call between two of them. The
+//! server, the bare loop and each run are processes of their own, so that each has its own CPU time and peak memory.
 
 mod bare;
+mod child;
 mod server;
-mod team;
 
 use std::error::Error;
-use std::process::Command;
-use std::time::Instant;
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
+pub(crate) use bare::measure_bare;
+pub(crate) use child::spawn_and_measure;
+use child::{ProcessUsage, measure_child};
 pub(crate) use server::serve;
 use server::{FanoutServer, ServerCounts};
 
-use crate::gauge;
+/// Replies of an agent: all but the last call a tool.
+const TURNS: usize = 3;
+/// How often each cell is measured; the median counts.
+const ROUNDS: usize = 3;
+/// The numbers of agents, unless told.
+const AGENTS: [usize; 5] = [10, 100, 1_000, 5_000, 10_000];
 
-/// Tool calls of an agent, one a turn. One more reply ends it.
-const CALLS: usize = 3;
-/// Requests under way at once.
-const AT_ONCE: usize = 64;
-/// Seats for tasks: enough that there is always a request to be made while others write.
-const SEATS: usize = 128;
-/// How often each is measured; the least counts, because other programs can only add.
-const ROUNDS: usize = 5;
-/// What every agent is told.
-const SYSTEM: &str = "You look at places and tell what is there, in few words and without guessing.";
+/// What the orchestrator does to get the results.
+const COLLECT: [&str; 3] = ["letters", "wait", "view"];
+
+/// How the server sends tokens.
+#[derive(Clone, Copy, PartialEq)]
+struct Pace {
+    name: &'static str,
+    description: &'static str,
+    /// The most agents that are measured at this pace: more do not fit on two cores together with the server.
+    most: usize,
+}
+
+const PACES: [Pace; 2] = [
+    Pace { name: "fast", description: "the model answers at once", most: usize::MAX },
+    Pace { name: "slow", description: "200 ms to the first token, then one every 20 ms", most: 1_000 },
+];
 
 fn order(n: usize) -> String {
     format!("Look at three places, one after the other, and tell what you found. This is task {n}.")
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FanoutMeasurement {
-    replies: usize,
-    seconds: f64,
-    cpu_us: f64,
-    peak_kib: u64,
+/// One measured run.
+struct FanoutRun {
+    usage: ProcessUsage,
+    counts: ServerCounts,
 }
 
-impl FanoutMeasurement {
-    fn cpu_per_reply(&self) -> f64 {
-        self.cpu_us / self.replies as f64
-    }
+/// A column of the table: a command, measured beside the others in each round.
+struct FanoutClient {
+    name: String,
+    args: Vec<String>,
 }
 
-/// One way to do it, in this process.
-pub(crate) async fn measure(
-    what: &str,
-    url: &str,
-    agents: usize,
-) -> Result<FanoutMeasurement, Box<dyn Error>> {
-    let (start, cpu) = (Instant::now(), gauge::cpu_us()?);
-    let read = |replies| -> Result<FanoutMeasurement, Box<dyn Error>> {
-        let (seconds, cpu_us) = (start.elapsed().as_secs_f64(), gauge::cpu_us()? - cpu);
-        Ok(FanoutMeasurement { replies, seconds, cpu_us, peak_kib: gauge::proc_status_kib("VmHWM")? })
-    };
-    if what == "bare" {
-        return read(bare::run(url, agents).await?);
+impl FanoutClient {
+    fn bare(name: &str, gate: usize) -> FanoutClient {
+        FanoutClient { name: name.to_owned(), args: vec!["--bare".to_owned(), gate.to_string()] }
     }
-    let (store, _dir) = gauge::open_store(what)?;
-    let root = team::run(url, agents, SEATS, store.clone()).await?;
-    // Whether all of it was done is looked at afterwards: that is not part of doing it.
-    let reading = read(0)?;
-    Ok(FanoutMeasurement { replies: team::replies(&*store, root).await?, ..reading })
-}
 
-fn measure_in_child(what: &str, url: &str, agents: usize) -> Result<FanoutMeasurement, Box<dyn Error>> {
-    let args = ["--fanout", what, url, &agents.to_string()];
-    let output = Command::new(std::env::current_exe()?).args(args).output()?;
-    if !output.status.success() {
-        return Err(format!("{what} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+    fn run(collect: &str, flags: &[&str]) -> FanoutClient {
+        let name = format!("{collect}, run {}", flags.join(" ")).trim_end().to_owned();
+        let args = [collect].iter().chain(flags).map(|&arg| arg.to_owned()).collect();
+        FanoutClient { name, args }
     }
-    let reading: FanoutMeasurement = serde_json::from_slice(&output.stdout)?;
-    if reading.replies != agents * (CALLS + 1) {
-        return Err(format!("{what}: {} replies", reading.replies).into());
-    }
-    Ok(reading)
-}
 
-/// Prints how the ways compare.
-pub(crate) fn print_fanout_table(agents: usize) -> Result<(), Box<dyn Error>> {
-    println!(
-        "\n{agents} agents, each {CALLS} tool calls and an answer, streamed over HTTP; {AT_ONCE} requests in flight; \
-         the best of {ROUNDS} rounds"
-    );
-    for (manner, words) in [("token", "a write for every token"), ("whole", "one write for a whole reply")] {
-        let server = FanoutServer::start()?;
-        let ways = ["bare", "memory", "sqlite-normal", "sqlite"];
-        let mut best: Vec<Option<(FanoutMeasurement, ServerCounts)>> = ways.iter().map(|_| None).collect();
-        for round in 1..=ROUNDS {
-            eprintln!("{words}: round {round} …");
-            for (way, best) in ways.iter().zip(&mut best) {
-                let reading = measure_in_child(way, &server.url(manner), agents)?;
-                let seen = server.take_counts()?;
-                if best.as_ref().is_none_or(|(old, _)| reading.cpu_us < old.cpu_us) {
-                    *best = Some((reading, seen));
-                }
+    fn measure(&self, server: &FanoutServer, pace: Pace, agents: usize) -> Result<FanoutRun, Box<dyn Error>> {
+        server.take_counts()?;
+        let usage = match self.args.as_slice() {
+            [bare, gate] if bare == "--bare" => {
+                let url = server.url(pace.name, "bare", agents);
+                let own = std::env::current_exe()?;
+                measure_child(&own, &["--bare", &url, &agents.to_string(), gate], Path::new("."))?
             }
+            [collect, flags @ ..] => {
+                // Not in /tmp, which may be memory: durability costs what the disk costs.
+                let dir = tempfile::tempdir_in(std::env::current_dir()?)?;
+                std::fs::write(
+                    dir.path().join("team.yaml"),
+                    team_file(&server.url(pace.name, collect, agents), agents),
+                )?;
+                let mut args = vec!["run", "team.yaml", "Start everybody.", "--data", "data", "--trust"];
+                args.extend(flags.iter().map(String::as_str));
+                measure_child(&longhaul_binary()?, &args, dir.path())?
+            }
+            [] => return Err("no command".into()),
+        };
+        let counts = server.take_counts()?;
+        let expected = (agents * TURNS) as u64;
+        if counts.agent_requests != expected {
+            return Err(
+                format!("{}: {} requests instead of {expected}", self.name, counts.agent_requests).into()
+            );
         }
-        println!("\nthe server: {words}\n");
-        print(&ways, &best);
+        Ok(FanoutRun { usage, counts })
+    }
+}
+
+/// The command that is measured: the one built beside this program, or `LONGHAUL_BINARY`.
+fn longhaul_binary() -> Result<std::path::PathBuf, Box<dyn Error>> {
+    let path = match std::env::var_os("LONGHAUL_BINARY") {
+        Some(path) => path.into(),
+        None => std::env::current_exe()?.with_file_name("longhaul"),
+    };
+    match path.exists() {
+        true => Ok(std::path::absolute(path)?),
+        false => {
+            Err(format!("{} does not exist: build it with `cargo build --release`", path.display()).into())
+        }
+    }
+}
+
+fn team_file(url: &str, agents: usize) -> String {
+    let most = agents + 10;
+    let gate =
+        std::env::var("LONGHAUL_GATE").map(|gate| format!(", max_concurrent: {gate}")).unwrap_or_default();
+    format!(
+        "limits: {{ running: {most}, queue: {most}, tree: {most} }}
+models:
+  lead: {{ provider: local, model: lead-1, base_url: \"{url}\"{gate} }}
+  worker: {{ provider: local, model: worker-1, base_url: \"{url}\"{gate} }}
+agents:
+  root:
+    model: lead
+    description: Leads.
+    instruction: Start everybody.
+    sub_agents: [worker]
+    toolsets: [{{ type: background_agents }}]
+    limits: {{ max_turns: 1000000, max_wakes: 1000000 }}
+  worker:
+    model: worker
+    description: Looks at places.
+    instruction: You look at places and tell what is there, in few words and without guessing.
+    toolsets: [{{ type: think }}]
+"
+    )
+}
+
+/// Prints the tables. `agents`: the numbers of agents, if not all of [`AGENTS`]; `only`: parts of the names of rows.
+pub(crate) fn print_fanout_tables(agents: &[usize], only: &[&str]) -> Result<(), Box<dyn Error>> {
+    let agents = if agents.is_empty() { &AGENTS[..] } else { agents };
+    println!(
+        "{TURNS} replies of 50 tokens for each agent, a tool call between two; median of {ROUNDS} rounds, interleaved"
+    );
+    for pace in PACES {
+        for &agents in agents.iter().filter(|&&agents| agents <= pace.most) {
+            print_table(pace, agents, only)?;
+        }
     }
     Ok(())
 }
 
-fn print(ways: &[&str], best: &[Option<(FanoutMeasurement, ServerCounts)>]) {
+fn print_table(pace: Pace, agents: usize, only: &[&str]) -> Result<(), Box<dyn Error>> {
+    let mut clients = vec![FanoutClient::bare("bare loop", 0)];
+    let mut others = vec![FanoutClient::bare("bare loop, 64 at once", 64)];
+    others.extend(COLLECT.map(|collect| FanoutClient::run(collect, &["--quiet"])));
+    others.extend([FanoutClient::run("letters", &[]), FanoutClient::run("letters", &["--json"])]);
+    others.retain(|client| only.is_empty() || only.iter().any(|part| client.name.contains(part)));
+    clients.extend(others);
+    let server = FanoutServer::start()?;
+    let mut runs: Vec<Vec<FanoutRun>> = clients.iter().map(|_| Vec::new()).collect();
+    for round in 1..=ROUNDS {
+        for (client, runs) in clients.iter().zip(&mut runs) {
+            eprintln!("{agents} agents, {}: round {round}, {} …", pace.description, client.name);
+            runs.push(client.measure(&server, pace, agents)?);
+        }
+    }
+    println!("\n{agents} agents; {}\n", pace.description);
     println!(
-        "{:<15}{:>14}{:>8}{:>11}{:>8}{:>13}{:>11}{:>9}{:>16}",
-        "",
-        "CPU ms/turn",
-        "ratio",
-        "peak MiB",
-        "ratio",
-        "connections",
-        "in flight",
-        "wall s",
-        "sent B/request"
+        "{:<24}{:>13}{:>8}{:>11}{:>11}{:>9}{:>11}{:>13}",
+        "", "CPU ms/turn", "ratio", "KB/agent", "peak MiB", "wall s", "launch s", "connections"
     );
-    let Some(Some((bare, _))) = best.first() else { return };
-    for (way, best) in ways.iter().zip(best) {
-        let Some((r, seen)) = best else { continue };
+    let bare = median(&runs[0], |run| run.usage.cpu_us);
+    for (client, runs) in clients.iter().zip(&runs) {
+        let cpu = median(runs, |run| run.usage.cpu_us);
+        let peak = median(runs, |run| run.usage.peak_kib as f64);
         println!(
-            "{way:<15}{:>14.4}{:>8.2}{:>11.1}{:>8.2}{:>13}{:>11}{:>9.2}{:>16}",
-            r.cpu_per_reply() / 1000.0,
-            r.cpu_us / bare.cpu_us,
-            r.peak_kib as f64 / 1024.0,
-            r.peak_kib as f64 / bare.peak_kib as f64,
-            seen.connections,
-            AT_ONCE,
-            r.seconds,
-            seen.bytes / seen.requests.max(1),
+            "{:<24}{:>13.3}{:>8.2}{:>11.1}{:>11.1}{:>9.2}{:>11.2}{:>13.0}",
+            client.name,
+            cpu / 1000.0 / (agents * TURNS) as f64,
+            cpu / bare,
+            peak / agents as f64,
+            peak / 1024.0,
+            median(runs, |run| run.usage.seconds),
+            median(runs, |run| run.counts.launch_ms as f64 / 1000.0),
+            median(runs, |run| run.counts.connections as f64),
         );
     }
+    Ok(())
+}
+
+fn median(runs: &[FanoutRun], of: impl Fn(&FanoutRun) -> f64) -> f64 {
+    let mut values: Vec<f64> = runs.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
