@@ -1,8 +1,9 @@
 //! Runs one task: the only place that calls models and tools.
 //!
 //! [`TaskRun::drive`] asks the [`Conversation`] for the next step and does it: `model_call` calls the model,
-//! `tool_calls` runs tools, `idle` waits for letters. Each result is recorded before it takes effect.
-//! Whatever interrupts a run is a [`Halt`], and `settle` turns that into the one entry that ends the attempt.
+//! `tool_calls` runs tools, `idle` waits for letters. A result that cannot be reproduced is recorded before it
+//! takes effect. Whatever interrupts a run is a [`Halt`], and `settle` turns that into the one entry that ends
+//! the attempt.
 
 mod tool_calls;
 mod poll_on_wake;
