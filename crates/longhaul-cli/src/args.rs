@@ -75,6 +75,11 @@ pub(crate) enum CliCommand {
     Carry(CarryArgs),
     /// Check team files for errors
     Check(CheckArgs),
+    /// List the tools of a team's agents
+    ///
+    /// Starts the team's MCP servers to ask for their tools, and stops them again. docs/toolsets.md lists the
+    /// built-in tools.
+    Tools(ToolsArgs),
     /// Check the installation and suggest fixes
     Doctor(DoctorArgs),
     /// Print shell completions
@@ -391,6 +396,28 @@ pub(crate) struct CheckArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) providers: ProviderArgs,
+}
+
+/// Arguments of `tools`.
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    /// The team file
+    #[arg(value_name = "TEAM")]
+    pub(crate) team: PathBuf,
+    /// List only the tools of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Trust what the team file starts, reads and contacts, and remember it
+    ///
+    /// Without it, a team file that you have not accepted is refused, because listing the tools of its servers
+    /// starts them.
+    #[arg(long)]
+    pub(crate) trust: bool,
+    #[command(flatten)]
+    pub(crate) providers: ProviderArgs,
+    /// Print one JSON object per agent
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `schema`.

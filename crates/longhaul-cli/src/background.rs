@@ -165,7 +165,9 @@ pub(crate) fn drain(data_dir: &DataDir, root: TaskId) -> Result<bool, CliError> 
         Ok(()) => Ok(true),
         Err(nix::errno::Errno::ESRCH) => Ok(false),
         Err(error) => {
-            let what = format!("cannot ask process {pid}, which runs {root}, to drain: {error}");
+            let what = format!(
+                "cannot ask process {pid}, which runs {root}, to release its tasks and exit: {error}"
+            );
             Err(CliError::new(CliExitCode::Failed, what)
                 .with_hint("check whether the process belongs to another user"))
         }

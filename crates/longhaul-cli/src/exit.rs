@@ -173,7 +173,7 @@ impl From<StoreError> for CliError {
                     .with_hint("`longhaul tasks` lists the ids; any unique prefix is enough")
             }
             StoreError::NotFound { typed } if typed.trim().eq_ignore_ascii_case("t-") => {
-                CliError::new(CliExitCode::NotFound, "every id begins with 't-': that names no task")
+                CliError::new(CliExitCode::NotFound, "'t-' alone does not identify a task")
                     .with_hint("type more of the id; `longhaul tasks` lists the ids")
             }
             StoreError::NotFound { typed } => CliError::new(
@@ -193,7 +193,7 @@ impl From<StoreError> for CliError {
             .with_hint("try again when it has read some; `longhaul show` shows how many are unread"),
             StoreError::Database { what, transient } => {
                 CliError::new(CliExitCode::Store, what).with_hint(match transient {
-                    true => "nothing that was acknowledged is lost; try again later",
+                    true => "everything confirmed so far is saved; try again later",
                     false => "`--data DIR` selects another data directory",
                 })
             }
@@ -248,7 +248,7 @@ mod tests {
     fn the_beginning_of_every_id_names_no_task() {
         let error = CliError::from(StoreError::NotFound { typed: "t-".to_owned() });
         assert_eq!(error.code, CliExitCode::NotFound);
-        assert!(error.message().contains("every id begins with 't-'"), "{error}");
+        assert!(error.message().contains("'t-' alone does not identify a task"), "{error}");
     }
 
     #[test]

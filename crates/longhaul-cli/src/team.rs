@@ -9,7 +9,9 @@ use longhaul::dispatch::TaskLimits;
 use longhaul::entry::TeamRef;
 use longhaul::process::ProcessGuardian;
 use longhaul::store::Store;
-use longhaul::teamfile::{self, AssembleError, BundleLoader, Environment, ModelOverride, TeamBundle};
+use longhaul::teamfile::{
+    self, AssembleError, AssembledTeam, BundleLoader, Environment, ModelOverride, TeamBundle,
+};
 use longhaul::toolset::{McpOptions, McpPool};
 use longhaul::worker::TeamLoader;
 use longhaul::{Budget, Team};
@@ -95,25 +97,15 @@ pub(crate) fn assemble_team(
     file: &Path,
     dir: &Path,
 ) -> Result<TeamFromFile, CliError> {
-    let mut bundle = TeamBundle::load(file).map_err(|error| {
-        let hint = match file.is_dir() {
-            true => "name a team file in it",
-            false => "`longhaul init FILE` writes a starter file",
-        };
-        CliError::new(CliExitCode::Team, format!("the team file {error}")).with_hint(hint)
-    })?;
+    let mut bundle = load_bundle(file)?;
     bundle.models = args.model.iter().map(|typed| parse_model_override(typed)).collect();
     for chosen in &bundle.models {
         check_model_name(&chosen.model, &bundle)?;
     }
     bundle.working_dir = Some(dir.to_owned());
-    let assembly =
-        teamfile::assemble(&bundle, environment).map_err(|error| assemble_failure(&error, file))?;
+    let assembly = assemble_bundle(context, environment, &bundle, file)?;
     for name in bundle.models.iter().filter_map(|chosen| chosen.agent.as_deref()) {
         check_agent_exists(&assembly.team, name, "--model", file)?;
-    }
-    for notice in &assembly.warnings {
-        context.note(&format!("warning: {notice}"));
     }
     Ok(TeamFromFile {
         team: assembly.team,
@@ -122,6 +114,32 @@ pub(crate) fn assemble_team(
         budget: assembly.budget,
         bundle,
     })
+}
+
+/// Loads a team file and the files it refers to. Fails if one cannot be read.
+pub(crate) fn load_bundle(file: &Path) -> Result<TeamBundle, CliError> {
+    TeamBundle::load(file).map_err(|error| {
+        let hint = match file.is_dir() {
+            true => "name a team file in it",
+            false => "`longhaul init FILE` writes a starter file",
+        };
+        CliError::new(CliExitCode::Team, format!("the team file {error}")).with_hint(hint)
+    })
+}
+
+/// Assembles the team of a bundle. Prints warnings to stderr. Fails if a file is invalid or needs something
+/// that is missing.
+pub(crate) fn assemble_bundle(
+    context: &CliContext,
+    environment: &Environment,
+    bundle: &TeamBundle,
+    file: &Path,
+) -> Result<AssembledTeam, CliError> {
+    let assembly = teamfile::assemble(bundle, environment).map_err(|error| assemble_failure(&error, file))?;
+    for notice in &assembly.warnings {
+        context.note(&format!("warning: {notice}"));
+    }
+    Ok(assembly)
 }
 
 /// Returns the commands of a team's root: name and instruction.

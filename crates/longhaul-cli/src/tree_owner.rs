@@ -86,7 +86,7 @@ pub(crate) async fn wait_until_free(
         if begun.elapsed() > 3 * POLL_INTERVAL && !std::mem::replace(&mut announced, true) {
             let which: BTreeSet<String> = open.iter().map(|root| describe_owner(data_dir, *root)).collect();
             let which = which.into_iter().collect::<Vec<_>>().join(", ");
-            tell(&format!("waiting up to {} s to see whether it is alive: {which}", most.as_secs()));
+            tell(&format!("checking for up to {} s whether it is alive: {which}", most.as_secs()));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

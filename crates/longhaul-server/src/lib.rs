@@ -1,6 +1,6 @@
-//! The doors of Longhaul that listen: HTTP, server-sent events, the dashboard and MCP.
+//! Network interfaces of Longhaul: HTTP, server-sent events, the dashboard and MCP.
 //!
-//! An empty room for now. It stands here so that the direction of dependencies is settled:
+//! Empty for now. The crate exists so that the direction of dependencies is fixed:
 //! `longhaul-cli → longhaul-server → longhaul`.
 
 pub use longhaul;

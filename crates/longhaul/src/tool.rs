@@ -23,9 +23,11 @@ use crate::permission::{RuleNames, ToolIdentity};
 
 mod ask_model;
 mod arguments;
+mod description;
 mod storage;
 
 pub use arguments::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
+pub use description::{ArgumentDescription, ToolDescription};
 pub use storage::{StorageScope, ToolStorage};
 
 /// A tool, as its author implements it.
@@ -104,7 +106,7 @@ pub trait Tool: Send + Sync + 'static {
 }
 
 /// What a tool affects. Anything not declared is not assumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ToolEffects {
     /// It changes nothing.
     pub read_only: bool,
@@ -140,6 +142,17 @@ impl ToolEffects {
         ToolEffects { read_only: true, repeatable: true, polls_tasks: true, internal: true, launches: false };
     /// Launches tasks of other agents, and repeating the call launches nothing more.
     pub const LAUNCHES: ToolEffects = ToolEffects { launches: true, ..ToolEffects::INTERNAL };
+
+    /// Describes the effects in a few words: `only reads`, `changes things`.
+    pub fn summary(self) -> &'static str {
+        match self {
+            ToolEffects { read_only: true, .. } => "only reads",
+            ToolEffects { launches: true, .. } => "starts tasks",
+            ToolEffects { internal: true, .. } => "changes only Longhaul's own data",
+            ToolEffects { repeatable: true, .. } => "changes things, safe to repeat",
+            _ => "changes things",
+        }
+    }
 
     /// Whether it needs no approval, unless a pattern says otherwise.
     pub fn is_harmless(self) -> bool {

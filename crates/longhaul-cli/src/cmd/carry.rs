@@ -81,8 +81,9 @@ async fn prepare_tree(
         StoredTeamLoader::new(args.pace, team::build_environment(context, &args.providers, data_dir)?);
     if let Some(why) = why_not_runnable(&*store, &task.team, demo.reference(), &loader).await? {
         let what = format!("{root} {}", sanitize(&why));
-        return Err(CliError::new(CliExitCode::Failed, what)
-            .with_hint("the program that has made the team can run it"));
+        return Err(
+            CliError::new(CliExitCode::Failed, what).with_hint("run it with the program that created it")
+        );
     }
     let people = AttendanceOptions {
         unattended: Some(args.unattended.into()),

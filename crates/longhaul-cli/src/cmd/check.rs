@@ -235,7 +235,7 @@ pub(crate) fn read_team_file(path: &Path) -> Result<String, CliError> {
     file.take(most).read_to_end(&mut bytes).map_err(cannot)?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        CliError::new(CliExitCode::Team, format!("the team file {name} is not UTF-8 text: byte {at} is none"))
+        CliError::new(CliExitCode::Team, format!("the team file {name} is not valid UTF-8 (byte {at})"))
             .with_hint("save it as UTF-8")
     })
 }

@@ -176,9 +176,9 @@ fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
                 false => pluralize(usize::try_from(health.tasks).unwrap_or(usize::MAX), "task"),
             };
             let checked = match health.checked_all {
-                true => "unharmed".to_owned(),
+                true => "no damage found".to_owned(),
                 false => format!(
-                    "open tasks and the newest {} are unharmed (`longhaul doctor --full` checks all)",
+                    "no damage found in open tasks and the newest {} (`longhaul doctor --full` checks all)",
                     DatabaseHealth::NEWEST
                 ),
             };
@@ -259,7 +259,7 @@ fn check_local_servers(servers: &[(&str, String, Option<String>)]) -> DoctorChec
         servers.iter().map(|(name, address, _)| format!("{name} at {address}")).collect();
     DoctorCheck::fine(
         "servers",
-        format!("none answers on this machine ({}); only their models need one", looked.join(", ")),
+        format!("no local model server answers ({}); you need one only for local models", looked.join(", ")),
     )
 }
 

@@ -18,6 +18,7 @@ mod completions_and_man;
 mod show;
 mod stop;
 mod tasks;
+mod tools;
 mod wait;
 
 pub(crate) use completions_and_man::complete;
@@ -165,6 +166,7 @@ pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<Cli
         CliCommand::Attach(args) => attach::run(context, &args).await,
         CliCommand::Carry(args) => carry::run(context, &args).await,
         CliCommand::Check(args) => check::run(context, &args).await,
+        CliCommand::Tools(args) => tools::run(context, &args).await,
         CliCommand::Doctor(args) => doctor::run(context, &args).await,
         CliCommand::Completions(args) => completions_and_man::completions(context, &args),
         CliCommand::Man(args) => completions_and_man::man(context, &args),

@@ -362,12 +362,14 @@ pub(super) async fn why_not_runnable(
     loader: &StoredTeamLoader,
 ) -> Result<Option<String>, CliError> {
     let TeamRef::File(digest) = team else {
-        return Ok((team != demo).then(|| format!("is of {team}, which this program does not know")));
+        return Ok(
+            (team != demo).then(|| format!("cannot be run here: this program does not know its {team}"))
+        );
     };
     let name = team::name(store, team).await;
     Ok(match store.blob(digest.clone()).await {
         Ok(Some(file)) if !StoredTeamLoader::recognizes(&file) => {
-            Some(format!("is of {name}, which this program does not know"))
+            Some(format!("cannot be run here: this program does not know its {name}"))
         }
         Ok(Some(file)) => loader
             .load(&file)

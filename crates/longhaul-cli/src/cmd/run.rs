@@ -114,7 +114,7 @@ async fn continue_without_file(
 ) -> Result<CliExitCode, CliError> {
     let session = args.session.as_deref().unwrap_or_default();
     if !args.model.is_empty() {
-        return Err(CliError::new(CliExitCode::Usage, "--model: another model needs the team file")
+        return Err(CliError::new(CliExitCode::Usage, "--model with --session also needs the team file")
             .with_hint("longhaul run TEAM --session ID --model MODEL PROMPT"));
     }
     let demo = demo::demo_team(DemoPace::default()).map_err(super::demo::demo_failure)?;
@@ -221,9 +221,10 @@ impl RunInvocation<'_> {
         let _turn = match background::lock_session(self.data_dir, first_task_of_session(&*store, at).await?) {
             SessionLock::HeldElsewhere { process } => {
                 let who = process.map(|pid| format!("process {pid}")).unwrap_or("another process".to_owned());
-                let what = format!("--session: {who} goes on with {session} now; your prompt was not sent");
+                let what =
+                    format!("--session: {who} is already continuing {session}; your prompt was not sent");
                 return Err(CliError::new(CliExitCode::Usage, what).with_hint(format!(
-                    "run it again when that has ended, or write to what runs: {}",
+                    "try again when that process has ended, or send to the running task: {}",
                     self.data_dir.send_command(at)
                 )));
             }
@@ -349,7 +350,7 @@ fn prompt(typed: Option<&str>) -> Result<String, CliError> {
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
                 CliError::new(CliExitCode::Usage, format!("the prompt cannot be read from {path}: {error}"))
                     .with_hint(
-                        "a prompt that begins with @ names a file; begin it with a space if it does not",
+                        "a prompt that begins with @ names a file; if it is not a file, start the prompt with a space",
                     )
             })?,
             None => typed.to_owned(),
@@ -371,7 +372,10 @@ fn expand_team_command(prompt: &str, commands: &[(String, String)]) -> Result<St
         None => {
             let names: Vec<String> = commands.iter().map(|(name, _)| format!("/{name}")).collect();
             Err(CliError::new(CliExitCode::Usage, format!("the team has no command '/{name}'")).with_hint(
-                format!("it has: {}; begin the prompt with a space if it is no command", names.join(", ")),
+                format!(
+                    "it has: {}; if it is not a command, start the prompt with a space",
+                    names.join(", ")
+                ),
             ))
         }
     }
@@ -386,7 +390,7 @@ fn budget(args: &RunArgs, file: Budget) -> Result<Budget, CliError> {
 }
 
 fn nothing_within(flag: &str) -> CliError {
-    CliError::new(CliExitCode::Usage, format!("{flag} is 0: nothing could be done within that"))
+    CliError::new(CliExitCode::Usage, format!("{flag} must be greater than 0"))
         .with_hint(format!("leave {flag} out for no limit"))
 }
 
@@ -397,7 +401,7 @@ pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<B
     }
     let cost = match max_cost {
         Some(dollars) if !(dollars > 0.0 && dollars < 1e9) => {
-            let what = format!("--max-cost is in dollars and above 0, not {dollars}");
+            let what = format!("--max-cost must be a dollar amount above 0, not {dollars}");
             return Err(
                 CliError::new(CliExitCode::Usage, what).with_hint("leave --max-cost out for no limit")
             );

@@ -139,7 +139,7 @@ pub(super) async fn run(context: &CliContext, args: &ShowArgs) -> Result<CliExit
                 (page.data_dir.resume_command(task.state.root), format_ago(since, page.now));
             page.field(
                 "process",
-                &format!("silent: its lease ended {since}; if it stays silent, take over: {resume}"),
+                &format!("has not renewed its lease, which ended {since}; to take over: {resume}"),
             );
         }
         page.links(&task.state, &retried);

@@ -53,7 +53,7 @@ fn the_beginning_of_every_id_is_no_id() {
     let kit = Kit::new();
     simple(&kit);
     for typed in ["t-", "T-"] {
-        kit.run(&["show", typed]).complains(4, &["every id begins with 't-'", "longhaul tasks"]);
+        kit.run(&["show", typed]).complains(4, &["'t-' alone does not identify a task", "longhaul tasks"]);
     }
 }
 

@@ -282,11 +282,13 @@ fn the_doctor_says_what_it_has_not_looked_at_and_looks_at_it_when_asked() {
     });
     let told = kit.run(&["doctor"]).ended(0).out;
     assert!(
-        told.contains("open tasks and the newest 200 are unharmed (`longhaul doctor --full` checks all)"),
+        told.contains(
+            "no damage found in open tasks and the newest 200 (`longhaul doctor --full` checks all)"
+        ),
         "{told}"
     );
     let told = kit.run(&["doctor", "--full"]).ended(0).out;
-    assert!(told.contains("unharmed") && !told.contains("--full"), "{told}");
+    assert!(told.contains("no damage found") && !told.contains("--full"), "{told}");
     sql(&kit, "UPDATE journal SET entry = x'7b7d' WHERE task = 2 AND seq = 1");
     kit.run(&["doctor"]).ended(0);
     let told = kit.run(&["doctor", "--full"]).ended(1).out;

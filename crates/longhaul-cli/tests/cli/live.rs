@@ -320,7 +320,7 @@ fn of_runs_that_go_on_with_one_session_at_once_each_is_answered_or_refused() {
         match ran.status.code() {
             Some(0) => assert_eq!(ran.out, format!("First: {prompt}\n")),
             _ => {
-                ran.complains(2, &["--session", "goes on with", "your prompt was not sent", "hint"]);
+                ran.complains(2, &["--session", "is already continuing", "your prompt was not sent", "hint"]);
                 refused.push(prompt);
             }
         }

@@ -44,6 +44,7 @@ mod taken;
 mod tape;
 mod team;
 mod term;
+mod tools;
 mod trust;
 mod tui;
 #[cfg(target_os = "linux")]

@@ -178,3 +178,36 @@ fn the_doctor_starts_the_servers_of_a_team() {
     let ran = kit.run(&["doctor", "well.yaml", "--trust"]).ended(0);
     assert!(ran.out.contains("✓ toolset   lookup of root: 2 tools"), "{}", ran.out);
 }
+
+#[test]
+fn the_tools_of_a_team_are_listed_with_those_of_its_servers() {
+    let kit = kit();
+    kit.write("servers.yaml", SERVERS);
+    let ran = kit.run(&["tools", "servers.yaml", "--trust"]).ended(1);
+    for told in [
+        "root  2 tools\n",
+        "  lookup (MCP server)\n",
+        "    lookup_get-sum  ",
+        "      a (number, required): First number\n",
+        "✗ root runs without some of its tools: toolset 'mcp': the MCP server 'search' did not start",
+        "SEARCH_KEY is not set",
+        "no-such-server",
+    ] {
+        assert!(ran.out.contains(told), "'{told}' is not in:\n{}", ran.out);
+    }
+    assert_eq!(processes(kit.ground.path()), [""; 0], "none is left");
+
+    let json = kit.run(&["tools", "servers.yaml", "--json"]).ended(1).json();
+    assert_eq!((json.len(), &json[0]["agent"]), (1, &"root".into()));
+    let server = &json[0]["toolsets"][0];
+    assert_eq!((&server["name"], &server["is_server"]), (&"lookup".into(), &true.into()));
+    let sum =
+        server["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "lookup_get-sum").unwrap();
+    let first = &sum["arguments"][0];
+    assert_eq!(
+        (&first["name"], &first["type"], &first["required"]),
+        (&"a".into(), &"number".into(), &true.into())
+    );
+    assert_eq!(json[0]["unavailable"].as_array().unwrap().len(), 2);
+    assert_eq!(processes(kit.ground.path()), [""; 0], "none is left");
+}

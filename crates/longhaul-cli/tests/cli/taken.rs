@@ -90,7 +90,7 @@ fn who_was_stopped_while_another_resumed_does_nothing_more_and_says_so() {
     run.signal(Signal::SIGCONT);
     says_that_it_lost(run, &id);
     let resumed = resumed.end().ended(0);
-    assert!(resumed.err.contains("waiting up to") && resumed.err.contains(&id), "{}", resumed.err);
+    assert!(resumed.err.contains("checking for up to") && resumed.err.contains(&id), "{}", resumed.err);
     let effects = effects(&kit);
     assert!(effects.windows(2).all(|two| two[0] < two[1]), "a step was made twice: {effects:?}");
     // The step that was under way when it was stopped may have been cut off; what it did is unknown, and told.
@@ -103,7 +103,7 @@ fn who_was_stopped_and_missed_by_nobody_goes_on_as_if_nothing_had_been() {
     let (run, id) = stopped(&kit);
     std::thread::sleep(Duration::from_secs_f64(2.0 * LEASE.parse::<f64>().unwrap()));
     let shown = kit.run(&["show", &id]).ended(0).out;
-    assert!(shown.contains("running") && shown.contains("silent: its lease ended"), "{shown}");
+    assert!(shown.contains("running") && shown.contains("has not renewed its lease"), "{shown}");
     run.signal(Signal::SIGCONT);
     run.end().ended(0);
     assert_eq!(effects(&kit), (1..=STEPS).collect::<Vec<_>>());
@@ -139,7 +139,7 @@ fn resume_waits_for_what_may_be_free_in_a_moment() {
     locks.push("-workers");
     std::fs::remove_dir_all(locks).unwrap();
     let resumed = Ran::from(leased(&kit, &["resume"]).output().unwrap()).ended(0);
-    assert!(resumed.err.contains("waiting up to"), "{}", resumed.err);
+    assert!(resumed.err.contains("checking for up to"), "{}", resumed.err);
     assert!(resumed.out.contains("All done."), "{}", resumed.out);
     let effects = effects(&kit);
     assert!(effects.windows(2).all(|two| two[0] < two[1]), "a step was made twice: {effects:?}");

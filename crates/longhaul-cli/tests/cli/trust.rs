@@ -141,6 +141,27 @@ fn the_doctor_refuses_a_team_that_nobody_has_agreed_to() {
     doctor(&[]).ended(1);
 }
 
+#[test]
+fn listing_the_tools_of_a_team_that_nobody_has_agreed_to_starts_nothing() {
+    let kit = Kit::new();
+    stranger(&kit);
+    let tools = |more: &[&str]| {
+        let mut command = kit.command(&[&["tools", "team.yaml"], more].concat());
+        command.env("SECRET_TOKEN", "x");
+        command
+    };
+    let ran = |more: &[&str]| Ran::from(tools(more).output().unwrap());
+    ran(&[]).complains(6, &["team.yaml is not trusted: it starts programs (2)", "--trust"]);
+    let (screen, code) = Terminal::run(&tools(&[]), 100, 40).end();
+    assert_eq!(code, 6, "{screen}");
+    assert!(!started(&kit) && records(&kit).is_empty());
+    ran(&["--trust"]).ended(1);
+    assert!(kit.ground.path().join("served").exists(), "its server was tried");
+    assert!(!kit.ground.path().join("hooked").exists(), "a hook is not a tool");
+    assert_eq!(records(&kit).len(), 1);
+    ran(&[]).ended(1);
+}
+
 /// All kinds of commands, all kinds of addresses: `check` tells them, and that is all that it does.
 #[test]
 fn check_lists_what_a_team_does_and_starts_nothing() {

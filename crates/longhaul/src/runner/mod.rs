@@ -1,8 +1,9 @@
 //! Runs one task: the only place that calls models and tools.
 //!
 //! [`TaskRun::drive`] asks the [`Conversation`] for the next step and does it: `model_call` calls the model,
-//! `tool_calls` runs tools, `idle` waits for letters. Each result is recorded before it takes effect.
-//! Whatever interrupts a run is a [`Halt`], and `settle` turns that into the one entry that ends the attempt.
+//! `tool_calls` runs tools, `idle` waits for letters. A result that cannot be reproduced is recorded before it
+//! takes effect. Whatever interrupts a run is a [`Halt`], and `settle` turns that into the one entry that ends
+//! the attempt.
 
 mod tool_calls;
 mod poll_on_wake;
@@ -40,7 +41,7 @@ pub(crate) use journal_writer::append_with_retry;
 pub(crate) use lease::{LeaseKeeper, RunLease};
 pub(crate) use ledger::subtree;
 pub(crate) use load_task::read_journal;
-pub(crate) use open_tools::ToolCache;
+pub(crate) use open_tools::{OpenTools, ToolCache};
 pub(crate) use poll_on_wake::PollOnWake;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::{fail_task, release_task, settle_halt, stop_task};
@@ -62,7 +63,6 @@ use crate::toolset::read_tool_output;
 use deferred_entries::DeferredEntries;
 use ledger::Ledger;
 use load_task::{continued_tasks, fresh_journal, load_task};
-use open_tools::OpenTools;
 use startup::TaskStartup;
 use worktime::{PeopleSubscription, Stopwatch};
 use worktree::Worktree;

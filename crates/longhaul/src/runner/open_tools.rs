@@ -38,7 +38,7 @@ pub(crate) struct OpenTools {
     /// The tools of MCP servers, if there are any.
     server_tools: Option<Arc<ServerTools>>,
     /// Notices for people: which toolsets could not be opened, and why.
-    pub(super) missing: Vec<String>,
+    pub(crate) missing: Vec<String>,
     /// The generation of the tools it was opened with.
     generation: u64,
 }
@@ -118,7 +118,8 @@ impl OpenTools {
         }
     }
 
-    async fn open(team: &Team, agent: &Agent) -> OpenTools {
+    /// Opens the toolsets of an agent. One that cannot be opened is left out and listed in `missing`.
+    pub(crate) async fn open(team: &Team, agent: &Agent) -> OpenTools {
         let context = team.toolset_context(agent);
         // Read before opening: a change in the meantime leads to opening them again.
         let generation = generation(agent);

@@ -1,5 +1,6 @@
 //! The public handle: submit, wait, send, answer, stop, follow.
 
+mod agent_tools;
 mod answer;
 mod builder;
 mod dispatcher;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use agent_tools::{AgentTools, ToolGroup, list_agent_tools};
 pub use answer::AnswerReceipt;
 pub use builder::LonghaulBuilder;
 use error::check_text;

@@ -33,6 +33,8 @@ mod reader;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod toolset_docs_tests;
 
 use serde::Deserialize as _;
 

@@ -160,7 +160,7 @@ impl TeamFileReader {
             (ValueType::Toolset, YamlKind::Text(text)) if file_schema::toolset_schema(text).is_some() => {
                 self.wrong_help(
                     node.at,
-                    "a toolset must be a map with a type, not a text",
+                    "a toolset must be a map with a type, not a string",
                     format!("write `- type: {text}`"),
                 );
                 None
@@ -200,7 +200,7 @@ impl TeamFileReader {
                         let text = node.as_text().map(|text| NormalValue::Text(text.trim().to_owned()));
                         if text.is_none() {
                             let message = format!(
-                                "'{}' must be a list of texts, and this is {}",
+                                "'{}' must be a list of strings, not {}",
                                 kind_name(&walk.path),
                                 node.describe()
                             );
@@ -363,7 +363,7 @@ impl TeamFileReader {
             return None;
         };
         let Some(name) = kind.as_text() else {
-            self.wrong(kind.at, format!("'type' must be a text, not {}", kind.describe()));
+            self.wrong(kind.at, format!("'type' must be a string, not {}", kind.describe()));
             return None;
         };
         let path = join_path(&self.path, "type");

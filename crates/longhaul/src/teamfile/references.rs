@@ -216,8 +216,10 @@ impl<'a> ReferenceChecker<'a> {
             {
                 self.wrong(
                     &format!("{path}.ref"),
-                    format!("'{reference}' cannot be referred to from here"),
-                    "under `mcps`, ref is docker:name",
+                    format!(
+                        "'{reference}' cannot be used here: `ref` under `mcps` must name a Docker server"
+                    ),
+                    "write docker:name",
                 );
             }
         }

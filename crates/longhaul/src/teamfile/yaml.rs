@@ -59,7 +59,7 @@ impl YamlNode {
             YamlKind::Null => "nothing",
             YamlKind::Bool(_) => "true or false",
             YamlKind::Int(_) | YamlKind::Float(_) => "a number",
-            YamlKind::Text(_) => "a text",
+            YamlKind::Text(_) => "a string",
             YamlKind::List(_) => "a list",
             YamlKind::Map(_) => "a map",
         }
@@ -193,7 +193,7 @@ impl YamlSource<'_> {
                     let key = self.node(key, problems);
                     let value = self.node(value, problems);
                     let Some(name) = key.as_text().map(str::to_owned) else {
-                        let message = format!("a key must be a text, not {}", key.describe());
+                        let message = format!("a key must be a string, not {}", key.describe());
                         problems.push(Problem::error(key.at, "", message));
                         continue;
                     };

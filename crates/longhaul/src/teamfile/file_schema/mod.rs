@@ -111,7 +111,7 @@ impl ValueType {
     /// A description of the type for messages.
     pub(super) fn expected(&self) -> String {
         match self {
-            ValueType::Text | ValueType::TextWithVariables => "a text".to_owned(),
+            ValueType::Text | ValueType::TextWithVariables => "a string".to_owned(),
             ValueType::Bool => "true or false".to_owned(),
             ValueType::Integer(least) if *least == 0 => format!("a whole number from 0 to {MAX_INTEGER}"),
             ValueType::Integer(least) => format!("a whole number from {least} to {MAX_INTEGER}"),
@@ -119,7 +119,7 @@ impl ValueType {
             ValueType::Number(least, _) => format!("a number, at least {least}"),
             ValueType::Duration => "a time such as 30s, 5m or 1h30m".to_owned(),
             ValueType::Keyword(words) => words.join(", "),
-            ValueType::Texts => "a list of texts".to_owned(),
+            ValueType::Texts => "a list of strings".to_owned(),
             ValueType::Names => "a list of names".to_owned(),
             ValueType::List(_) => "a list".to_owned(),
             ValueType::Map(_) => "a map".to_owned(),

@@ -23,7 +23,7 @@ pub(in crate::teamfile) static TEAM: ObjectSchema = ObjectSchema {
         key(
             "models",
             ValueType::Map(&ValueType::AnyOf(&[ValueType::Object(&MODEL), ValueType::Text])),
-            "Models by name; a text is provider/model.",
+            "Models by name; a string is provider/model.",
         ),
         key("providers", ValueType::Map(&ValueType::Object(&PROVIDER)), "Custom providers."),
         key("mcps", ValueType::Map(&ValueType::Object(&MCP)), "MCP servers by name, for `ref` of a toolset."),
