@@ -103,7 +103,7 @@ fn every_event_fits_the_published_schema() {
     let (schema, kinds) = strict(&kit);
     kit.plays("team.yaml", RICH, RICH_PLAY);
     kit.plays("odd.yaml", ODD, ODD_PLAY);
-    kit.write("strange.mjs", include_str!("../../../longhaul/tests/mcp/strange.mjs"));
+    kit.write("strange.mjs", include_str!("../../../longhaul/tests/it/mcp/strange.mjs"));
     let mut seen = BTreeSet::new();
     let mut check = |events: &[Value]| {
         for event in events {

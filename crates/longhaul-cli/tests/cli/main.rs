@@ -35,7 +35,7 @@ mod run;
 mod sampling;
 mod second;
 mod secrets;
-#[path = "../../../longhaul/tests/http/server.rs"]
+#[path = "../../../longhaul/tests/it/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;
 #[cfg(target_os = "linux")]

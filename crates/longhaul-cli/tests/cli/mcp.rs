@@ -9,7 +9,7 @@ use longhaul::entry::Entry;
 use crate::kit::{Kit, PATIENCE, Ran};
 use crate::term::Terminal;
 
-#[path = "../../../longhaul/tests/mcp/npm.rs"]
+#[path = "../../../longhaul/tests/it/mcp/npm.rs"]
 mod npm;
 
 const TEAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/teams/background-research.yaml");

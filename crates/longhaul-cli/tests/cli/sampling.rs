@@ -6,7 +6,7 @@ use longhaul::entry::FailureKind;
 use crate::kit::Kit;
 
 /// A server that asks the model as often as it is told to.
-const SERVER: &str = include_str!("../../../longhaul/tests/mcp/strange.mjs");
+const SERVER: &str = include_str!("../../../longhaul/tests/it/mcp/strange.mjs");
 
 /// The root, or a helper of it, calls a tool that asks the model 90 times, nine times a round.
 fn kit(generation: &str) -> Kit {

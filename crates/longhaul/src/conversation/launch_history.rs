@@ -12,6 +12,8 @@ use crate::entry::Letter;
 use crate::id::{CallId, TaskId, TaskKey};
 use crate::message::{Call, Reply};
 
+/// Stands for the agent if a call sends a message. One to an ended task continues it with a new task.
+const MESSAGE: &str = "(message)";
 /// How much of a result a reminder shows, in bytes.
 const SHOWN: usize = 400;
 
@@ -71,6 +73,8 @@ impl LaunchHistory {
             Some(match known {
                 _ if *again || is_several(&all, asked) => Novelty::Meant,
                 true => Novelty::Old,
+                // Something new said to a task is a conversation.
+                false if asked.whom == MESSAGE => Novelty::Meant,
                 false => Novelty::New,
             })
         });
@@ -148,7 +152,7 @@ impl LaunchHistory {
     }
 }
 
-/// The agent and order of a call that looks like a launch. Only the tool knows whether it is one.
+/// The agent and order of a call that looks like a launch, or the message of one that sends it. Only the tool knows whether it is one.
 struct NormalizedText {
     whom: String,
     task: String,
@@ -157,19 +161,26 @@ struct NormalizedText {
 
 impl NormalizedText {
     fn of(call: &Call) -> Option<NormalizedText> {
-        if !call.arguments.contains("\"task\"") {
+        if !["\"task\"", "\"message\""].iter().any(|key| call.arguments.contains(key)) {
             return None;
         }
         let arguments: serde_json::Value = serde_json::from_str(&call.arguments).ok()?;
         let text = |key: &str| arguments.get(key).and_then(serde_json::Value::as_str);
+        let one_spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let (None, Some(message)) = (text("task"), text("message")) {
+            return Some(NormalizedText {
+                whom: MESSAGE.to_owned(),
+                task: one_spaced(message),
+                again: false,
+            });
+        }
         let whom = text("agent").or_else(|| text("subagent_type")).unwrap_or(&call.tool);
         let again = match arguments.get("again") {
             Some(serde_json::Value::Bool(again)) => *again,
             Some(serde_json::Value::String(again)) => again.trim().eq_ignore_ascii_case("true"),
             _ => false,
         };
-        let task = text("task")?.split_whitespace().collect::<Vec<_>>().join(" ");
-        Some(NormalizedText { whom: whom.trim().to_lowercase(), task, again })
+        Some(NormalizedText { whom: whom.trim().to_lowercase(), task: one_spaced(text("task")?), again })
     }
 }
 

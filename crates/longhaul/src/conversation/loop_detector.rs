@@ -151,9 +151,9 @@ impl LoopDetector {
             true if launched_old && has_results => Some(LoopResponse::TurnOff),
             true if launched_old => Some(LoopResponse::WaitWithoutTools),
             true if stale >= repeats.div_ceil(2) => Some(LoopResponse::TurnOff),
-            _ if stale >= repeats => Some(LoopResponse::TellUnchanged),
             _ if score >= TOLD_AT && has_results => Some(LoopResponse::Tell),
             _ if score >= TOLD_AT && launched_old => Some(LoopResponse::Wait),
+            _ if stale >= repeats => Some(LoopResponse::TellUnchanged),
             _ => None,
         }
     }

@@ -249,6 +249,30 @@ fn who_launches_something_new_each_time_is_told_but_keeps_its_tools() {
 }
 
 #[test]
+fn the_same_message_again_and_again_is_a_circle_and_a_conversation_is_not() {
+    for (circle, words) in [
+        (true, ["It says BADGER."; 8]),
+        (false, ["Why?", "Where?", "Who?", "When?", "How?", "What?", "Which?", "Whose?"]),
+    ] {
+        let mut fixture = ConversationFixture::new();
+        fixture.launches(&[("reader", "Read alpha.txt.")]);
+        fixture.ends(1, 0);
+        let mut led = Vec::new();
+        for (words, n) in words.iter().zip(2..) {
+            // Each continues the task before it as a new one.
+            fixture.replies(reply().call("launch", json!({"task_id": format!("t-{n}"), "message": words})));
+            fixture.returns(0, &format!("t-{n} had ended: a new task goes on from there"));
+            fixture.ends(fixture.turn.replies(), 0);
+            led.extend(fixture.led().map(|why| (n, why)));
+        }
+        match circle {
+            true => assert_eq!(led[..2], [(5, NudgeReason::Launching), (6, NudgeReason::ToolsOff)]),
+            false => assert_eq!(led, []),
+        }
+    }
+}
+
+#[test]
 fn what_changes_something_is_no_circle() {
     let mut fixture = ConversationFixture::new();
     (fixture.habits.warn_after_repeats, fixture.habits.fail_after_repeats) = (100, 100);

@@ -1,4 +1,4 @@
-//! Real processes, in regular operation; `tests/crash/guard.rs` covers what happens after a SIGKILL.
+//! Real processes, in regular operation; `tests/it/crash/guard.rs` covers what happens after a SIGKILL.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};

@@ -106,7 +106,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
         .into_tool(),
         fn_tool(
             "send_background_agent",
-            ToolEffects::INTERNAL,
+            ToolEffects::LAUNCHES,
             "Sends a message to a task. A running one reads it before its next step; \
              one that has ended is continued by a new task, whose id is returned.",
             |args: SendBackgroundAgentArgs, cx| Box::pin(send(args, cx)),

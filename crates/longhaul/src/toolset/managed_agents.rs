@@ -98,7 +98,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
         .into_tool(),
         fn_tool(
             "send_message",
-            ToolEffects::INTERNAL,
+            ToolEffects::LAUNCHES,
             "Sends a message to an agent, or to all that have not ended with to: \"*\". A running agent reads it before \
              its next step; one that has ended is continued under a new agent_id, which is returned.",
             |args: SendMessageArgs, cx| Box::pin(send(args, cx)),

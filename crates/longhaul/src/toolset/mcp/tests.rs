@@ -1,4 +1,4 @@
-//! Tests the client against a small shell script that plays well-behaved and broken servers. `tests/mcp`
+//! Tests the client against a small shell script that plays well-behaved and broken servers. `tests/it/mcp`
 //! tests it against real servers.
 
 use std::path::Path;

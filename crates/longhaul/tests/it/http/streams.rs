@@ -1,0 +1,174 @@
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use longhaul::message::Message;
+use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
+use longhaul::model::wire::WireCache;
+use longhaul::model::{Model as _, ModelErrorKind, ModelRequest, ReplyChunk};
+use longhaul::{AgentName, Status};
+use serde_json::json;
+
+use crate::http::server::{Act, Server, calls, says};
+use crate::http::stage::{
+    MARK, agent, assert_said, end, http, keys, model, solo, spec, start, submit, within,
+};
+
+/// A stopped task's stream is closed within 100 ms, whether it had begun to answer or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stream_of_a_stopped_task_is_closed_at_once() {
+    for silent in [false, true] {
+        let server = Server::start(move |_| match silent {
+            true => Act::Silence,
+            false => Act::Slowly(vec![": wait\n\n".to_owned(); 1000], Duration::from_millis(20)),
+        })
+        .await;
+        let longhaul = start(solo(&model(&http(), &server.url()))).await;
+        let id = submit(&longhaul, "go").await;
+        server.until(|server| server.asked().len() == 1).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let stopped = Instant::now();
+        longhaul.stop(id).await.unwrap();
+        server.until(|server| server.gone().len() == 1).await;
+        let took = server.gone()[0].duration_since(stopped);
+        println!("closed after {took:?}");
+        assert!(took < Duration::from_millis(100), "{took:?}");
+        assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_dropped_is_closed_at_once() {
+    let server = Server::start(|_| Act::Stall(says("one two").drain(..1).collect())).await;
+    let model = http().model(&spec(&server.url()), &keys).unwrap();
+    let (agent, memo, messages) =
+        (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
+    let request = ModelRequest {
+        task: "t-7f3k2".parse().unwrap(),
+        agent: &agent,
+        system: "",
+        messages: &messages,
+        tools: &[],
+        output: None,
+        turn: 0,
+        retry: 0,
+        wire_cache: &memo,
+    };
+    let mut stream = model.stream(request);
+    assert_eq!(within(stream.next()).await, Some(Ok(ReplyChunk::Text("one ".into()))));
+    let dropped = Instant::now();
+    drop(stream);
+    server.until(|server| server.gone().len() == 1).await;
+    assert!(server.gone()[0].duration_since(dropped) < Duration::from_millis(100));
+}
+
+/// No cryptography has to be installed by anybody, and what fails in it is a provider that cannot be reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
+    let server = Server::start(|_| Act::Hangup).await;
+    let options = HttpOptions { connect_timeout: Duration::from_millis(300), ..HttpOptions::default() };
+    let http = HttpClient::new(options).unwrap();
+    let model = http.model(&spec(&server.url().replace("http:", "https:")), &keys).unwrap();
+    let (agent, memo, messages) =
+        (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
+    let request = ModelRequest {
+        task: "t-7f3k2".parse().unwrap(),
+        agent: &agent,
+        system: "",
+        messages: &messages,
+        tools: &[],
+        output: None,
+        turn: 0,
+        retry: 0,
+        wire_cache: &memo,
+    };
+    let error = within(model.stream(request).next()).await.unwrap().unwrap_err();
+    assert!(matches!(error.kind, ModelErrorKind::Unreachable(_)), "{error}");
+    println!("{error}");
+}
+
+/// The request as it goes over the wire, the turns of a conversation, and what they used and cost, rolled up once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn usage_and_cost_are_rolled_up_over_the_turns_of_a_tree() {
+    let server = Server::start(|asked| {
+        let last = asked.body["messages"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+        match (asked.order().contains("lead it"), last["role"] == "user") {
+            (true, true) => Act::Stream(calls("helper", &json!({"task": "help"}))),
+            _ => Act::Stream(says("Done.")),
+        }
+    })
+    .await;
+    let model = model(&http(), &server.url());
+    let helper = agent("helper", &model).build().unwrap();
+    let longhaul = start(solo(&model).sub_agent(helper)).await;
+    let id = submit(&longhaul, "lead it").await;
+    let done = end(&longhaul, id).await;
+    assert_said(&done, "Done.");
+    // 60 fresh, 40 cached and 10 written at 1.25, 0.125 and 10 dollars a million.
+    let each = 75 + 5 + 100;
+    assert_eq!((done.state.turns, done.state.usage.input, done.state.usage.cached), (2, 200, 80));
+    assert_eq!((done.state.cost, done.state.unpriced), (2 * each, 0));
+    let tree = longhaul.list(longhaul::store::TaskFilter::tree(id)).await.unwrap();
+    assert_eq!(tree.iter().map(|head| head.cost).sum::<u64>(), 3 * each);
+    let asked = server.asked();
+    assert_eq!(asked.len(), 3);
+    let head = asked[0].head.to_ascii_lowercase();
+    assert!(head.starts_with("post /v1/chat/completions http/1.1"), "{head}");
+    assert!(asked[0].head.contains(&format!("Bearer {MARK}")), "{head}");
+    assert_eq!((&asked[0].body["model"], &asked[0].body["stream"]), (&json!("gpt-5"), &json!(true)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_price_is_unknown_and_not_nothing() {
+    let server = Server::start(|_| {
+        Act::Stream(says("Fine.").into_iter().map(|piece| piece.replace("gpt-5", "mystery-1")).collect())
+    })
+    .await;
+    let spec = ModelSpec { base_url: Some(server.url()), ..ModelSpec::parse("openai/mystery-1").unwrap() };
+    let model: std::sync::Arc<dyn longhaul::model::Model> = http().model(&spec, &keys).unwrap();
+    let longhaul = start(solo(&model)).await;
+    let id = submit(&longhaul, "go").await;
+    let head = end(&longhaul, id).await.state;
+    assert_eq!((head.cost, head.unpriced), (0, 1));
+}
+
+/// `auto` without a key: a server on this machine that answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn auto_finds_a_server_on_this_machine() {
+    let server = Server::start(|asked| match asked.head.starts_with("GET /v1/models ") {
+        true => Act::Refuse(200, Vec::new(), r#"{"data":[{"id":"nomic-embed"},{"id":"qwen3:4b"}]}"#.into()),
+        false => Act::Stream(says("```json\n{\"name\": \"none\"}\n```")),
+    })
+    .await;
+    let url = server.url();
+    let servers = [("ollama", "http://127.0.0.1:9/v1"), ("llamacpp", url.as_str())];
+    let none = longhaul::model::http::NoKeys;
+    let model = http().auto_model_among(&none, &servers).await.unwrap();
+    assert_eq!(model.name(), "llamacpp/qwen3:4b");
+    let model: std::sync::Arc<dyn longhaul::model::Model> = model;
+    let longhaul = start(solo(&model)).await;
+    let id = submit(&longhaul, "go").await;
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Completed);
+    assert!(!server.asked()[1].head.to_ascii_lowercase().contains("authorization"));
+}
+
+/// A login page or a compressed body with status 200 is named as that, and is no outage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_answer_of_a_model_is_named() {
+    for (headers, body, word) in [
+        (vec![("content-type", "text/html".to_owned())], "<p>Log in</p>", "an HTML page"),
+        (vec![], "\n<!DOCTYPE html><html><title>Log in</title></html>", "an HTML page"),
+        (vec![("content-encoding", "gzip".to_owned())], "data: x", "gzip"),
+    ] {
+        let server = Server::start(move |_| Act::Refuse(200, headers.clone(), body.to_owned())).await;
+        let longhaul = start(solo(&model(&http(), &server.url()))).await;
+        let id = submit(&longhaul, "go").await;
+        let head = end(&longhaul, id).await.state;
+        let error = head.error.clone().unwrap_or_default();
+        assert_eq!(head.status, Status::Failed, "{error}");
+        assert!(error.contains(word), "{error}");
+        if !word.is_empty() {
+            assert_eq!(server.asked().len(), 1, "asked again: {error}");
+            assert!(error.contains("base_url"), "{error}");
+        }
+    }
+}
