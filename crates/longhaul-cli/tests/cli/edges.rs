@@ -272,7 +272,7 @@ fn a_run_that_has_not_ended_may_be_given_more() {
     let id = left_over(&kit);
     let ran = kit.run(&["resume", &id, "--max-tokens", "300"]).ended(7);
     assert!(ran.out.contains("802 tokens of 701"), "{ran:?}");
-    kit.run(&["resume", &id, "--max-tokens", "0"]).complains(2, &["--max-tokens is 0"]);
+    kit.run(&["resume", &id, "--max-tokens", "0"]).complains(2, &["--max-tokens must be greater than 0"]);
 
     // The same when somebody goes on with it.
     let id = left_over(&kit);
