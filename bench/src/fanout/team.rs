@@ -23,7 +23,7 @@ pub(crate) async fn run(
     seats: usize,
     store: Arc<dyn Store>,
 ) -> Result<TaskId, Box<dyn Error>> {
-    let http = HttpClient::new(HttpOptions { max_concurrent: AT_ONCE, ..HttpOptions::default() })?;
+    let http = HttpClient::new(HttpOptions::default().max_concurrent(AT_ONCE))?;
     let spec = ModelSpec { base_url: Some(url.to_owned()), ..ModelSpec::parse("openai/bench-1")? };
     let model = http.model(&spec, &|_: &str| Some("none".to_owned().into()))?;
     let worker = Agent::builder("worker").model(model).instruction(SYSTEM).tool(LookTool).build()?;
@@ -36,14 +36,14 @@ pub(crate) async fn run(
             reply.call("run_background_agent", serde_json::json!({"agent": "worker", "task": order(n)}))
         })
     }));
-    let habits = Policy { max_turns: u32::MAX, ..Policy::default() };
+    let habits = Policy::default().max_turns(u32::MAX);
     let lead = Agent::builder("lead")
         .model(lead)
         .dialect(SubAgentDialect::Background)
         .sub_agent(worker)
         .policy(habits)
         .build()?;
-    let limits = TaskLimits { running: seats, queue: None, tree: None, ..TaskLimits::default() };
+    let limits = TaskLimits::default().running(seats).queue(None).tree(None);
     let longhaul = Longhaul::builder(Team::new(lead)?).shared_store(store).limits(limits).start().await?;
     let root = longhaul.submit(Order::new("lead", "Send out everybody.")).await?;
     longhaul.wait([root]).await?;

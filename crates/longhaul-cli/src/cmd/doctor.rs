@@ -339,10 +339,7 @@ async fn check_team(
     bundle.working_dir = std::env::current_dir().ok();
     let environment = &Environment {
         // A check must not ask for a login.
-        mcp: longhaul::toolset::McpPool::new(longhaul::toolset::McpOptions {
-            show_login: None,
-            ..environment.mcp.options().clone()
-        }),
+        mcp: longhaul::toolset::McpPool::new(environment.mcp.options().clone().show_login(None)),
         ..environment.clone()
     };
     let (team, notices) = match teamfile::assemble(&bundle, environment) {

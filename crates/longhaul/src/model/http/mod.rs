@@ -54,6 +54,7 @@ use transport::Transport;
 
 /// Options of the HTTP client.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct HttpOptions {
     /// The timeout for opening a connection.
     pub connect_timeout: Duration,
@@ -71,6 +72,16 @@ pub struct HttpOptions {
     /// another port.
     pub base_urls: HashMap<String, String>,
 }
+
+fluent_setters!(HttpOptions {
+    connect_timeout: Duration,
+    first_byte_timeout: Duration,
+    idle_timeout: Duration,
+    max_concurrent: usize,
+    system_proxy: bool,
+    prices: PriceTable,
+    base_urls: HashMap<String, String>,
+});
 
 impl Default for HttpOptions {
     fn default() -> Self {
@@ -168,6 +179,7 @@ impl std::fmt::Debug for HttpClient {
 
 /// Why a model cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HttpError {
     /// The client could not be set up.
     #[error("cannot set up the HTTP client: {0}")]

@@ -80,6 +80,7 @@ pub struct ModelOverride {
 }
 
 /// The result of [`assemble`].
+#[non_exhaustive]
 pub struct AssembledTeam {
     /// The team. It has a reference to its file only after the bundle was stored: see
     /// [`Team::with_reference`].
@@ -94,6 +95,7 @@ pub struct AssembledTeam {
 
 /// Why a team cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AssembleError {
     /// A team file has errors.
     #[error("{}", rendered(.file, .text, .problems))]
