@@ -67,7 +67,7 @@ pub(crate) fn build_environment(
         let watchman = watchman.clone();
         McpPool::new(environment.mcp.options().clone().show_login(Some(Arc::new(show))).guardian(watchman))
     };
-    Ok(Environment { sandbox_helper: std::env::current_exe().ok(), watchman, mcp, ..environment })
+    Ok(environment.sandbox_helper(std::env::current_exe().ok()).watchman(watchman).mcp(mcp))
 }
 
 /// Lets this program supervise commands, hooks and MCP servers, where the platform supports it.

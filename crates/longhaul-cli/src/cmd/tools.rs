@@ -42,7 +42,7 @@ pub(super) async fn run(context: &CliContext, args: &ToolsArgs) -> Result<CliExi
 fn listing_environment(environment: &Environment) -> Environment {
     let auto = ModelOverride { agent: None, model: "auto".to_owned() };
     let mcp = McpPool::new(environment.mcp.options().clone().show_login(None));
-    Environment { model_overrides: vec![auto], mcp, ..environment.clone() }
+    environment.clone().model_overrides(vec![auto]).mcp(mcp)
 }
 
 /// Prints the tools of the agents. Returns whether all their toolsets could be opened.

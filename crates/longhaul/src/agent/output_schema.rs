@@ -97,7 +97,7 @@ fn unfenced(text: &str) -> &str {
     inside().unwrap_or(text)
 }
 
-#[cfg(all(test, feature = "toolsets"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;

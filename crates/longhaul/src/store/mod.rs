@@ -29,7 +29,7 @@ pub use clock::Clock;
 pub(crate) use clock::since_boot;
 pub use journal_pages::pages;
 pub use memory::MemoryStore;
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "sqlite", feature = "toolsets"))]
 pub(crate) use sqlite::private_files;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{DatabaseHealth, Durability, SqliteOptions, SqliteStore, Vacuumed};

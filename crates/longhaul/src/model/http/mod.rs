@@ -32,6 +32,7 @@ mod auto_detect;
 mod provider_opts;
 mod http_model;
 
+#[cfg(feature = "toolsets")]
 pub(crate) use client::tls_config;
 
 pub use api_keys::{ApiKey, KeySource, NoKeys};
@@ -40,6 +41,7 @@ pub use catalog::{
     ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers,
     provider_key_variables,
 };
+#[cfg(feature = "teamfile")]
 pub(crate) use catalog::{is_provider_or_local_url, key_variables_of};
 pub use endpoint::{Auth, Endpoint};
 pub use fallback::FallbackModel;
