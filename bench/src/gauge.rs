@@ -46,10 +46,9 @@ pub(crate) fn open_store(name: &str) -> Result<(Arc<dyn Store>, tempfile::TempDi
     let store: Arc<dyn Store> = match name {
         "memory" => Arc::new(MemoryStore::new()),
         "sqlite" => Arc::new(SqliteStore::open(path)?),
-        "sqlite-normal" => Arc::new(SqliteStore::open_with(
-            path,
-            SqliteOptions { durability: Durability::Normal, ..SqliteOptions::default() },
-        )?),
+        "sqlite-normal" => {
+            Arc::new(SqliteStore::open_with(path, SqliteOptions::default().durability(Durability::Normal))?)
+        }
         _ => return Err(format!("no store '{name}'").into()),
     };
     Ok((store, dir))

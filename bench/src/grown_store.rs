@@ -32,7 +32,7 @@ pub(crate) async fn grow_store(directory: &Path, tasks: usize) -> Result<(), Box
         let now = now.clone();
         Clock::from_fn(move || Timestamp::from_millisecond(now.load(Ordering::Relaxed)).unwrap_or_default())
     };
-    let options = SqliteOptions { durability: Durability::Normal, clock, ..SqliteOptions::default() };
+    let options = SqliteOptions::default().durability(Durability::Normal).clock(clock);
     let store = SqliteStore::open_with(directory.join("longhaul.db"), options)?;
     let team = TeamRef::Named("grown".into());
     let worker = WorkerId::from("grown");

@@ -53,7 +53,7 @@ pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Measurement, Bo
     let model: Arc<dyn Model> = Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse("bench", SCRIPT)?)));
     let worker = Agent::builder("worker").model(model).tool(LookTool).build()?;
     let (store, dir) = gauge::open_store(store)?;
-    let limits = TaskLimits { running: 256, queue: None, ..TaskLimits::default() };
+    let limits = TaskLimits::default().running(256).queue(None);
     let longhaul = Longhaul::builder(Team::new(worker)?).shared_store(store).limits(limits).start().await?;
     let (start, cpu) = (Instant::now(), gauge::cpu_us()?);
     let submits = (0..tasks).map(|n| longhaul.submit(Order::new("worker", format!("Task {n}"))));

@@ -24,7 +24,7 @@ pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Measurement, Bo
     }));
     let (store, _dir) = gauge::open_store(store)?;
     let worker = Agent::builder("worker").model(model).build()?;
-    let limits = TaskLimits { running: tasks, queue: None, ..TaskLimits::default() };
+    let limits = TaskLimits::default().running(tasks).queue(None);
     let longhaul = Longhaul::builder(Team::new(worker)?).shared_store(store).limits(limits).start().await?;
     let before = gauge::proc_status_kib("VmRSS")?;
     let start = Instant::now();

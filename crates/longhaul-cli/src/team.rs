@@ -12,7 +12,7 @@ use longhaul::store::Store;
 use longhaul::teamfile::{
     self, AssembleError, AssembledTeam, BundleLoader, Environment, ModelOverride, TeamBundle,
 };
-use longhaul::toolset::{McpOptions, McpPool};
+use longhaul::toolset::McpPool;
 use longhaul::worker::TeamLoader;
 use longhaul::{Budget, Team};
 
@@ -65,13 +65,9 @@ pub(crate) fn build_environment(
             let _ = writeln!(screen.clone(), "{}", sanitize(&text));
         };
         let watchman = watchman.clone();
-        McpPool::new(McpOptions {
-            show_login: Some(Arc::new(show)),
-            guardian: watchman,
-            ..environment.mcp.options().clone()
-        })
+        McpPool::new(environment.mcp.options().clone().show_login(Some(Arc::new(show))).guardian(watchman))
     };
-    Ok(Environment { sandbox_helper: std::env::current_exe().ok(), watchman, mcp, ..environment })
+    Ok(environment.sandbox_helper(std::env::current_exe().ok()).watchman(watchman).mcp(mcp))
 }
 
 /// Lets this program supervise commands, hooks and MCP servers, where the platform supports it.
@@ -256,7 +252,7 @@ fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
             CliError::new(CliExitCode::Team, format!("the team file is wrong\n\n{error}"))
                 .with_hint(format!("`longhaul check {name}` tells more"))
         }
-        AssembleError::Team(error) => CliError::new(CliExitCode::Team, format!("{name}: {error}"))
+        error => CliError::new(CliExitCode::Team, format!("{name}: {error}"))
             .with_hint(format!("`longhaul check {name}` tells more")),
     }
 }

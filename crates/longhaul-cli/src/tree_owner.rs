@@ -39,7 +39,7 @@ pub(crate) async fn owned_trees(store: &dyn Store) -> Result<HashSet<TaskId>, Cl
 
 /// Returns the tasks of processes that are not known to be dead.
 async fn tasks_of_live_workers(store: &dyn Store) -> Result<Vec<TaskState>, CliError> {
-    let running = TaskFilter { status: vec![Status::Running], ..TaskFilter::default() };
+    let running = TaskFilter::default().status(vec![Status::Running]);
     let running = store.list(running).await?;
     let abandoned: HashSet<TaskId> = store.abandoned_tasks().await?.into_iter().map(|head| head.id).collect();
     Ok(running.into_iter().filter(|head| !abandoned.contains(&head.id)).collect())

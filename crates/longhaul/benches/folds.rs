@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
-use longhaul::conversation::Conversation;
 use longhaul::entry::{CallResult, Entry, FORMAT, Order, Record, Submission, TeamRef};
 use longhaul::id::{AgentName, Attempt, CallId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply};
@@ -62,11 +61,8 @@ fn head(bencher: Bencher<'_, '_>, turns: u32) {
 #[divan::bench(args = [3, 50])]
 fn turn(bencher: Bencher<'_, '_>, turns: u32) {
     let journal = journal(turns);
-    bencher.bench(|| {
-        let mut turn = Conversation::begin(&submitted(), &AgentName::from("worker"));
-        journal.iter().for_each(|record| turn.apply(record));
-        turn
-    });
+    let (submitted, agent) = (submitted(), AgentName::from("worker"));
+    bencher.bench(|| longhaul::testing::fold_conversation(&submitted, &agent, black_box(&journal)));
 }
 
 #[divan::bench(args = [3, 50])]

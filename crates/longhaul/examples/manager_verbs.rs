@@ -65,8 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // NewManager, the semaphore's size: at most two tasks run at once, the others are queued and can be seen.
     let team = Team::new(lead)?.with_model("fast", model("fast"));
-    let longhaul =
-        Longhaul::builder(team).limits(TaskLimits { running: 2, ..TaskLimits::default() }).start().await?;
+    let longhaul = Longhaul::builder(team).limits(TaskLimits::default().running(2)).start().await?;
     assert_eq!(longhaul.limits().running, 2);
 
     // Spawn, with name, agent type, tool subset, model override, working directory, timeout and turn limit.

@@ -15,6 +15,7 @@ use crate::permission::Permissions;
 use crate::tool::Tool;
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, SubAgentTools, Tools, Toolset};
 pub use output_schema::OutputSchema;
+#[cfg(feature = "teamfile")]
 pub(crate) use output_schema::compile_schema;
 pub use policy::{
     AtTurnLimit, CompletionNotice, LaunchLimits, Policy, RetryPolicy, SubAgentDialect, Unattended,
@@ -68,7 +69,7 @@ impl Agent {
     ///     .instruction("You are exact.")
     ///     .model(model.clone())
     ///     .toolset(ReadOnlyFiles::new())
-    ///     .policy(Policy { max_turns: 20, ..Policy::default() })
+    ///     .policy(Policy::default().max_turns(20))
     ///     .build()?;
     /// let lead = Agent::builder("lead").model(model).sub_agent(reader).dialect(SubAgentDialect::Background).build()?;
     /// let team = Team::new(lead)?;

@@ -23,8 +23,8 @@ use crate::entry::{Entry, Failure, Letter, NudgeReason, Order, Question, Questio
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::prompt_tags::{escape, escape_tags};
 use crate::message::{Call, Message, Reply, StopReason};
+pub(crate) use compaction::summary_text;
 pub(crate) use compaction::truncate_middle;
-pub use compaction::{CompactionInput, summary_text};
 use fold::letters_text;
 pub(crate) use fold::repeated_calls;
 use launch_history::LaunchHistory;
@@ -32,7 +32,7 @@ use loop_detector::LoopDetector;
 
 /// A task's conversation and its position in it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Conversation {
+pub(crate) struct Conversation {
     conversation: Arc<Vec<Message>>,
     /// How many messages at the start are the order, which is never compacted away.
     order_at: usize,
@@ -110,13 +110,13 @@ struct OpenCall {
 
 /// A question of an open call, and its answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CallQuestion {
+pub(crate) struct CallQuestion {
     /// Its id.
-    pub question: QuestionId,
+    pub(crate) question: QuestionId,
     /// The question.
-    pub asks: Question,
+    pub(crate) asks: Question,
     /// The answer.
-    pub answer: Option<QuestionAnswer>,
+    pub(crate) answer: Option<QuestionAnswer>,
 }
 
 /// A call that the model keeps repeating.
@@ -130,7 +130,7 @@ struct RepeatedCall {
 
 /// What to do now.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NextStep {
+pub(crate) enum NextStep {
     /// Run these tool calls.
     RunCalls(Vec<PendingCall>),
     /// Add these letters to the conversation.
@@ -160,22 +160,22 @@ pub enum NextStep {
 
 /// A tool call to run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PendingCall {
+pub(crate) struct PendingCall {
     /// Its id in the task.
-    pub id: CallId,
+    pub(crate) id: CallId,
     /// The call.
-    pub call: Call,
+    pub(crate) call: Call,
     /// Whether the output limit cut the reply, so that the call must not be made.
-    pub truncated: bool,
+    pub(crate) truncated: bool,
     /// Whether its start is in the journal.
-    pub started: bool,
+    pub(crate) started: bool,
     /// Whether an earlier attempt started it and it is unknown how far it got.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 impl Conversation {
     /// The conversation of a task that starts with its order.
-    pub fn begin(submitted: &Submission, root_agent: &AgentName) -> Conversation {
+    pub(crate) fn begin(submitted: &Submission, root_agent: &AgentName) -> Conversation {
         let order = &submitted.order;
         Conversation {
             conversation: Arc::new(vec![Message::User(order_text(order, submitted.parent.is_some()))]),
@@ -211,7 +211,7 @@ impl Conversation {
     }
 
     /// The conversation of a task that continues this one: the same messages, with a new order at the end.
-    pub fn continue_with(mut self, submitted: &Submission) -> Conversation {
+    pub(crate) fn continue_with(mut self, submitted: &Submission) -> Conversation {
         self.close_calls("The task ended before this call did.");
         if !self.live.is_empty() {
             let partial = Reply::text_only(std::mem::take(&mut self.live));
@@ -248,27 +248,27 @@ impl Conversation {
     }
 
     /// The messages, shared: calling the model does not copy them.
-    pub fn messages(&self) -> Arc<Vec<Message>> {
+    pub(crate) fn messages(&self) -> Arc<Vec<Message>> {
         self.conversation.clone()
     }
 
     /// The agent that holds the conversation now.
-    pub fn agent(&self) -> &AgentName {
+    pub(crate) fn agent(&self) -> &AgentName {
         &self.agent
     }
 
     /// The model that it switched to.
-    pub fn model(&self) -> Option<&str> {
+    pub(crate) fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
     /// The stored outputs of which the conversation shows only a part.
-    pub fn cut_outputs(&self) -> &[Digest] {
+    pub(crate) fn cut_outputs(&self) -> &[Digest] {
         &self.cut_outputs
     }
 
     /// The entries that warn people of these; warnings that were already given are left out.
-    pub fn new_warnings(&self, texts: Vec<String>) -> Vec<Entry> {
+    pub(crate) fn new_warnings(&self, texts: Vec<String>) -> Vec<Entry> {
         let mut new: Vec<Arc<str>> = Vec::new();
         for text in texts {
             if !self.warned.iter().chain(&new).any(|told| **told == *text) {
@@ -279,35 +279,35 @@ impl Conversation {
     }
 
     /// Questions of the open calls to a person.
-    pub fn questions(&self) -> &[CallQuestion] {
+    pub(crate) fn questions(&self) -> &[CallQuestion] {
         &self.inquiries
     }
 
     /// Whether the task has done nothing yet, and its start hooks have not run.
-    pub fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         !self.begun && self.replies == 0
     }
 
     /// The messages for a model that is in a loop: its order, and its findings as text. The calls that led
     /// nowhere would only lead there again. Returns `None` if the model should see all messages.
-    pub fn in_short(&self) -> Option<Vec<Message>> {
+    pub(crate) fn in_short(&self) -> Option<Vec<Message>> {
         let text = self.off_text.clone().filter(|_| self.tools_off && !self.interactive)?;
         Some(vec![self.conversation.get(self.order_at)?.clone(), Message::User(text)])
     }
 
     /// Tasks launched earlier with the same or similar arguments as this call and whose results were read,
     /// the latest first. `me` is the task itself.
-    pub fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierResult> {
+    pub(crate) fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierResult> {
         self.launches.earlier(me, call)
     }
 
     /// The number of replies.
-    pub fn replies(&self) -> u32 {
+    pub(crate) fn replies(&self) -> u32 {
         self.replies
     }
 
     /// All text since the order, for a task that ends without an answer.
-    pub fn partial_output(&self) -> Arc<str> {
+    pub(crate) fn partial_output(&self) -> Arc<str> {
         let replies = self.conversation.iter().skip(self.order_at).filter_map(|message| match message {
             Message::Assistant(reply) => Some(reply.text()),
             _ => None,
@@ -317,33 +317,33 @@ impl Conversation {
     }
 
     /// Whether the model has nothing left to say.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         matches!(self.ball, NextSpeaker::Silent(_)) && self.open.is_empty() && !self.said.trim().is_empty()
     }
 
     /// Letters without news for the conversation.
-    pub fn known_letters(&self) -> Vec<LetterId> {
+    pub(crate) fn known_letters(&self) -> Vec<LetterId> {
         self.mailbox.iter().filter(|l| self.is_known(l)).map(|l| l.id.clone()).collect()
     }
 
     /// Whether the unread letters only report ended children, so that a short wait may bring more of them.
-    pub fn has_new_endings_only(&self) -> bool {
+    pub(crate) fn has_new_endings_only(&self) -> bool {
         self.mailbox.iter().any(|l| !self.is_known(l)) && self.has_only_endings()
     }
 
     /// Whether ended children have woken it so often that it should wait until all have ended.
-    pub fn should_batch_endings(&self, policy: &Policy) -> bool {
+    pub(crate) fn should_batch_endings(&self, policy: &Policy) -> bool {
         let resting = matches!(self.ball, NextSpeaker::Silent(_)) && self.has_new_endings_only();
         resting && !self.interactive && self.wakes >= policy.max_wakes / 2
     }
 
     /// Whether all unread letters report ended children.
-    pub fn has_only_endings(&self) -> bool {
+    pub(crate) fn has_only_endings(&self) -> bool {
         self.mailbox.iter().all(|l| l.ending.is_some())
     }
 
     /// Whether one of these letters reports an ended child.
-    pub fn includes_endings(&self, letters: &[LetterId]) -> bool {
+    pub(crate) fn includes_endings(&self, letters: &[LetterId]) -> bool {
         self.mailbox.iter().any(|letter| letter.ending.is_some() && letters.contains(&letter.id))
     }
 }

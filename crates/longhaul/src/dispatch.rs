@@ -104,6 +104,7 @@ pub trait Dispatcher: Send + Sync + 'static {
 
 /// A task that the caller launched earlier with the same or a similar order, and whose result it has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EarlierResult {
     /// The task.
     pub task: TaskId,
@@ -178,6 +179,7 @@ pub struct SendReceipt {
 
 /// Limits on the number of tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TaskLimits {
     /// Tasks that run at the same time in one process.
     pub running: usize,
@@ -195,6 +197,15 @@ pub struct TaskLimits {
     pub reject_when_full: bool,
 }
 
+fluent_setters!(TaskLimits {
+    running: usize,
+    queue: Option<u32>,
+    depth: u32,
+    tree: Option<u32>,
+    processes: usize,
+    reject_when_full: bool,
+});
+
 impl Default for TaskLimits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -211,6 +222,7 @@ impl Default for TaskLimits {
 
 /// Why a request failed. The text is written for the model and says what it can do instead.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum DispatchError {
     /// There is no such agent, or the caller may not call it.
     #[error("there is no agent '{asked}' for you to call. {}", offer("You can call", .may))]

@@ -40,9 +40,41 @@
 //!
 //! The modules, bottom up: a module uses only modules above it in this list (a test checks this).
 //! `docs/architecture.md` describes what each one guarantees.
+//!
+//! Features, all on by default: `sqlite` ([`store::SqliteStore`]), `http` ([`model::http`]), `toolsets` (tools for
+//! files, programs and the web), `teamfile` ([`teamfile`], [`model::scripted`]) and `mcp` ([`toolset::Mcp`]).
+
+// Parts that only the missing features would use.
+#![cfg_attr(
+    not(all(
+        feature = "sqlite",
+        feature = "http",
+        feature = "toolsets",
+        feature = "teamfile",
+        feature = "mcp"
+    )),
+    allow(dead_code)
+)]
 
 #[cfg(not(unix))]
 compile_error!("Longhaul needs Unix process groups and signals: build it on Linux or macOS.");
+
+/// Fluent setters, named after the fields of a struct: a struct that may get more fields cannot be written as a
+/// literal outside this crate.
+macro_rules! fluent_setters {
+    ($name:ident { $($field:ident: $kind:ty),* $(,)? }) => {
+        impl $name {
+            $(
+                #[doc = concat!("Sets the field `", stringify!($field), "`.")]
+                #[must_use]
+                pub fn $field(mut self, $field: $kind) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
+        }
+    };
+}
 
 pub mod id;
 pub mod message;
@@ -58,10 +90,11 @@ pub mod tool;
 pub mod toolset;
 pub mod hook;
 pub mod agent;
-pub mod conversation;
+mod conversation;
 mod runner;
 pub mod worker;
 pub mod supervisor;
+#[cfg(feature = "teamfile")]
 pub mod teamfile;
 
 #[cfg(any(test, feature = "testing"))]

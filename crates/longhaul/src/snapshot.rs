@@ -23,6 +23,7 @@ pub const EVENTS_KEPT: usize = 200;
 
 /// One task at one moment.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// Its state.
     pub state: TaskState,

@@ -68,6 +68,7 @@ impl std::fmt::Display for Status {
 
 /// The state of a task: the fold of its journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TaskState {
     /// Its id.
     pub id: TaskId,
@@ -184,6 +185,7 @@ pub(crate) mod milliseconds {
 
 /// What a running task waits for, and since when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct WaitState {
     /// What it waits for.
     pub on: WaitReason,
@@ -195,6 +197,7 @@ pub struct WaitState {
 
 /// A question that waits for a person's answer, in short. The journal has all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenQuestion {
     /// Its id.
     pub question: QuestionId,
@@ -222,6 +225,7 @@ impl OpenQuestion {
 
 /// A transition that the lifecycle of a task does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IllegalTransition {
     /// The journal does not begin with [`Entry::Submitted`].
     #[error("a journal starts with its submission, not with '{0:?}'")]

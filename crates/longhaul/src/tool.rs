@@ -162,6 +162,7 @@ impl ToolEffects {
 
 /// The output of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ToolOutput {
     /// What the model sees.
     pub text: String,
@@ -175,6 +176,14 @@ pub struct ToolOutput {
     /// The model that continues the conversation.
     pub model: Option<ModelChoice>,
 }
+
+fluent_setters!(ToolOutput {
+    text: String,
+    is_error: bool,
+    collected: Vec<TaskId>,
+    handoff: Option<AgentName>,
+    model: Option<ModelChoice>,
+});
 
 impl<S: Into<String>> From<S> for ToolOutput {
     fn from(text: S) -> Self {
@@ -236,7 +245,7 @@ pub struct CallContext {
     /// ([`CallContext::process_slot`]).
     pub processes: ProcessSlots,
     /// Sends signals to the runner.
-    pub runner: RunnerChannel,
+    pub(crate) runner: RunnerChannel,
 }
 
 impl CallContext {
@@ -321,7 +330,7 @@ impl Default for ProcessSlots {
 
 /// What a running call tells its runner.
 #[derive(Debug)]
-pub enum CallSignal {
+pub(crate) enum CallSignal {
     /// A progress message.
     Progress(String),
     /// The call now only waits for other tasks.
@@ -363,7 +372,7 @@ pub enum CallSignal {
 
 /// The channel from a call to its runner.
 #[derive(Clone)]
-pub struct RunnerChannel {
+pub(crate) struct RunnerChannel {
     signals: tokio::sync::mpsc::UnboundedSender<CallSignal>,
     /// Held while asking the model: one request at a time, so that a budget is exceeded by at most one
     /// request.
@@ -372,7 +381,7 @@ pub struct RunnerChannel {
 
 impl RunnerChannel {
     /// Creates a channel and its receiving end.
-    pub fn new() -> (RunnerChannel, tokio::sync::mpsc::UnboundedReceiver<CallSignal>) {
+    pub(crate) fn new() -> (RunnerChannel, tokio::sync::mpsc::UnboundedReceiver<CallSignal>) {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         (RunnerChannel { signals: sender, model: Arc::default() }, receiver)
     }

@@ -91,6 +91,7 @@ impl TeamRegistry {
 
 /// What happens to tasks whose worker is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum RecoveryPolicy {
     /// They are resumed.
     #[default]

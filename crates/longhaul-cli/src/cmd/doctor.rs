@@ -337,14 +337,9 @@ async fn check_team(
         }
     };
     bundle.working_dir = std::env::current_dir().ok();
-    let environment = &Environment {
-        // A check must not ask for a login.
-        mcp: longhaul::toolset::McpPool::new(longhaul::toolset::McpOptions {
-            show_login: None,
-            ..environment.mcp.options().clone()
-        }),
-        ..environment.clone()
-    };
+    // A check must not ask for a login.
+    let mcp = longhaul::toolset::McpPool::new(environment.mcp.options().clone().show_login(None));
+    let environment = &environment.clone().mcp(mcp);
     let (team, notices) = match teamfile::assemble(&bundle, environment) {
         Ok(assembly) => (assembly.team, assembly.warnings),
         Err(error) => return vec![DoctorCheck::broken("team", error.to_string(), check())],

@@ -108,7 +108,7 @@ pub(super) async fn run(context: &CliContext, args: &ShowArgs) -> Result<CliExit
     let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.recent_snapshot(id).await? };
     let tree = longhaul.list(TaskFilter::tree(task.state.root)).await?;
     let below = descendants_of(&tree, id);
-    let again = TaskFilter { retries: Some(id), ..TaskFilter::default() };
+    let again = TaskFilter::default().retries(Some(id));
     let retried = longhaul.store().ids(again).await?;
     let spent = UsageTotals::sum_of(below.iter().copied().chain([&task.state]));
     let term = context.term;

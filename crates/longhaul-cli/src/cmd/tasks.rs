@@ -92,23 +92,21 @@ impl<'a> TaskSelection<'a> {
         let TasksArgs { state, agent, since, older_than, .. } = self.args;
         let ago = |time: Duration| now.saturating_sub(time).unwrap_or(Timestamp::MIN);
         let filter = match self.has_filter() {
-            false => TaskFilter { active_since: Some(ago(RECENT)), ..TaskFilter::default() },
-            true => TaskFilter {
-                status: Status::ALL
-                    .into_iter()
-                    .filter(|status| state.iter().any(|state| status_may_match(*status, *state)))
-                    .collect(),
-                agents: agent.iter().map(|name| name.as_str().into()).collect(),
-                since: since.map(ago),
-                before: older_than.map(ago),
-                ..TaskFilter::default()
-            },
+            false => TaskFilter::default().active_since(Some(ago(RECENT))),
+            true => TaskFilter::default()
+                .status(
+                    Status::ALL
+                        .into_iter()
+                        .filter(|status| state.iter().any(|state| status_may_match(*status, *state)))
+                        .collect(),
+                )
+                .agents(agent.iter().map(|name| name.as_str().into()).collect())
+                .since(since.map(ago))
+                .before(older_than.map(ago)),
         };
         match self.roots.is_empty() {
             true => vec![filter],
-            false => {
-                self.roots.iter().map(|root| TaskFilter { root: Some(*root), ..filter.clone() }).collect()
-            }
+            false => self.roots.iter().map(|root| filter.clone().root(Some(*root))).collect(),
         }
     }
 
@@ -131,7 +129,7 @@ impl<'a> TaskSelection<'a> {
             return Ok(0);
         }
         let before = now.saturating_sub(RECENT).unwrap_or(Timestamp::MIN);
-        let older = TaskFilter { quiet_before: Some(before), ..TaskFilter::newest(COUNTED + 1) };
+        let older = TaskFilter::newest(COUNTED + 1).quiet_before(Some(before));
         Ok(longhaul.store().count(older).await?)
     }
 
@@ -158,16 +156,16 @@ impl<'a> TaskSelection<'a> {
             [root] => TaskFilter::tree(root),
             _ => TaskFilter::default(),
         };
-        let count = store.count(TaskFilter { limit: Some(COUNTED + 1), ..all.clone() }).await?;
+        let count = store.count(all.clone().limit(Some(COUNTED + 1))).await?;
         if count == 0 {
             return Ok("There are no tasks yet. `longhaul demo` makes some.".to_owned());
         }
         for unknown in &self.args.agent {
-            let of_it = TaskFilter { agents: vec![unknown.as_str().into()], limit: Some(1), ..all.clone() };
+            let of_it = all.clone().agents(vec![unknown.as_str().into()]).limit(Some(1));
             if store.count(of_it).await? > 0 {
                 continue;
             }
-            let some = store.list(TaskFilter { limit: Some(COUNTED), ..all }).await?;
+            let some = store.list(all.limit(Some(COUNTED))).await?;
             let agents: BTreeSet<String> = some.iter().map(|head| one_line(head.agent.as_str())).collect();
             return Ok(format!(
                 "No task is of an agent '{}'. There are tasks of: {}.",

@@ -6,7 +6,7 @@ use longhaul::agent::{Agent, Team};
 use longhaul::supervisor::{AgentTools, ToolGroup, list_agent_tools};
 use longhaul::teamfile::{Environment, ModelOverride};
 use longhaul::tool::{ArgumentDescription, ToolDescription};
-use longhaul::toolset::{McpOptions, McpPool};
+use longhaul::toolset::McpPool;
 
 use super::CliContext;
 use crate::args::ToolsArgs;
@@ -41,8 +41,8 @@ pub(super) async fn run(context: &CliContext, args: &ToolsArgs) -> Result<CliExi
 /// An environment that needs no keys, because no model is called, and that asks for no logins.
 fn listing_environment(environment: &Environment) -> Environment {
     let auto = ModelOverride { agent: None, model: "auto".to_owned() };
-    let mcp = McpPool::new(McpOptions { show_login: None, ..environment.mcp.options().clone() });
-    Environment { model_overrides: vec![auto], mcp, ..environment.clone() }
+    let mcp = McpPool::new(environment.mcp.options().clone().show_login(None));
+    environment.clone().model_overrides(vec![auto]).mcp(mcp)
 }
 
 /// Prints the tools of the agents. Returns whether all their toolsets could be opened.

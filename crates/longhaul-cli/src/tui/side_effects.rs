@@ -45,7 +45,7 @@ impl EffectRunner {
 
     /// Loads all tasks to show.
     pub(super) async fn load_all(self) -> Result<TuiMessage, CliError> {
-        let newest = TaskFilter { limit: Some(NEWEST), ..TaskFilter::default() };
+        let newest = TaskFilter::default().limit(Some(NEWEST));
         let mut heads = self.longhaul.list(newest).await?;
         if heads.len() == NEWEST {
             // Open tasks are shown however old they are.

@@ -283,7 +283,7 @@ fn attacked(sandbox: Option<longhaul::toolset::Sandbox>, nested: bool) -> Vec<St
     let model = std::sync::Arc::new(longhaul::model::scripted::ScriptedModel::new(script.into()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let attacked = runtime.block_on(async {
-        let isolated = Policy { isolation: Isolation::Worktree, ..Policy::default() };
+        let isolated = Policy::default().isolation(Isolation::Worktree);
         let shell = Shell::builder().env("MARKS", &marks);
         let shell = match sandbox {
             Some(sandbox) => shell.sandbox(sandbox),

@@ -5,6 +5,7 @@ use crate::model::settings::StructuredOutput;
 /// A compiled JSON schema that answers are validated against.
 pub struct OutputSchema {
     structured_output: StructuredOutput,
+    #[cfg(feature = "toolsets")]
     validator: jsonschema::Validator,
 }
 
@@ -18,7 +19,8 @@ const MAX_SCHEMA_SHOWN: usize = 8 << 10;
 const LARGEST_PATTERN: usize = 1 << 18;
 
 impl OutputSchema {
-    /// Compiles the schema. Fails with the reason if it is not a valid JSON schema.
+    /// Compiles the schema. Fails with the reason if it is not a valid JSON schema. Needs the feature `toolsets`.
+    #[cfg(feature = "toolsets")]
     pub fn new(asked: StructuredOutput) -> Result<OutputSchema, String> {
         let validator = compile_schema(&asked.schema)?;
         Ok(OutputSchema { structured_output: asked, validator })
@@ -44,20 +46,32 @@ impl OutputSchema {
     pub fn extract_json<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
         let json = unfenced(answer.trim());
         let value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
-        let faults: Vec<String> = self
-            .validator
-            .iter_errors(&value)
+        let faults = self.violations(&value);
+        if faults.is_empty() { Ok(json) } else { Err(faults.join("; ")) }
+    }
+
+    /// How a value violates the schema, as far as the model is shown.
+    #[cfg(feature = "toolsets")]
+    fn violations(&self, value: &serde_json::Value) -> Vec<String> {
+        self.validator
+            .iter_errors(value)
             .take(MAX_VIOLATIONS_SHOWN)
             .map(|error| match error.instance_path().to_string() {
                 path if path.is_empty() => error.to_string(),
                 path => format!("at {path}: {error}"),
             })
-            .collect();
-        if faults.is_empty() { Ok(json) } else { Err(faults.join("; ")) }
+            .collect()
+    }
+
+    /// Without the feature there is no schema to violate.
+    #[cfg(not(feature = "toolsets"))]
+    fn violations(&self, _: &serde_json::Value) -> Vec<String> {
+        Vec::new()
     }
 }
 
 /// Compiles a JSON schema with a size limit on its patterns. Fails with the reason if the schema is invalid.
+#[cfg(feature = "toolsets")]
 pub(crate) fn compile_schema(schema: &serde_json::Value) -> Result<jsonschema::Validator, String> {
     let patterns = jsonschema::PatternOptions::fancy_regex().size_limit(LARGEST_PATTERN);
     let options = jsonschema::options().with_pattern_options(patterns);

@@ -7,6 +7,7 @@ use crate::entry::{Budget, Delivery, Isolation, OnFinish, Order};
 /// Which tools an agent gets for its sub-agents: different toolsets over the same
 /// [`Dispatcher`](crate::dispatch::Dispatcher).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum SubAgentDialect {
     /// Each sub-agent is a tool with its own name, plus `get_task_result`, `stop_task` and `list_tasks`.
     #[default]
@@ -21,6 +22,7 @@ pub enum SubAgentDialect {
 
 /// How an agent works. Every policy of the engine is a field here.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// Maximum number of replies; 0 means no limit.
     pub max_turns: u32,
@@ -71,6 +73,30 @@ pub struct Policy {
     pub launch_limits: LaunchLimits,
 }
 
+fluent_setters!(Policy {
+    max_turns: u32,
+    at_turn_limit: AtTurnLimit,
+    timeout: Option<Duration>,
+    inactivity_timeout: Duration,
+    warn_after_repeats: u32,
+    fail_after_repeats: u32,
+    max_wakes: u32,
+    on_finish: OnFinish,
+    completion_notice: CompletionNotice,
+    letter_delivery: Delivery,
+    retry: RetryPolicy,
+    output_cap: usize,
+    isolation: Isolation,
+    ask_timeout: Option<Duration>,
+    unattended: Unattended,
+    compact_at: Option<u64>,
+    history_items: Option<usize>,
+    old_output_tokens: Option<u64>,
+    read_only: bool,
+    budget: Budget,
+    launch_limits: LaunchLimits,
+});
+
 impl Default for Policy {
     fn default() -> Self {
         Policy {
@@ -101,6 +127,7 @@ impl Default for Policy {
 
 /// Limits on the tasks that an agent launches. The agent may ask for less, never for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct LaunchLimits {
     /// Maximum number of replies.
     pub max_turns: Option<u32>,
@@ -109,6 +136,12 @@ pub struct LaunchLimits {
     /// What each task may use.
     pub budget: Budget,
 }
+
+fluent_setters!(LaunchLimits {
+    max_turns: Option<u32>,
+    timeout: Option<Duration>,
+    budget: Budget,
+});
 
 impl LaunchLimits {
     /// Returns the order with its limits lowered to these.
@@ -159,6 +192,7 @@ pub enum CompletionNotice {
 
 /// How often, and at which intervals, a model call is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// Maximum number of tries, including the first, when the reply itself failed.
     pub max_tries: u32,
@@ -171,6 +205,14 @@ pub struct RetryPolicy {
     /// The longest pause between tries. If the provider asks for a longer one, that one is used.
     pub max_backoff: Duration,
 }
+
+fluent_setters!(RetryPolicy {
+    max_tries: u32,
+    max_outage: Duration,
+    max_requested_wait: Duration,
+    initial_backoff: Duration,
+    max_backoff: Duration,
+});
 
 impl Default for RetryPolicy {
     fn default() -> Self {

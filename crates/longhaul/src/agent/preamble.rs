@@ -2,6 +2,7 @@
 
 /// What is added to an agent's instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Preamble {
     /// The current date.
     pub date: bool,
@@ -11,3 +12,9 @@ pub struct Preamble {
     /// directories.
     pub prompt_files: Vec<String>,
 }
+
+fluent_setters!(Preamble {
+    date: bool,
+    environment: bool,
+    prompt_files: Vec<String>,
+});

@@ -168,6 +168,7 @@ impl Team {
 
 /// Why agents do not form a team.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TeamError {
     /// A name is invalid.
     #[error("'{0}' cannot be an agent's name: use letters, digits, '-' and '_'")]

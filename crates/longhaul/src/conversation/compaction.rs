@@ -10,11 +10,11 @@ use crate::message::{Block, Message};
 
 /// The part of a conversation that a summary can replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompactionInput {
+pub(crate) struct CompactionInput {
     /// How many messages a summary can replace, counted from the first one after the order.
-    pub replaces: u32,
+    pub(crate) replaces: u32,
     /// These messages as text, with long outputs cut.
-    pub transcript: String,
+    pub(crate) transcript: String,
 }
 
 /// How much of one output, or of one call's arguments, the transcript shows, in bytes.
@@ -25,7 +25,7 @@ const BYTES_A_TOKEN: u64 = 4;
 impl Conversation {
     /// The approximate number of tokens in the conversation: the usage of the last reply, plus an estimate
     /// for what came after it.
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         let (counted, tokens) = self.measured.unwrap_or_default();
         let new: usize = self.conversation.iter().skip(counted).map(size).sum();
         tokens + (new as u64).div_ceil(BYTES_A_TOKEN)
@@ -33,7 +33,7 @@ impl Conversation {
 
     /// The older part of the conversation, if it is worth replacing. About `keep` tokens at the end stay. The
     /// transcript has at most `most` bytes.
-    pub fn compaction_input(&self, keep: u64, most: usize) -> Option<CompactionInput> {
+    pub(crate) fn compaction_input(&self, keep: u64, most: usize) -> Option<CompactionInput> {
         let rest: Vec<&Message> = self.without_order();
         let mut kept = 0;
         let mut from = rest.len();
@@ -79,7 +79,11 @@ impl Conversation {
 
     /// The messages to send if the agent sees only a part of them: the order and the last `items` messages,
     /// without tool outputs that are followed by more than `old_outputs` tokens of newer ones.
-    pub fn visible_messages(&self, items: Option<usize>, old_outputs: Option<u64>) -> Option<Vec<Message>> {
+    pub(crate) fn visible_messages(
+        &self,
+        items: Option<usize>,
+        old_outputs: Option<u64>,
+    ) -> Option<Vec<Message>> {
         if items.is_none() && old_outputs.is_none() {
             return None;
         }
@@ -109,7 +113,7 @@ impl Conversation {
 }
 
 /// A summary as it appears in the conversation.
-pub fn summary_text(summary: &str, open_tasks: &[String]) -> Arc<str> {
+pub(crate) fn summary_text(summary: &str, open_tasks: &[String]) -> Arc<str> {
     let mut text = format!("{OPENING}\n{}\n</summary>", escape(summary.trim()));
     if !open_tasks.is_empty() {
         text.push_str("\n\nTasks that you have launched and that have not ended yet; a message will tell you of each end:\n");

@@ -24,7 +24,7 @@ const MADE_ONCE: &str =
 
 impl Conversation {
     /// Applies an entry.
-    pub fn apply(&mut self, record: &Record) {
+    pub(crate) fn apply(&mut self, record: &Record) {
         match &record.entry {
             Entry::Claimed { attempt, .. } => {
                 self.attempt = *attempt;

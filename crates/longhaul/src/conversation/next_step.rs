@@ -14,12 +14,12 @@ use crate::tool::ToolEffects;
 const REMINDER: usize = 1000;
 impl Conversation {
     /// All unread letters, unless the task has given its final answer.
-    pub fn unread_letters(&self) -> Option<NextStep> {
+    pub(crate) fn unread_letters(&self) -> Option<NextStep> {
         if self.last_word.is_some() { None } else { self.letters_to_read(|_| true) }
     }
 
     /// What to do before an idle task may end, if its answer does not match the schema.
-    pub fn schema_violation(&self, schema: Option<&OutputSchema>) -> Option<NextStep> {
+    pub(crate) fn schema_violation(&self, schema: Option<&OutputSchema>) -> Option<NextStep> {
         let schema = schema?;
         let wrong = schema.extract_json(&self.said).err()?;
         if self.reshaped {
@@ -37,7 +37,7 @@ impl Conversation {
     }
 
     /// The answer of an idle task.
-    pub fn answer(&self, schema: Option<&OutputSchema>) -> Outcome {
+    pub(crate) fn answer(&self, schema: Option<&OutputSchema>) -> Outcome {
         // Text around the requested JSON is not part of the answer.
         let shaped = schema.and_then(|schema| schema.extract_json(&self.said).ok()).map(Arc::from);
         let length = || {
@@ -51,7 +51,7 @@ impl Conversation {
     }
 
     /// What to do now.
-    pub fn next_step(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
+    pub(crate) fn next_step(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
         let pending_calls = self.pending_calls();
         if !pending_calls.is_empty() {
             return NextStep::RunCalls(pending_calls);
@@ -237,7 +237,7 @@ impl Conversation {
     }
 
     /// How often in a row the model has made the pending call to this tool.
-    pub fn times_called(&self, tool: &str) -> u32 {
+    pub(crate) fn times_called(&self, tool: &str) -> u32 {
         self.run.as_ref().filter(|run| run.tool == tool).map_or(0, |run| run.times)
     }
 

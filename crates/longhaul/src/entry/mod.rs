@@ -201,6 +201,7 @@ pub enum Entry {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is explained at the entry of the same name")]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum EntryKind {
     Submitted = 1,
     Claimed = 2,
@@ -283,6 +284,7 @@ impl Entry {
 
 /// Why a stored entry cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EntryCodecError {
     /// A newer version of Longhaul wrote it.
     #[error(

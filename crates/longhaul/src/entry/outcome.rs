@@ -68,6 +68,7 @@ impl Outcome {
 /// Why a task failed: a kind for programs and a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {message}")]
+#[non_exhaustive]
 pub struct Failure {
     /// The kind.
     pub kind: FailureKind,
@@ -85,6 +86,7 @@ impl Failure {
 /// The kinds of failure. None of them is ever shown as success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FailureKind {
     /// The model replied with nothing, also after a reminder.
     NoAnswer,

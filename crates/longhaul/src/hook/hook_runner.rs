@@ -12,19 +12,19 @@ const TERMINATE_GRACE: std::time::Duration = std::time::Duration::from_millis(50
 
 /// Runs hooks. Clones share one guardian process, so that no hook outlives this process.
 #[derive(Debug, Clone, Default)]
-pub struct HookRunner {
+pub(crate) struct HookRunner {
     guardian: crate::process::ProcessGuardian,
 }
 
 impl HookRunner {
     /// Creates a runner whose hooks are guarded by this guardian.
-    pub fn new(guardian: crate::process::ProcessGuardian) -> HookRunner {
+    pub(crate) fn new(guardian: crate::process::ProcessGuardian) -> HookRunner {
         HookRunner { guardian }
     }
 
     /// Runs hooks concurrently in a directory and collects their results. If this is dropped, they and
     /// everything they started are killed.
-    pub async fn run(
+    pub(crate) async fn run(
         &self,
         hooks: &[&Hook],
         all: &Hooks,

@@ -3,8 +3,8 @@
 //! A hook gets a JSON object on stdin. With exit code 0 it succeeds, and a JSON object on stdout may decide;
 //! with exit code 2 it blocks, and stderr says why. Everything else is a failure of the hook: it is recorded,
 //! and the call is denied that the hook should have judged, unless its author sets [`OnHookError::Allow`].
-//! `docs/hooks.md` has the full contract. [`HookVerdict::from_results`] combines the results of several hooks
-//! without IO; [`HookRunner`] runs them.
+//! `docs/hooks.md` has the full contract. `HookVerdict` combines the results of several hooks without IO;
+//! `HookRunner` runs them.
 
 mod verdict;
 mod hook_runner;
@@ -20,14 +20,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::id::{AgentName, TaskId};
-pub use hook_runner::HookRunner;
-pub use verdict::{HookDecision, HookResult, HookVerdict};
+pub(crate) use hook_runner::HookRunner;
+use verdict::HookResult;
+pub(crate) use verdict::{HookDecision, HookVerdict};
 
 /// The timeout of a hook whose author sets none.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A command that runs on an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Hook {
     /// The command line, for `/bin/sh -c`.
     pub command: String,
@@ -111,6 +113,7 @@ impl fmt::Display for ToolMatcher {
 
 /// The hooks of an agent.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct Hooks {
     /// Before a tool is called: may block the call, rewrite its arguments, allow it or require a person's
     /// approval.
@@ -131,7 +134,7 @@ pub struct Hooks {
     /// Their environment variables, besides a plain `PATH`. Nothing is inherited from this process.
     pub env: Arc<IndexMap<OsString, OsString>>,
     /// Runs them.
-    pub runner: HookRunner,
+    pub(crate) runner: HookRunner,
 }
 
 impl fmt::Debug for Hooks {
@@ -151,8 +154,57 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
+    /// Sets the hooks that run before a tool is called, each list for the tools that its matcher matches.
+    #[must_use]
+    pub fn pre_tool_use(mut self, hooks: Vec<(ToolMatcher, Vec<Hook>)>) -> Self {
+        self.pre_tool_use = hooks;
+        self
+    }
+
+    /// Sets the hooks that run after a tool has returned.
+    #[must_use]
+    pub fn post_tool_use(mut self, hooks: Vec<(ToolMatcher, Vec<Hook>)>) -> Self {
+        self.post_tool_use = hooks;
+        self
+    }
+
+    /// Sets the hooks that run when a task that a person started begins.
+    #[must_use]
+    pub fn session_start(mut self, hooks: Vec<Hook>) -> Self {
+        self.session_start = hooks;
+        self
+    }
+
+    /// Sets the hooks that run when such a task has ended.
+    #[must_use]
+    pub fn session_end(mut self, hooks: Vec<Hook>) -> Self {
+        self.session_end = hooks;
+        self
+    }
+
+    /// Sets the hooks that run when a person is asked something, or a session waits for the next message.
+    #[must_use]
+    pub fn on_user_input(mut self, hooks: Vec<Hook>) -> Self {
+        self.on_user_input = hooks;
+        self
+    }
+
+    /// Sets the hooks that run when any task begins.
+    #[must_use]
+    pub fn task_start(mut self, hooks: Vec<Hook>) -> Self {
+        self.task_start = hooks;
+        self
+    }
+
+    /// Sets the hooks that run when any task has ended.
+    #[must_use]
+    pub fn task_end(mut self, hooks: Vec<Hook>) -> Self {
+        self.task_end = hooks;
+        self
+    }
+
     /// Runs some of these hooks concurrently and combines their results.
-    pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, input: &HookInput) -> HookVerdict {
+    pub(crate) async fn run(&self, which: &[&Hook], dir: Option<&Path>, input: &HookInput) -> HookVerdict {
         let results = self.runner.run(which, self, dir, input).await;
         let verdict = HookVerdict::from_results(input.hook_event_name, which.iter().copied().zip(results));
         for failure in &verdict.failures {
@@ -162,12 +214,12 @@ impl Hooks {
     }
 
     /// The hooks to run before a call of a tool; each command once.
-    pub fn before_tool(&self, tool: &str) -> Vec<&Hook> {
+    pub(crate) fn before_tool(&self, tool: &str) -> Vec<&Hook> {
         matching_hooks(&self.pre_tool_use, tool)
     }
 
     /// The hooks to run after a call of a tool; each command once.
-    pub fn after_tool(&self, tool: &str) -> Vec<&Hook> {
+    pub(crate) fn after_tool(&self, tool: &str) -> Vec<&Hook> {
         matching_hooks(&self.post_tool_use, tool)
     }
 }
@@ -185,8 +237,7 @@ fn matching_hooks<'a>(matched: &'a [(ToolMatcher, Vec<Hook>)], tool: &str) -> Ve
 /// The events that hooks run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each is explained at the field of the same name of `Hooks`")]
-pub enum HookEvent {
+pub(crate) enum HookEvent {
     PreToolUse,
     PostToolUse,
     SessionStart,
@@ -198,7 +249,7 @@ pub enum HookEvent {
 
 impl HookEvent {
     /// Its name in team files and in the input of hooks.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             HookEvent::PreToolUse => "pre_tool_use",
             HookEvent::PostToolUse => "post_tool_use",
@@ -213,52 +264,52 @@ impl HookEvent {
 
 /// The JSON object that a hook gets on stdin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HookInput {
+pub(crate) struct HookInput {
     /// The first task of the tree.
-    pub session_id: String,
+    pub(crate) session_id: String,
     /// The task.
-    pub task_id: String,
+    pub(crate) task_id: String,
     /// The agent that holds the conversation.
-    pub agent: String,
+    pub(crate) agent: String,
     /// The working directory of the task.
-    pub cwd: String,
+    pub(crate) cwd: String,
     /// The event.
-    pub hook_event_name: HookEvent,
+    pub(crate) hook_event_name: HookEvent,
     /// The tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_name: Option<String>,
+    pub(crate) tool_name: Option<String>,
     /// The id of the call in the task.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_use_id: Option<String>,
+    pub(crate) tool_use_id: Option<String>,
     /// The call's arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_input: Option<Value>,
+    pub(crate) tool_input: Option<Value>,
     /// What the tool returned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_response: Option<String>,
+    pub(crate) tool_response: Option<String>,
     /// Whether that is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_error: Option<bool>,
+    pub(crate) tool_error: Option<bool>,
     /// `startup`, or `resume` if the task continues the conversation of another.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<&'static str>,
+    pub(crate) source: Option<&'static str>,
     /// How the task ended: `completed`, `failed` or `cancelled`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// Why it did not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
     /// Its answer, or its text so far; shortened if it is long.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
+    pub(crate) output: Option<String>,
     /// The question to a person.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub question: Option<String>,
+    pub(crate) question: Option<String>,
 }
 
 impl HookInput {
     /// The input for an event of a task.
-    pub fn new(
+    pub(crate) fn new(
         event: HookEvent,
         task: TaskId,
         root: TaskId,

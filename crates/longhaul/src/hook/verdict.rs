@@ -11,7 +11,7 @@ const MAX_FAILURE_TEXT: usize = 500;
 
 /// The result of one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HookResult {
+pub(crate) enum HookResult {
     /// It exited with 0; this is its stdout.
     Succeeded(String),
     /// It exited with 0, but its stdout is incomplete or garbled; the second text says why.
@@ -24,7 +24,7 @@ pub enum HookResult {
 
 /// What a hook decides about a call that it does not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookDecision {
+pub(crate) enum HookDecision {
     /// The agent's own permissions need no approval for this call.
     Allow,
     /// A person has to approve it.
@@ -33,20 +33,20 @@ pub enum HookDecision {
 
 /// The combined result of hooks. The strictest decision wins.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct HookVerdict {
+pub(crate) struct HookVerdict {
     /// The call must not be made, for this reason.
-    pub blocked: Option<String>,
+    pub(crate) blocked: Option<String>,
     /// The decision.
-    pub decision: Option<HookDecision>,
+    pub(crate) decision: Option<HookDecision>,
     /// The arguments to use for the call instead.
-    pub updated_input: Option<Map<String, Value>>,
+    pub(crate) updated_input: Option<Map<String, Value>>,
     /// Text for the model.
-    pub context: Vec<String>,
+    pub(crate) context: Vec<String>,
     /// Text for people.
-    pub user_messages: Vec<String>,
+    pub(crate) user_messages: Vec<String>,
     /// The hooks that failed. A call that one of them had to judge is blocked, unless the hook's author
     /// allows it.
-    pub failures: Vec<HookFailure>,
+    pub(crate) failures: Vec<HookFailure>,
 }
 
 /// The output of a hook, in the spelling of either of the programs that made hooks known.
@@ -82,7 +82,7 @@ struct HookSpecificOutput {
 
 impl HookVerdict {
     /// Combines the results of these hooks, in the order of the file, for an event.
-    pub fn from_results<'a>(
+    pub(crate) fn from_results<'a>(
         event: HookEvent,
         results: impl IntoIterator<Item = (&'a Hook, HookResult)>,
     ) -> HookVerdict {

@@ -15,8 +15,10 @@ use wire::WireCache;
 
 #[cfg(any(test, feature = "testing"))]
 mod fn_model;
+#[cfg(feature = "http")]
 pub mod http;
 pub mod prices;
+#[cfg(feature = "teamfile")]
 pub mod scripted;
 pub mod settings;
 mod spelling;
@@ -90,6 +92,7 @@ pub struct ToolSpec {
 
 /// A piece of a streamed reply.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum ReplyChunk {
     /// Some text.
     Text(String),
@@ -106,6 +109,7 @@ pub enum ReplyChunk {
 
 /// Why a request is waiting, and for how long.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RequestDelay {
     /// The reason, as a sentence to display.
     pub reason: String,
@@ -127,6 +131,7 @@ pub struct ModelError {
 
 /// The kinds of errors of a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelErrorKind {
     /// Too many requests (429).
     #[error("the provider is rate limiting (429){}", suffix(.0))]

@@ -10,6 +10,7 @@ use crate::message::Usage;
 /// The token prices of one model, in millionths of a dollar per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Price {
     /// Input tokens.
     pub input: u64,
@@ -29,6 +30,7 @@ pub struct Price {
 /// The prices of a request whose input is longer than a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Above {
     /// The limit in input tokens, including those read from the cache.
     pub tokens: u64,

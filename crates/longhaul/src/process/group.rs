@@ -42,6 +42,7 @@ pub struct ProcessGroup {
 
 /// What is known, after a command was ended, about the processes that it had started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LeftoverProcesses {
     /// None is left.
     None,

@@ -9,6 +9,7 @@ mod supervisor_process;
 mod supervisor_client;
 mod guardian;
 
+#[cfg(feature = "toolsets")]
 pub(crate) use group::run_to_output;
 pub use group::{LeftoverProcesses, ProcessGroup};
 pub use guardian::{GuardedGroup, ProcessGuardian};

@@ -24,7 +24,10 @@ mod startup;
 mod model_call;
 mod call_hooks;
 mod worktime;
+#[cfg(feature = "toolsets")]
 mod worktree;
+#[cfg(not(feature = "toolsets"))]
+mod no_worktree;
 mod journal_writer;
 
 use std::panic::AssertUnwindSafe;
@@ -63,8 +66,11 @@ use crate::toolset::read_tool_output;
 use deferred_entries::DeferredEntries;
 use ledger::Ledger;
 use load_task::{continued_tasks, fresh_journal, load_task};
+#[cfg(not(feature = "toolsets"))]
+use no_worktree::NoWorktree as Worktree;
 use startup::TaskStartup;
 use worktime::{PeopleSubscription, Stopwatch};
+#[cfg(feature = "toolsets")]
 use worktree::Worktree;
 
 /// What a run needs from its worker.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::worktree::Worktree;
+use super::Worktree;
 use super::{AttemptEnd, Halt, RECHECK_INTERVAL, TaskRun, append_with_retry, hint_or_recheck};
 use crate::conversation::NextStep;
 use crate::entry::{

@@ -8,6 +8,8 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 
 use crate::entry::{Entry, EntryCodecError, EntryKind, Record, TeamRef};
@@ -27,11 +29,11 @@ pub use clock::Clock;
 pub(crate) use clock::since_boot;
 pub use journal_pages::pages;
 pub use memory::MemoryStore;
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "sqlite", feature = "toolsets"))]
 pub(crate) use sqlite::private_files;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{DatabaseHealth, Durability, SqliteOptions, SqliteStore, Vacuumed};
-pub use subscriptions::{Subscription, Subscriptions, Wake};
+pub(crate) use subscriptions::{Subscription, Subscriptions};
 
 /// The future that every [`Store`] operation returns.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -245,6 +247,7 @@ pub struct CountCondition {
 
 /// Selects tasks: those that match every field.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct TaskFilter {
     /// With one of these statuses; any if empty.
     pub status: Vec<Status>,
@@ -271,6 +274,21 @@ pub struct TaskFilter {
     /// At most this many, the newest ones.
     pub limit: Option<usize>,
 }
+
+fluent_setters!(TaskFilter {
+    status: Vec<Status>,
+    root: Option<TaskId>,
+    parent: Option<TaskId>,
+    continues: Option<TaskId>,
+    retries: Option<TaskId>,
+    agents: Vec<AgentName>,
+    roots: bool,
+    since: Option<Timestamp>,
+    before: Option<Timestamp>,
+    active_since: Option<Timestamp>,
+    quiet_before: Option<Timestamp>,
+    limit: Option<usize>,
+});
 
 impl TaskFilter {
     /// All tasks of the tree with this root.
@@ -360,27 +378,35 @@ impl EntryKinds {
 }
 
 /// A stream of hints.
-pub struct HintStream(tokio::sync::broadcast::Receiver<Hint>);
+pub struct HintStream(BoxStream<'static, Hint>);
 
 impl HintStream {
-    /// Creates a stream from a store's channel.
-    pub fn from_channel(receiver: tokio::sync::broadcast::Receiver<Hint>) -> Self {
-        HintStream(receiver)
+    /// Wraps the hints of a store. A store that loses hints sends [`Hint::Lagged`] instead; the stream ends
+    /// when the store is closed.
+    pub fn new(hints: impl Stream<Item = Hint> + Send + 'static) -> Self {
+        HintStream(Box::pin(hints))
+    }
+
+    pub(crate) fn from_channel(receiver: tokio::sync::broadcast::Receiver<Hint>) -> Self {
+        use tokio::sync::broadcast::error::RecvError;
+        HintStream::new(futures::stream::unfold(receiver, |mut receiver| async move {
+            match receiver.recv().await {
+                Ok(hint) => Some((hint, receiver)),
+                Err(RecvError::Lagged(_)) => Some((Hint::Lagged, receiver)),
+                Err(RecvError::Closed) => None,
+            }
+        }))
     }
 
     /// The next hint; `None` when the store is closed.
     pub async fn next(&mut self) -> Option<Hint> {
-        use tokio::sync::broadcast::error::RecvError;
-        match self.0.recv().await {
-            Ok(hint) => Some(hint),
-            Err(RecvError::Lagged(_)) => Some(Hint::Lagged),
-            Err(RecvError::Closed) => None,
-        }
+        self.0.next().await
     }
 }
 
 /// Why a store operation failed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The task already exists.
     #[error("task {0} exists already")]

@@ -12,7 +12,7 @@ use crate::id::TaskId;
 
 /// The subscriptions of a process. Clones share them.
 #[derive(Clone, Default)]
-pub struct Subscriptions(Arc<Mutex<SubscriptionTable>>);
+pub(crate) struct Subscriptions(Arc<Mutex<SubscriptionTable>>);
 
 #[derive(Default)]
 struct SubscriptionTable {
@@ -44,31 +44,31 @@ struct WakeSignal {
 
 /// What woke a subscription since the last wake was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wake {
+pub(crate) struct Wake {
     /// These tasks have something new.
-    pub tasks: IndexSet<TaskId>,
+    pub(crate) tasks: IndexSet<TaskId>,
     /// Hints were lost: any task may have something new.
-    pub lagged: bool,
+    pub(crate) lagged: bool,
 }
 
 impl Subscriptions {
     /// Subscribes to entries of these kinds in these tasks.
-    pub fn for_tasks(&self, tasks: &[TaskId], kinds: EntryKinds) -> Subscription {
+    pub(crate) fn for_tasks(&self, tasks: &[TaskId], kinds: EntryKinds) -> Subscription {
         self.subscribe(tasks.iter().map(|t| SubscriptionScope::Task(*t)).collect(), kinds)
     }
 
     /// Subscribes to entries of these kinds in any task of a tree.
-    pub fn for_tree(&self, root: TaskId, kinds: EntryKinds) -> Subscription {
+    pub(crate) fn for_tree(&self, root: TaskId, kinds: EntryKinds) -> Subscription {
         self.subscribe(vec![SubscriptionScope::Tree(root)], kinds)
     }
 
     /// Subscribes to entries of these kinds in any task.
-    pub fn for_all(&self, kinds: EntryKinds) -> Subscription {
+    pub(crate) fn for_all(&self, kinds: EntryKinds) -> Subscription {
         self.subscribe(vec![SubscriptionScope::All], kinds)
     }
 
     /// Wakes subscriptions for every hint until the store is closed.
-    pub async fn forward_hints(&self, mut hints: HintStream) {
+    pub(crate) async fn forward_hints(&self, mut hints: HintStream) {
         while let Some(hint) = hints.next().await {
             self.notify(hint);
         }
@@ -134,7 +134,7 @@ impl WakeSignal {
 }
 
 /// One subscription. It covers changes from its creation until it is dropped.
-pub struct Subscription {
+pub(crate) struct Subscription {
     subscriptions: Subscriptions,
     number: u64,
     scopes: Vec<SubscriptionScope>,
@@ -143,7 +143,7 @@ pub struct Subscription {
 
 impl Subscription {
     /// Waits until it is woken. Returns at once if it was woken since the last call.
-    pub async fn next_wake(&self) -> Wake {
+    pub(crate) async fn next_wake(&self) -> Wake {
         loop {
             self.signal.notify.notified().await;
             let pending =

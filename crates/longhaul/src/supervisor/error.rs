@@ -7,6 +7,7 @@ use crate::task::Status;
 
 /// Why an operation failed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum LonghaulError {
     /// The store failed.
     #[error(transparent)]

@@ -18,6 +18,7 @@ const MOST: usize = 200;
 /// It is stored with `Store::put_blob` and found by its digest. Files that `add_prompt_files` names are not
 /// in it: they are read when a task starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TeamBundle {
     /// The display name of the team file.
     pub name: String,
@@ -117,6 +118,7 @@ impl TeamBundle {
 /// A file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be read: {why}", path.display())]
+#[non_exhaustive]
 pub struct TeamBundleError {
     /// The path of the file.
     pub path: PathBuf,
@@ -183,6 +185,7 @@ pub(super) fn join_normalized(dir: &str, name: &str) -> String {
 
 /// A problem and the file it is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileProblem {
     /// The display name of the file.
     pub file: String,

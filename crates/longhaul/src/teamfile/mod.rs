@@ -53,6 +53,7 @@ pub use yaml::MAX_TEAM_FILE_BYTES;
 
 /// The result of parsing a team file.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct ParsedTeamFile {
     /// The team, if the file has no errors. Warnings do not matter.
     pub file: Option<TeamFile>,

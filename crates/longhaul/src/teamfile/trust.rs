@@ -24,6 +24,7 @@ const HARMLESS: [&str; 5] = ["read_", "list_", "search_", "view_", "directory_tr
 /// Something that a team file does, or lets its agents do, without approval.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum TrustItem {
     /// Starts a program.
     Command {

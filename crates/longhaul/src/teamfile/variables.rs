@@ -8,6 +8,7 @@ use super::suggestions::join_bounded;
 
 /// Why the variables of a text cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum VariableError {
     /// These variables are not set; each once, in the order of the text.
     Unset(Vec<String>),

@@ -2,11 +2,25 @@
 
 mod reply;
 mod sse;
+mod test_call;
 pub mod store_exam;
 
 pub use crate::model::FnModel;
 pub use reply::{ReplyBuilder, reply};
 pub use sse::sse_events;
+pub use test_call::{CallRequest, CallRequests, Responder, call_context};
+
+/// Folds a journal into the conversation that the model sees, as every run does first, and returns how many
+/// messages it has. For benchmarks.
+pub fn fold_conversation(
+    submission: &crate::entry::Submission,
+    agent: &crate::id::AgentName,
+    journal: &[crate::entry::Record],
+) -> usize {
+    let mut conversation = crate::conversation::Conversation::begin(submission, agent);
+    journal.iter().for_each(|record| conversation.apply(record));
+    conversation.messages().len()
+}
 
 /// Reports that a test cannot run here, and why. The harness counts such a test as passed; `./test` counts
 /// these lines and reports how many were skipped. The line bypasses the harness, which captures what tests

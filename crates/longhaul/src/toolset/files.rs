@@ -20,7 +20,6 @@ use file_roots::{FileAccess, FileRoots};
 use post_edit::PostEditCommands;
 
 pub use filesystem::{Filesystem, FilesystemBuilder};
-pub(super) use path_resolver::find_vcs_dir;
 pub use post_edit::PostEdit;
 
 mod count;

@@ -8,41 +8,57 @@ use crate::dispatch::AgentInfo;
 use crate::id::{AgentName, TaskId};
 use crate::tool::{DynTool, Tool};
 
+#[cfg(feature = "toolsets")]
 mod a2a;
+#[cfg(feature = "toolsets")]
 mod api;
+#[cfg(feature = "toolsets")]
 mod blocking;
 mod background_agents;
+#[cfg(feature = "toolsets")]
 mod command;
 mod delegation;
+#[cfg(feature = "toolsets")]
 mod stable_ids;
 mod task_ops;
 mod text_paging;
 mod call_description;
+#[cfg(feature = "toolsets")]
 mod fetch;
+#[cfg(feature = "toolsets")]
 mod files;
 mod managed_agents;
 #[cfg(feature = "mcp")]
 mod mcp;
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "sqlite", feature = "toolsets"))]
 mod memory;
+#[cfg(feature = "toolsets")]
 mod openapi;
 mod model_picker;
 mod tool_names;
 mod output_truncation;
+#[cfg(feature = "toolsets")]
 mod http_client;
 mod redaction;
+#[cfg(feature = "toolsets")]
 mod sandbox;
+#[cfg(feature = "toolsets")]
 mod script;
+#[cfg(feature = "toolsets")]
 mod shell;
+#[cfg(feature = "toolsets")]
 mod skills;
 mod sub_agent_tools;
+#[cfg(feature = "toolsets")]
 mod project_tasks;
 mod text;
 mod think;
 mod todo;
+#[cfg(feature = "toolsets")]
 mod user_prompt;
 mod fn_tool;
 mod task_text;
+mod vcs_dirs;
 mod wrappers;
 
 #[cfg(test)]
@@ -54,13 +70,18 @@ pub(crate) mod loopback;
 #[cfg(test)]
 mod no_dispatcher;
 
+#[cfg(feature = "toolsets")]
 pub use a2a::A2a;
+#[cfg(feature = "toolsets")]
 pub use api::{Api, ApiSettings};
 pub use background_agents::BackgroundAgents;
 pub use call_description::with_call_description;
 pub use delegation::Delegation;
+#[cfg(feature = "toolsets")]
 pub use fetch::Fetch;
+#[cfg(feature = "toolsets")]
 pub use files::{Filesystem, FilesystemBuilder, PostEdit, ReadOnlyFiles};
+#[cfg(feature = "toolsets")]
 pub use http_client::SecretHeaders;
 pub use managed_agents::ManagedAgents;
 #[cfg(feature = "mcp")]
@@ -68,28 +89,37 @@ pub use mcp::{
     FileTokenStore, Mcp, McpCommand, McpEndpoint, McpOptions, McpPool, McpRemote, McpServer, McpTransport,
     MemoryTokenStore, SecretEnv, ShowLogin, TokenStore,
 };
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "sqlite", feature = "toolsets"))]
 pub use memory::AgentMemory;
 pub use model_picker::ModelPicker;
+#[cfg(feature = "toolsets")]
 pub use openapi::OpenApi;
 pub(crate) use output_truncation::{read_tool_output, truncate_output};
+#[cfg(feature = "toolsets")]
 pub use project_tasks::ProjectTasks;
 pub use redaction::with_redaction;
+#[cfg(feature = "toolsets")]
 pub(crate) use sandbox::linked_git_dirs;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "toolsets", target_os = "linux"))]
 pub use sandbox::sandbox_exec;
+#[cfg(feature = "toolsets")]
 pub use sandbox::{SANDBOX_EXEC, Sandbox};
+#[cfg(feature = "toolsets")]
 pub use script::{ScriptTool, ScriptTools, ScriptToolsBuilder};
+#[cfg(feature = "toolsets")]
 pub use shell::{Shell, ShellBuilder};
+#[cfg(feature = "toolsets")]
 pub use skills::Skills;
 pub use sub_agent_tools::SubAgentTools;
 pub use think::Think;
 pub use todo::Todo;
 pub(crate) use tool_names::{is_reserved, qualified_tool_name};
+#[cfg(feature = "toolsets")]
 pub use user_prompt::UserPrompt;
 pub(crate) use wrappers::rename_tool;
 pub use wrappers::{only_tools, with_instruction, with_prefix};
 
+#[cfg(feature = "toolsets")]
 use blocking::run_blocking;
 
 /// A group of tools that are opened and closed together. Always used as `Arc<dyn Toolset>`; one instance

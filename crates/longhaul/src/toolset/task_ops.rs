@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::files::find_vcs_dir;
 use super::fn_tool::ToolCallResult;
 use super::task_text::{self, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable};
 use super::text_paging::{OUTPUT_LIMIT, TextRange};
+use super::vcs_dirs::find_vcs_dir;
 use super::{ToolsetContext, ToolsetError};
 use crate::dispatch::{
     AgentInfo, DispatchError, LetterContent, SendReceipt, WaitMode, WaitResult, find_task,

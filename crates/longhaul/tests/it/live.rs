@@ -53,7 +53,7 @@ fn model(api_type: ApiType) -> Option<Arc<dyn Model>> {
         api_type: Some(api_type),
         ..ModelSpec::default()
     };
-    let options = HttpOptions { first_byte_timeout: Duration::from_secs(600), ..HttpOptions::default() };
+    let options = HttpOptions::default().first_byte_timeout(Duration::from_secs(600));
     let model = HttpClient::new(options).unwrap().model(&spec, &NoKeys).unwrap();
     Some(model)
 }
@@ -64,7 +64,7 @@ async fn a_lead_and_two_over(api_type: ApiType) {
         let instruction = format!("You are a {name}. {what} Answer with one sentence.");
         Agent::builder(name).description(what).model(model.clone()).instruction(instruction).build().unwrap()
     };
-    let habits = Policy { max_turns: 8, inactivity_timeout: Duration::from_secs(600), ..Policy::default() };
+    let habits = Policy::default().max_turns(8).inactivity_timeout(Duration::from_secs(600));
     let mut lead = Agent::builder("lead")
         .model(model.clone())
         .instruction(LEAD)

@@ -36,6 +36,7 @@ struct CassetteState {
 
 /// Why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CassetteError {
     /// The file cannot be read or written.
     #[error("{path}: {error}")]

@@ -17,6 +17,7 @@ use crate::model::wire::{Anthropic, Gemini, WireProtocol};
 
 /// The protocol that a provider uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum ApiType {
     /// OpenAI's chat completions.
     #[serde(rename = "openai_chatcompletions")]
@@ -393,6 +394,7 @@ fn with_api_version(base_url: String, version: &str) -> String {
 
 /// Why a model cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CatalogError {
     /// The name is not `provider/model`.
     #[error("'{0}' does not name a model: write provider/model, such as openai/gpt-5")]

@@ -32,6 +32,7 @@ mod auto_detect;
 mod provider_opts;
 mod http_model;
 
+#[cfg(feature = "toolsets")]
 pub(crate) use client::tls_config;
 
 pub use api_keys::{ApiKey, KeySource, NoKeys};
@@ -40,6 +41,7 @@ pub use catalog::{
     ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers,
     provider_key_variables,
 };
+#[cfg(feature = "teamfile")]
 pub(crate) use catalog::{is_provider_or_local_url, key_variables_of};
 pub use endpoint::{Auth, Endpoint};
 pub use fallback::FallbackModel;
@@ -54,6 +56,7 @@ use transport::Transport;
 
 /// Options of the HTTP client.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct HttpOptions {
     /// The timeout for opening a connection.
     pub connect_timeout: Duration,
@@ -71,6 +74,16 @@ pub struct HttpOptions {
     /// another port.
     pub base_urls: HashMap<String, String>,
 }
+
+fluent_setters!(HttpOptions {
+    connect_timeout: Duration,
+    first_byte_timeout: Duration,
+    idle_timeout: Duration,
+    max_concurrent: usize,
+    system_proxy: bool,
+    prices: PriceTable,
+    base_urls: HashMap<String, String>,
+});
 
 impl Default for HttpOptions {
     fn default() -> Self {
@@ -168,6 +181,7 @@ impl std::fmt::Debug for HttpClient {
 
 /// Why a model cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HttpError {
     /// The client could not be set up.
     #[error("cannot set up the HTTP client: {0}")]

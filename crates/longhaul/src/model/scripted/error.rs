@@ -7,6 +7,7 @@ use serde_saphyr::{Location, MessageFormatter as _, UserMessageFormatter};
 
 /// Why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelScriptError {
     /// The file cannot be read.
     #[error("the script {} cannot be read: {source}", path.display())]
@@ -23,6 +24,7 @@ pub enum ModelScriptError {
 
 /// An error in a script: where it is, the line, and what is expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ScriptProblem {
     /// The name of the script.
     pub script: String,

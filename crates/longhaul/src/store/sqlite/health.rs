@@ -14,6 +14,7 @@ use crate::store::StoreError;
 
 /// The health of a database file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DatabaseHealth {
     /// The version of its schema.
     pub version: usize,

@@ -64,6 +64,7 @@ pub enum Durability {
 
 /// Options for opening a [`SqliteStore`].
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct SqliteOptions {
     /// What an acknowledged append survives.
     pub durability: Durability,
@@ -72,6 +73,8 @@ pub struct SqliteOptions {
     /// How long to wait for another program that locks the file.
     pub busy_timeout: Duration,
 }
+
+fluent_setters!(SqliteOptions { durability: Durability, clock: Clock, busy_timeout: Duration });
 
 impl Default for SqliteOptions {
     fn default() -> Self {

@@ -29,6 +29,7 @@ pub type VariableLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Everything that a team needs and its file does not contain.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Environment {
     /// The HTTP client for providers.
     pub http: HttpClient,
@@ -47,7 +48,21 @@ pub struct Environment {
     pub sandbox_helper: Option<PathBuf>,
 }
 
+fluent_setters!(Environment {
+    model_overrides: Vec<ModelOverride>,
+    watchman: ProcessGuardian,
+    sandbox_helper: Option<PathBuf>,
+});
+
 impl Environment {
+    /// Sets the MCP servers of this process.
+    #[cfg(feature = "mcp")]
+    #[must_use]
+    pub fn mcp(mut self, mcp: McpPool) -> Self {
+        self.mcp = mcp;
+        self
+    }
+
     /// An environment with defaults. MCP servers inherit `PATH`, `HOME` and a few other variables that
     /// programs need to start and that hold no secrets. Login tokens are stored below `data`.
     pub fn new(
@@ -80,6 +95,7 @@ pub struct ModelOverride {
 }
 
 /// The result of [`assemble`].
+#[non_exhaustive]
 pub struct AssembledTeam {
     /// The team. It has a reference to its file only after the bundle was stored: see
     /// [`Team::with_reference`].
@@ -94,6 +110,7 @@ pub struct AssembledTeam {
 
 /// Why a team cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AssembleError {
     /// A team file has errors.
     #[error("{}", rendered(.file, .text, .problems))]

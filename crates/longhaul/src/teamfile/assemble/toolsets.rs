@@ -68,6 +68,9 @@ impl TeamAssembler<'_> {
         part: &ToolsetConfig,
         path: &str,
     ) -> Option<Arc<dyn Toolset>> {
+        // Only the database of memories is named after the agent.
+        #[cfg(not(feature = "sqlite"))]
+        let _ = agent;
         match &part.kind {
             ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files, self.environment))),
             ToolsetKind::Shell(shell) => {

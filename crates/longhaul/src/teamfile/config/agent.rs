@@ -12,6 +12,7 @@ use crate::entry::{Delivery, OnFinish};
 /// An agent.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct AgentConfig {
     /// Its models, one per turn in rotation. Empty means `auto`.
     pub model: Vec<String>,
@@ -84,6 +85,7 @@ pub struct AgentConfig {
 /// A prompt with a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct CommandConfig {
     /// What it does.
     pub description: Option<String>,
@@ -94,6 +96,7 @@ pub struct CommandConfig {
 /// Fallback models.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct FallbackConfig {
     /// The models, in the order in which they are tried.
     pub models: Vec<String>,
@@ -117,6 +120,7 @@ pub enum SkillsConfig {
 /// The schema of a final answer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct StructuredOutputConfig {
     /// The name of the schema.
     pub name: String,
@@ -131,6 +135,7 @@ pub struct StructuredOutputConfig {
 /// Limits on tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct LimitsConfig {
     /// How many tasks run at once.
     pub running: Option<u32>,
@@ -156,6 +161,7 @@ pub struct LimitsConfig {
 /// How an agent works with background tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct BackgroundConfig {
     /// The tool names for working with sub-agents.
     pub dialect: Option<String>,
@@ -176,6 +182,7 @@ fn notices<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<C
 /// Commands to run on events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct HooksConfig {
     /// Before a tool runs.
     pub pre_tool_use: Vec<HookMatcherConfig>,
@@ -198,6 +205,7 @@ pub struct HooksConfig {
 /// Hooks for some tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct HookMatcherConfig {
     /// A pattern of tool names; `*` or nothing matches all.
     pub matcher: Option<String>,
@@ -208,6 +216,7 @@ pub struct HookMatcherConfig {
 /// A command to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct HookConfig {
     /// The command.
     pub command: String,

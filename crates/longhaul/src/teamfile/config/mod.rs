@@ -25,6 +25,7 @@ use crate::model::http::ApiType;
 /// A parsed team file. Every name in it that refers to something is resolved.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct TeamFile {
     /// The version of the format, as the file says.
     pub version: Option<String>,
@@ -67,6 +68,7 @@ impl TeamFile {
 /// A model and its settings.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ModelConfig {
     /// The provider.
     pub provider: Option<String>,
@@ -118,6 +120,7 @@ pub enum ThinkingConfig {
 /// A custom provider.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ProviderConfig {
     /// The protocol.
     pub api_type: Option<ApiType>,
@@ -132,6 +135,7 @@ pub struct ProviderConfig {
 /// Information about a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct MetadataConfig {
     /// The author.
     pub author: Option<String>,
@@ -148,6 +152,7 @@ pub struct MetadataConfig {
 /// Patterns of tools that are allowed, need approval or are denied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct PermissionsConfig {
     /// These run without approval.
     pub allow: Vec<String>,
@@ -171,6 +176,7 @@ impl PermissionsConfig {
 /// Budget limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct BudgetConfig {
     /// The cost in dollars.
     pub max_cost: Option<f64>,

@@ -11,6 +11,7 @@ use super::{BudgetConfig, LimitsConfig, time};
 /// A toolset.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ToolsetConfig {
     /// The tools to offer. None named means all.
     pub tools: Option<Vec<String>>,
@@ -30,6 +31,7 @@ pub struct ToolsetConfig {
 /// The types of toolsets, with the keys of each.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ToolsetKind {
     /// Files below the working directory.
     Filesystem(FilesystemConfig),
@@ -146,6 +148,7 @@ pub enum DeferConfig {
 /// Files below the working directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct FilesystemConfig {
     /// Commands to run after a file is changed.
     pub post_edit: Vec<PostEditConfig>,
@@ -158,6 +161,7 @@ pub struct FilesystemConfig {
 /// A command to run after a file is changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct PostEditConfig {
     /// A pattern of the files.
     pub path: String,
@@ -180,6 +184,7 @@ pub enum SandboxConfig {
 /// Shell commands.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ShellConfig {
     /// Environment variables of the commands.
     pub env: IndexMap<String, String>,
@@ -195,6 +200,7 @@ pub struct ShellConfig {
 /// Commands of the team as tools.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ScriptConfig {
     /// The tools.
     pub shell: IndexMap<String, ScriptToolConfig>,
@@ -212,6 +218,7 @@ pub struct ScriptConfig {
 /// A command as a tool.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ScriptToolConfig {
     /// The command.
     pub cmd: String,
@@ -230,6 +237,7 @@ pub struct ScriptToolConfig {
 /// Web pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct FetchConfig {
     /// The timeout of a page.
     #[serde(deserialize_with = "time")]
@@ -243,6 +251,7 @@ pub struct FetchConfig {
 /// One HTTP call as a tool.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ApiConfig {
     /// The call.
     pub api_config: ApiCallConfig,
@@ -251,6 +260,7 @@ pub struct ApiConfig {
 /// An HTTP call.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ApiCallConfig {
     /// The name of the tool.
     pub name: String,
@@ -271,6 +281,7 @@ pub struct ApiCallConfig {
 /// The operations of an OpenAPI document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct OpenApiConfig {
     /// The URL of the document.
     pub url: String,
@@ -281,6 +292,7 @@ pub struct OpenApiConfig {
 /// A remote agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct A2aConfig {
     /// Its URL.
     pub url: String,
@@ -293,6 +305,7 @@ pub struct A2aConfig {
 /// An MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct McpConfig {
     /// The program to start.
     pub command: Option<String>,
@@ -314,6 +327,7 @@ pub struct McpConfig {
 /// A remote MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct McpRemoteConfig {
     /// Its URL.
     pub url: String,

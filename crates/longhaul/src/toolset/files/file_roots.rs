@@ -18,8 +18,9 @@ use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOpt
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions};
 
-use super::path_resolver::{PathResolveError, RootNames, RootedPath, find_vcs_dir, resolve_path};
+use super::path_resolver::{PathResolveError, RootNames, RootedPath, resolve_path};
 use crate::tool::{CallContext, ToolError};
+use crate::toolset::vcs_dirs::find_vcs_dir;
 
 /// What a toolset may access, and what its walks skip.
 #[derive(Debug, Default)]

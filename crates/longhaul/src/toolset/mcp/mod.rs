@@ -53,6 +53,7 @@ pub type ShowLogin = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// How servers are run and reached.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct McpOptions {
     /// How long a server may take to start, initialize and list its tools.
     pub connect_timeout: Duration,
@@ -71,6 +72,17 @@ pub struct McpOptions {
     /// Shows a person where to log in. If `None`, servers that require a login cannot be used.
     pub show_login: Option<ShowLogin>,
 }
+
+fluent_setters!(McpOptions {
+    connect_timeout: Duration,
+    idle_timeout: Option<Duration>,
+    inactivity_timeout: Duration,
+    env: SecretEnv,
+    working_dir: Option<PathBuf>,
+    guardian: ProcessGuardian,
+    token_store: Arc<dyn TokenStore>,
+    show_login: Option<ShowLogin>,
+});
 
 impl Default for McpOptions {
     fn default() -> Self {

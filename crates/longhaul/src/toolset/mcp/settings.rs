@@ -31,6 +31,7 @@ pub struct McpServer {
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum McpEndpoint {
     /// A program that communicates over stdin and stdout.
     Command(McpCommand),
@@ -96,6 +97,7 @@ impl McpRemote {
 
 /// The transport of a server on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum McpTransport {
     /// Streamable HTTP.
     #[default]

@@ -89,7 +89,7 @@ fn team() -> Team {
 
 pub(crate) fn one_seat(_: &Options) {
     block_on(async {
-        let limits = TaskLimits { running: 1, ..TaskLimits::default() };
+        let limits = TaskLimits::default().running(1);
         let longhaul = Longhaul::builder(team()).limits(limits).start().await.unwrap();
         let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
         let done = in_time(longhaul.wait([root]).into_future()).await.unwrap();

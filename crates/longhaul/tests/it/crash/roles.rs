@@ -54,7 +54,7 @@ pub(crate) fn play(args: &[String]) {
 /// clock is so many seconds fast.
 async fn crash(dir: &Path, args: &[&str]) {
     let offset = args.get(4).map_or(0, |offset| offset.parse().unwrap());
-    let options = SqliteOptions { clock: clock(offset), ..SqliteOptions::default() };
+    let options = SqliteOptions::default().clock(clock(offset));
     let store = KillAt::open_with(dir, args[0], death(args[1]), options);
     let longhaul = start(Longhaul::builder(team::crash(dir, args[2])).shared_store(store), args[3]).await;
     let root = longhaul.submit_once("crash", Order::new("lead", "go")).await.unwrap();

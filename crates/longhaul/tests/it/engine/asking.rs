@@ -69,7 +69,7 @@ async fn what_changes_something_waits_for_a_person_without_a_seat_and_a_yes_lets
         ("go", 0) => write("x"),
         _ => reply().text(asked.last()),
     });
-    let limits = TaskLimits { running: 1, ..TaskLimits::default() };
+    let limits = TaskLimits::default().running(1);
     let longhaul = Longhaul::builder(team(one(&model, &ran))).limits(limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     let question = asks(&longhaul, id).await;

@@ -48,7 +48,7 @@ async fn a_conversation_that_grows_too_long_becomes_a_summary_and_the_order_stay
     });
     let model: Arc<dyn Model> = Arc::new(model);
     let solo = Agent::builder("solo").model(model).toolset(talker());
-    let solo = solo.policy(Policy { compact_at: Some(5_000), ..Policy::default() }).build().unwrap();
+    let solo = solo.policy(Policy::default().compact_at(Some(5_000))).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "Count the xs.")).await.unwrap();
     let done = within(longhaul.wait([id])).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_summary_names_the_tasks_that_still_run() {
     });
     let slow = Agent::builder("slow").model(child).build().unwrap();
     let lead = Agent::builder("lead").model(Arc::new(model)).toolset(talker()).sub_agent(slow);
-    let habits = Policy { compact_at: Some(3_000), on_finish: longhaul::OnFinish::Stop, ..Policy::default() };
+    let habits = Policy::default().compact_at(Some(3_000)).on_finish(longhaul::OnFinish::Stop);
     let lead = lead.dialect(SubAgentDialect::Background).policy(habits).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(lead).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
@@ -190,7 +190,7 @@ async fn an_agent_sees_as_much_of_its_conversation_as_it_is_to_see() {
             _ => reply().text("done"),
         }
     });
-    let habits = Policy { history_items: Some(4), old_output_tokens: Some(1_500), ..Policy::default() };
+    let habits = Policy::default().history_items(Some(4)).old_output_tokens(Some(1_500));
     let solo =
         Agent::builder("solo").model(Arc::new(model)).toolset(talker()).policy(habits).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();
@@ -207,14 +207,14 @@ async fn an_agent_is_told_the_day_and_the_place_and_a_read_only_one_cannot_write
         let tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
         reply().text(format!("{}|{}", tools.join(","), request.system))
     });
-    let preamble = Preamble { date: true, environment: true, prompt_files: vec!["AGENTS.md".into()] };
+    let preamble = Preamble::default().date(true).environment(true).prompt_files(vec!["AGENTS.md".into()]);
     let solo = Agent::builder("solo")
         .instruction("You are exact.")
         .model(Arc::new(model))
         .preamble(preamble)
         .toolset(talker())
         .toolset(ModelPicker::new(["large"]))
-        .policy(Policy { read_only: true, ..Policy::default() })
+        .policy(Policy::default().read_only(true))
         .build()
         .unwrap();
     let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();

@@ -41,7 +41,7 @@ fn hook(command: impl Into<String>) -> Vec<Hook> {
 }
 
 fn before(command: impl Into<String>) -> Hooks {
-    Hooks { pre_tool_use: vec![(ToolMatcher::all(), hook(command))], ..Hooks::default() }
+    Hooks::default().pre_tool_use(vec![(ToolMatcher::all(), hook(command))])
 }
 
 fn says(decision: &str) -> Hooks {
@@ -86,10 +86,8 @@ async fn a_hook_blocks_a_call_and_the_model_is_told_why() {
     let told = output(one(before("echo not on a Friday >&2; exit 2"), &ran)).await;
     assert_eq!(told, "t:This call of 'write' was not made: a hook blocked it: not on a Friday");
     assert_eq!(ran.load(Ordering::SeqCst), 0);
-    let other = Hooks {
-        pre_tool_use: vec![(ToolMatcher::parse("shell|edit_.*").unwrap(), hook("exit 2"))],
-        ..Hooks::default()
-    };
+    let other =
+        Hooks::default().pre_tool_use(vec![(ToolMatcher::parse("shell|edit_.*").unwrap(), hook("exit 2"))]);
     assert_eq!(output(one(other, &ran)).await, "t:wrote {\"what\":\"x\"}", "it is for other tools");
 }
 
@@ -97,15 +95,13 @@ async fn a_hook_blocks_a_call_and_the_model_is_told_why() {
 async fn a_hook_that_takes_too_long_denies_a_call_and_holds_up_nothing_else() {
     let ran = Arc::new(AtomicUsize::new(0));
     let slow = Hook::command("sleep 300").timeout(Duration::from_millis(200));
-    let hooks = Hooks {
-        post_tool_use: vec![(ToolMatcher::all(), vec![slow.clone()])],
-        task_start: vec![slow.clone()],
-        task_end: vec![slow.clone()],
-        ..Hooks::default()
-    };
+    let hooks = Hooks::default()
+        .post_tool_use(vec![(ToolMatcher::all(), vec![slow.clone()])])
+        .task_start(vec![slow.clone()])
+        .task_end(vec![slow.clone()]);
     let begun = Instant::now();
     assert_eq!(output(one(hooks, &ran)).await, "t:wrote {\"what\":\"x\"}");
-    let judge = Hooks { pre_tool_use: vec![(ToolMatcher::all(), vec![slow])], ..Hooks::default() };
+    let judge = Hooks::default().pre_tool_use(vec![(ToolMatcher::all(), vec![slow])]);
     assert!(output(one(judge, &ran)).await.contains("it took longer than 200ms"));
     assert_eq!(ran.load(Ordering::SeqCst), 1);
     assert!(begun.elapsed() < Duration::from_secs(60));
@@ -162,7 +158,7 @@ async fn what_a_hook_rewrites_is_judged_as_the_tool_reads_it() {
 
     // Hooks hear of a call by the tool's own names, too.
     let heard = dir.path().join("heard");
-    let hooks = Hooks { pre_tool_use: vec![(ToolMatcher::all(), keeps(&heard))], ..Hooks::default() };
+    let hooks = Hooks::default().pre_tool_use(vec![(ToolMatcher::all(), keeps(&heard))]);
     let agent = agent("worker", &calls(json!({"command": "true"}))).toolset(Shell::new()).hooks(hooks);
     let longhaul = start(agent).await;
     let order = Order { working_dir: Some(dir.path().to_owned()), ..Order::new("worker", "go") };
@@ -235,7 +231,7 @@ async fn what_hooks_say_to_a_result_is_told_below_it_and_written_down() {
     let mut after = keeps(&log);
     after.extend(hook("echo formatted"));
     after.extend(hook("echo two lines are too long >&2; exit 2"));
-    let hooks = Hooks { post_tool_use: vec![(ToolMatcher::all(), after)], ..Hooks::default() };
+    let hooks = Hooks::default().post_tool_use(vec![(ToolMatcher::all(), after)]);
     let longhaul = start(one(hooks, &ran)).await;
     let order = Order::new("worker", "go").working_dir(dir.path());
     let done = ask(&longhaul, order).await;
@@ -261,16 +257,14 @@ fn logged(dir: &Path) -> Hooks {
     let at = |name: &str| keeps(&dir.join(name));
     let mut session_start = at("session_start");
     session_start.extend(hook("echo the branch is main"));
-    Hooks {
-        pre_tool_use: vec![(ToolMatcher::all(), at("pre"))],
-        post_tool_use: vec![(ToolMatcher::all(), at("post"))],
-        session_start,
-        session_end: at("session_end"),
-        task_start: at("task_start"),
-        task_end: at("task_end"),
-        on_user_input: at("on_user_input"),
-        ..Hooks::default()
-    }
+    Hooks::default()
+        .pre_tool_use(vec![(ToolMatcher::all(), at("pre"))])
+        .post_tool_use(vec![(ToolMatcher::all(), at("post"))])
+        .session_start(session_start)
+        .session_end(at("session_end"))
+        .task_start(at("task_start"))
+        .task_end(at("task_end"))
+        .on_user_input(at("on_user_input"))
 }
 
 /// A hook that is heard, and a task that is carried on by another process: nothing is heard twice.
@@ -383,7 +377,7 @@ async fn hooks_of_a_task_that_is_stopped_are_ended() {
 /// Nothing to say is no message, and no hook is no entry.
 #[tokio::test]
 async fn a_task_without_words_of_hooks_has_the_conversation_that_it_would_have_had() {
-    let quiet = Hooks { task_start: hook("true"), ..Hooks::default() };
+    let quiet = Hooks::default().task_start(hook("true"));
     for (hooks, marks) in [(quiet, 1), (Hooks::default(), 0)] {
         let model = model(|asked| reply().text(asked.said.join("|")));
         let longhaul = start(agent("worker", &model).hooks(hooks)).await;
@@ -437,7 +431,7 @@ async fn a_call_is_made_though_its_hook_fails_where_the_author_says_so() {
     for script in BROKEN {
         let ran = Arc::new(AtomicUsize::new(0));
         let lenient = Hook::command(script).on_error(OnHookError::Allow);
-        let hooks = Hooks { pre_tool_use: vec![(ToolMatcher::all(), vec![lenient])], ..Hooks::default() };
+        let hooks = Hooks::default().pre_tool_use(vec![(ToolMatcher::all(), vec![lenient])]);
         assert!(output(one(hooks, &ran)).await.contains("wrote"), "{script}");
         assert_eq!(ran.load(Ordering::SeqCst), 1, "{script}");
     }
@@ -446,12 +440,10 @@ async fn a_call_is_made_though_its_hook_fails_where_the_author_says_so() {
 #[tokio::test]
 async fn failures_at_the_beginning_after_a_call_and_at_the_end_are_events_too() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let hooks = Hooks {
-        post_tool_use: vec![(ToolMatcher::all(), hook("exit 3"))],
-        session_start: hook("exit 4"),
-        task_end: hook("exit 5"),
-        ..Hooks::default()
-    };
+    let hooks = Hooks::default()
+        .post_tool_use(vec![(ToolMatcher::all(), hook("exit 3"))])
+        .session_start(hook("exit 4"))
+        .task_end(hook("exit 5"));
     let longhaul = start(one(hooks, &ran)).await;
     let done = ask(&longhaul, Order::new("worker", "go")).await;
     assert_done(&done);

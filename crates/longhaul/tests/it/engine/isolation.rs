@@ -40,7 +40,7 @@ fn place(output: &str) -> PathBuf {
 }
 
 fn isolated() -> Policy {
-    Policy { isolation: Isolation::Worktree, ..Policy::default() }
+    Policy::default().isolation(Isolation::Worktree)
 }
 
 #[tokio::test]

@@ -392,7 +392,7 @@ async fn a_lead_hears_of_all_its_children_however_many_and_however_far_apart_the
             }
         }
     });
-    let limits = longhaul::dispatch::TaskLimits { running: 100, ..Default::default() };
+    let limits = longhaul::dispatch::TaskLimits::default().running(100);
     let longhaul = Longhaul::builder(team(pair(&model))).limits(limits).start().await.unwrap();
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_done(&done);

@@ -25,7 +25,7 @@ async fn at_the_seat_limit_tasks_queue_and_no_more_than_the_limit_run() {
             reply().text("x")
         }
     });
-    let limits = TaskLimits { running: 4, ..TaskLimits::default() };
+    let limits = TaskLimits::default().running(4);
     let longhaul = Longhaul::builder(team(agent("solo", &model))).limits(limits).start().await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..21 {
@@ -40,8 +40,8 @@ async fn at_the_seat_limit_tasks_queue_and_no_more_than_the_limit_run() {
 async fn the_queue_is_bounded_and_can_be_no_queue_at_all() {
     let model = slow(|_| std::future::pending());
     for (limits, taken) in [
-        (TaskLimits { running: 1, queue: Some(2), ..TaskLimits::default() }, 3),
-        (TaskLimits { running: 3, reject_when_full: true, ..TaskLimits::default() }, 3),
+        (TaskLimits::default().running(1).queue(Some(2)), 3),
+        (TaskLimits::default().running(3).reject_when_full(true), 3),
     ] {
         let longhaul = Longhaul::builder(team(agent("solo", &model))).limits(limits).start().await.unwrap();
         let first = longhaul.submit(Order::new("solo", "go")).await.unwrap();
@@ -66,7 +66,7 @@ async fn the_tree_limit_is_exact_though_all_launch_at_once() {
         ("lead", _) => reply().text("x"),
         _ => reply().text("r"),
     });
-    let limits = TaskLimits { tree: Some(11), ..TaskLimits::default() };
+    let limits = TaskLimits::default().tree(Some(11));
     let longhaul = Longhaul::builder(team(pair(&model))).limits(limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     let events = all(longhaul.follow(id)).await;
@@ -171,11 +171,8 @@ async fn a_budget_of_a_tree_counts_all_below_and_binds_them() {
         ("lead", _) => reply().text("x").usage(10, 0),
         _ => reply().text("r").usage(50, 50),
     });
-    let longhaul = Longhaul::builder(team(pair(&model)))
-        .limits(TaskLimits { running: 1, ..TaskLimits::default() })
-        .start()
-        .await
-        .unwrap();
+    let longhaul =
+        Longhaul::builder(team(pair(&model))).limits(TaskLimits::default().running(1)).start().await.unwrap();
     let order = Order::new("lead", "go").tree_budget(Budget { tokens: Some(150), ..Budget::default() });
     let done = ask(&longhaul, order).await;
     let spent: Vec<_> =

@@ -23,6 +23,7 @@ mod letters;
 mod limits;
 mod processes;
 mod pruning;
+mod public_api;
 mod recovery;
 mod relaunching;
 mod rooms;

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::engine::stage::*;
 
 async fn start_with(processes: usize, lead: AgentBuilder) -> Longhaul {
-    let limits = TaskLimits { processes, ..TaskLimits::default() };
+    let limits = TaskLimits::default().processes(processes);
     Longhaul::builder(team(lead)).limits(limits).start().await.unwrap()
 }
 

@@ -405,7 +405,7 @@ async fn under_load_on_disk_every_task_ends_once_and_every_end_is_told_once() {
         _ => reply().text("x"),
     });
     let store = SqliteStore::open(dir.path().join("longhaul.db")).unwrap();
-    let limits = longhaul::dispatch::TaskLimits { running: 3, ..Default::default() };
+    let limits = longhaul::dispatch::TaskLimits::default().running(3);
     let longhaul = Longhaul::builder(team(pair(&model))).store(store).limits(limits).start().await.unwrap();
     let mut roots = Vec::new();
     for n in 0..12 {

@@ -55,7 +55,7 @@ async fn a_stop_before_the_start_is_final_and_the_task_never_runs() {
         gate.pass().await;
         reply().text("x")
     });
-    let limits = TaskLimits { running: 1, ..TaskLimits::default() };
+    let limits = TaskLimits::default().running(1);
     let longhaul = Longhaul::builder(team(agent("solo", &model))).limits(limits).start().await.unwrap();
     let first = longhaul.submit(Order::new("solo", "first")).await.unwrap();
     gate.came(1).await;
@@ -138,7 +138,7 @@ async fn a_tool_that_does_not_listen_holds_up_neither_stop_nor_seat_nor_shutdown
         "deaf" => reply().text("so far").call("deaf", json!({})),
         _ => reply().text("fine"),
     });
-    let limits = TaskLimits { running: 1, ..TaskLimits::default() };
+    let limits = TaskLimits::default().running(1);
     let team = team(agent("solo", &model).toolset(deaf));
     let longhaul = Longhaul::builder(team).limits(limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "deaf")).await.unwrap();

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::engine::stage::*;
 
 fn one_seat() -> TaskLimits {
-    TaskLimits { running: 1, ..TaskLimits::default() }
+    TaskLimits::default().running(1)
 }
 
 /// Demand 27.

@@ -250,7 +250,7 @@ async fn being_queued_does_not_count() {
             _ => reply().text("done"),
         }
     });
-    let limits = TaskLimits { running: 1, ..TaskLimits::default() };
+    let limits = TaskLimits::default().running(1);
     let build = Longhaul::builder(team(solo(&model))).shared_store(store).limits(limits);
     let longhaul = build.start().await.unwrap();
     longhaul.submit(Order::new("solo", "hold")).await.unwrap();

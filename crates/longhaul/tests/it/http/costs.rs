@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longhaul::entry::Budget;
 use longhaul::model::Model;
-use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
+use longhaul::model::http::{HttpClient, ModelSpec};
 use longhaul::model::prices::PriceTable;
 use longhaul::task::TaskState;
 use longhaul::{Order, Status};
@@ -54,7 +54,7 @@ async fn run(
         Some(json) => PriceTable::built_in().with_overrides(json).unwrap(),
         None => PriceTable::built_in(),
     };
-    let http = HttpClient::new(HttpOptions { prices, ..options() }).unwrap();
+    let http = HttpClient::new(options().prices(prices)).unwrap();
     let spec = ModelSpec { base_url: Some(server.url()), ..ModelSpec::parse(name).unwrap() };
     let model: Arc<dyn Model> = http.model(&spec, &keys).unwrap();
     let helper = agent("helper", &model).build().unwrap();

@@ -91,10 +91,7 @@ async fn an_answer_that_does_not_begin_is_given_up() {
         _ => Act::Stream(says("Now.")),
     })
     .await;
-    let options = longhaul::model::http::HttpOptions {
-        first_byte_timeout: Duration::from_millis(300),
-        ..crate::http::stage::options()
-    };
+    let options = crate::http::stage::options().first_byte_timeout(Duration::from_millis(300));
     let http = longhaul::model::http::HttpClient::new(options).unwrap();
     let longhaul = start(solo(&model(&http, &server.url()))).await;
     let id = submit(&longhaul, "go").await;
@@ -106,10 +103,7 @@ async fn an_answer_that_does_not_begin_is_given_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_complete_answer_need_not_end() {
     let server = Server::start(|_| Act::Stall(says("All said."))).await;
-    let options = longhaul::model::http::HttpOptions {
-        idle_timeout: Duration::from_secs(60),
-        ..crate::http::stage::options()
-    };
+    let options = crate::http::stage::options().idle_timeout(Duration::from_secs(60));
     let http = longhaul::model::http::HttpClient::new(options).unwrap();
     let longhaul = start(solo(&model(&http, &server.url()))).await;
     let id = submit(&longhaul, "go").await;

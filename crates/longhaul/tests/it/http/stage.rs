@@ -21,7 +21,7 @@ pub(crate) fn keys(_: &str) -> Option<SecretString> {
 }
 
 pub(crate) fn options() -> HttpOptions {
-    HttpOptions { idle_timeout: Duration::from_millis(400), ..HttpOptions::default() }
+    HttpOptions::default().idle_timeout(Duration::from_millis(400))
 }
 
 pub(crate) fn http() -> HttpClient {

@@ -65,7 +65,7 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
     let server = Server::start(|_| Act::Hangup).await;
-    let options = HttpOptions { connect_timeout: Duration::from_millis(300), ..HttpOptions::default() };
+    let options = HttpOptions::default().connect_timeout(Duration::from_millis(300));
     let http = HttpClient::new(options).unwrap();
     let model = http.model(&spec(&server.url().replace("http:", "https:")), &keys).unwrap();
     let (agent, memo, messages) =

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use longhaul::entry::QuestionAnswer;
-use longhaul::tool::{CallSignal, ToolEffects, ToolError};
+use longhaul::testing::CallRequest;
+use longhaul::tool::{ToolEffects, ToolError};
 use longhaul::toolset::Toolset as _;
 use nix::sys::signal::{Signal as Kill, kill};
 use nix::unistd::Pid;
@@ -92,7 +93,7 @@ async fn progress_is_told_while_it_is_made() {
     let result = long.call(r#"{"duration": 1, "steps": 4}"#, &context).await.unwrap();
     assert!(result.text.contains("completed"), "{}", result.text);
     let mut told = Vec::new();
-    while let Ok(CallSignal::Progress(text)) = heard.try_recv() {
+    while let Some(CallRequest::Progress(text)) = heard.try_recv() {
         told.push(text);
     }
     assert_eq!(told.first().map(String::as_str), Some("1 of 4"), "{told:?}");
@@ -162,7 +163,7 @@ async fn a_person_is_asked_what_the_server_wants_to_know() {
         let (context, mut heard) = stage.call();
         let answering = async {
             loop {
-                if let Some(CallSignal::AsksPerson { question, reply, .. }) = heard.recv().await {
+                if let Some(CallRequest::AsksPerson { question, reply, .. }) = heard.recv().await {
                     assert!(
                         question.text.contains("'everything' asks: Please provide inputs"),
                         "{question:?}"

@@ -5,8 +5,6 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul::toolset::McpOptions;
-
 use crate::mcp::servers::server;
 use crate::mcp::stage::{Stage, call, find, marked, open, options, watchman};
 
@@ -18,7 +16,7 @@ async fn victim() {
         return;
     }
     let (guardian, mark) = watchman();
-    let stage = Stage::with(McpOptions { guardian, ..options() });
+    let stage = Stage::with(options().guardian(guardian));
     let everything = stage.pool.toolset(server("everything", []));
     let memory = stage.pool.toolset(server("memory", []));
     let tools = open(&everything).await;

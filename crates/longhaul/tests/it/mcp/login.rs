@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul::toolset::{FileTokenStore, Mcp, McpOptions, McpServer, Toolset as _, ToolsetContext};
+use longhaul::toolset::{FileTokenStore, Mcp, McpServer, Toolset as _, ToolsetContext};
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -156,7 +156,7 @@ async fn a_login_is_asked_for_once_and_kept_where_only_its_owner_can_read_it() {
     let tokens = tempfile::tempdir().unwrap();
     let kept = Arc::new(FileTokenStore::new(tokens.path().join("tokens")));
     let (login, mut pages) = person();
-    let stage = Stage::with(McpOptions { show_login: Some(login), token_store: kept.clone(), ..options() });
+    let stage = Stage::with(options().show_login(Some(login)).token_store(kept.clone()));
     let toolset = stage.pool.toolset(McpServer::remote(&guarded.url));
     let logs_in = async {
         let page = pages.recv().await.unwrap();
@@ -184,7 +184,7 @@ async fn a_login_is_asked_for_once_and_kept_where_only_its_owner_can_read_it() {
     stage.end().await;
 
     // Another process finds the tokens; there is nobody to ask, and no need to.
-    let stage = Stage::with(McpOptions { token_store: kept, ..options() });
+    let stage = Stage::with(options().token_store(kept));
     let toolset = stage.pool.toolset(McpServer::remote(&guarded.url));
     assert_eq!(open(&toolset).await.len(), 1);
     assert_eq!(guarded.times("POST /token"), 1);
@@ -195,11 +195,7 @@ async fn a_login_is_asked_for_once_and_kept_where_only_its_owner_can_read_it() {
 async fn a_login_that_takes_longer_than_a_start_goes_on_and_brings_the_tools() {
     let guarded = Guarded::start().await;
     let (login, mut pages) = person();
-    let stage = Stage::with(McpOptions {
-        show_login: Some(login),
-        connect_timeout: Duration::from_secs(2),
-        ..options()
-    });
+    let stage = Stage::with(options().show_login(Some(login)).connect_timeout(Duration::from_secs(2)));
     let toolset = stage.pool.toolset(McpServer::remote(&guarded.url));
     let why = why_not(&toolset).await;
     assert!(why.contains("asks for a login") && !why.contains("code_challenge"), "{why}");
@@ -239,7 +235,7 @@ async fn no_page_is_shown_that_is_not_of_the_web() {
     for page in ["javascript:alert(1)", "file:///etc/passwd", "http://login.example/authorize"] {
         let guarded = Guarded::leading(|base| Some((format!("{base}/authorize"), page.to_owned()))).await;
         let (login, mut pages) = person();
-        let stage = Stage::with(McpOptions { show_login: Some(login), ..options() });
+        let stage = Stage::with(options().show_login(Some(login)));
         let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
         assert!(pages.try_recv().is_err(), "{page} is shown");
         assert!(why.contains("is not shown") || why.contains("the login failed"), "{page}: {why}");
@@ -257,11 +253,8 @@ async fn a_login_does_not_lead_into_a_network_that_the_server_is_not_in() {
         for place in [&metadata as &dyn Fn(&str) -> String, &servers] {
             let guarded = Guarded::leading(|base| Some((place(base), place(elsewhere)))).await;
             let (login, mut pages) = person();
-            let stage = Stage::with(McpOptions {
-                show_login: Some(login),
-                connect_timeout: Duration::from_secs(6),
-                ..options()
-            });
+            let stage =
+                Stage::with(options().show_login(Some(login)).connect_timeout(Duration::from_secs(6)));
             let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
             // Without the metadata it goes on with what the server itself says of the login, which is where the server is.
             let fine = ["asks for a login", "the server is not there", "none published usable metadata"];
@@ -280,7 +273,7 @@ async fn nor_do_the_other_requests_of_a_login() {
     let swap = |base: &str| Some((format!("{base}/register"), "https://10.1.2.3/register".to_owned()));
     let guarded = Guarded::leading(swap).await;
     let (login, mut pages) = person();
-    let stage = Stage::with(McpOptions { show_login: Some(login), ..options() });
+    let stage = Stage::with(options().show_login(Some(login)));
     let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
     assert!(
         why.contains("leads to 10.1.2.3, which is a private address, and the server is not there"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::entry::QuestionAnswer;
 use longhaul::process::{ProcessGroup, ProcessGuardian};
-use longhaul::tool::CallSignal;
+use longhaul::testing::CallRequest;
 use longhaul::toolset::{McpServer, McpTransport, Toolset as _};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -56,12 +56,12 @@ async fn exam(stage: &Stage, server: McpServer) {
     let (context, mut heard) = stage.call();
     let long = find(&tools, "net_trigger-long-running-operation");
     long.call(r#"{"duration": 0.5, "steps": 3}"#, &context).await.unwrap();
-    assert!(matches!(heard.try_recv(), Ok(CallSignal::Progress(text)) if text.ends_with(" of 3")));
+    assert!(matches!(heard.try_recv(), Some(CallRequest::Progress(text)) if text.ends_with(" of 3")));
 
     let (context, mut heard) = stage.call();
     let answering = async {
         loop {
-            if let Some(CallSignal::AsksPerson { reply, .. }) = heard.recv().await {
+            if let Some(CallRequest::AsksPerson { reply, .. }) = heard.recv().await {
                 reply.send(QuestionAnswer::Given(r#"{"name": "Ada", "check": true}"#.to_owned())).unwrap();
                 return;
             }

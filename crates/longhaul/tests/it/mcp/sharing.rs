@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::model::Model;
 use longhaul::testing::{FnModel, reply};
-use longhaul::toolset::{McpOptions, McpServer};
+use longhaul::toolset::McpServer;
 use longhaul::{Agent, Longhaul, Order, Status, Team};
 use serde_json::json;
 
@@ -50,7 +50,7 @@ async fn fifty_agents_that_name_one_server_share_its_process() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_server_ends_and_comes_back() {
-    let stage = Stage::with(McpOptions { idle_timeout: Some(Duration::from_millis(500)), ..options() });
+    let stage = Stage::with(options().idle_timeout(Some(Duration::from_millis(500))));
     let toolset = stage.pool.toolset(server("everything", []));
     let agent = Agent::builder("solo").model(parrot()).toolset(toolset).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(agent).unwrap()).start().await.unwrap();

@@ -11,13 +11,10 @@ use longhaul::entry::Order;
 use longhaul::id::{CallId, TaskId};
 use longhaul::process::ProcessGuardian;
 use longhaul::snapshot::Snapshot;
-use longhaul::store::MemoryStore;
 use longhaul::task::TaskState;
-use longhaul::testing::{FnModel, reply};
-use longhaul::tool::{CallContext, CallSignal, DynTool, RunnerChannel, ToolError, ToolStorage};
+use longhaul::testing::{CallRequest, CallRequests, FnModel, call_context, reply};
+use longhaul::tool::{CallContext, DynTool, ToolError};
 use longhaul::toolset::{Mcp, McpOptions, McpPool, SecretEnv, Toolset as _, ToolsetContext};
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_util::sync::CancellationToken;
 
 /// A pool, and the mark of all its processes.
 pub(crate) struct Stage {
@@ -29,11 +26,7 @@ pub(crate) struct Stage {
 pub(crate) fn options() -> McpOptions {
     let path = std::env::var("PATH").unwrap();
     // Node starts slowly where many tests run at once.
-    McpOptions {
-        connect_timeout: Duration::from_secs(60),
-        env: SecretEnv::from_iter([("PATH", path)]),
-        ..McpOptions::default()
-    }
+    McpOptions::default().connect_timeout(Duration::from_secs(60)).env(SecretEnv::from_iter([("PATH", path)]))
 }
 
 impl Stage {
@@ -57,24 +50,11 @@ impl Stage {
         assert_eq!(self.processes(), [0; 0], "left behind");
     }
 
-    pub(crate) fn call(&self) -> (CallContext, UnboundedReceiver<CallSignal>) {
+    pub(crate) fn call(&self) -> (CallContext, CallRequests) {
         let task: TaskId = "t-7f3k2".parse().unwrap();
-        let (line, heard) = RunnerChannel::new();
         let caller = Caller { task, root: task, agent: "tester".into(), depth: 0 };
-        let context = CallContext {
-            storage: ToolStorage::new(Arc::new(MemoryStore::new()), &caller),
-            caller,
-            call: CallId { turn: 1, index: 0 },
-            dispatcher: Arc::new(NoDesk),
-            cancel: CancellationToken::new(),
-            backgrounded: CancellationToken::new(),
-            earlier: Vec::new(),
-            working_dir: Some(self.dir.path().to_owned()),
-            model: Arc::new(FnModel::new(|_| reply().text("The model says hello."))),
-            processes: Default::default(),
-            runner: line,
-        };
-        (context, heard)
+        let model = Arc::new(FnModel::new(|_| reply().text("The model says hello.")));
+        call_context(caller, Arc::new(NoDesk), model, Some(self.dir.path().to_owned()))
     }
 }
 
@@ -129,8 +109,8 @@ pub(crate) async fn call(
     let granting = async {
         while let Some(signal) = heard.recv().await {
             match signal {
-                CallSignal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
-                CallSignal::Sampled { noted, .. } => drop(noted.send(())),
+                CallRequest::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
+                CallRequest::Sampled { noted, .. } => drop(noted.send(())),
                 _ => {}
             }
         }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use longhaul::entry::QuestionAnswer;
 use longhaul::process::{ProcessGroup, ProcessGuardian};
-use longhaul::tool::{CallSignal, ToolError};
-use longhaul::toolset::{Mcp, McpOptions, McpServer, Toolset as _, ToolsetContext};
+use longhaul::testing::CallRequest;
+use longhaul::tool::ToolError;
+use longhaul::toolset::{Mcp, McpServer, Toolset as _, ToolsetContext};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -21,7 +22,7 @@ const GENERATIONS: [&str; 2] = ["2025", "2026"];
 const AT_ONCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn stage() -> Stage {
-    Stage::with(McpOptions { inactivity_timeout: Duration::from_secs(120), ..options() })
+    Stage::with(options().inactivity_timeout(Duration::from_secs(120)))
 }
 
 /// The server as a program.
@@ -61,16 +62,16 @@ async fn call(stage: &Stage, toolset: &Mcp, name: &str, arguments: Value) -> Cal
         tokio::select! {
             result = &mut calling => break result,
             Some(signal) = heard.recv() => match signal {
-                CallSignal::AsksPerson { question, reply, .. } => {
+                CallRequest::AsksPerson { question, reply, .. } => {
                     questions.push(question.text);
                     let _ = reply.send(QuestionAnswer::Given("x".to_owned()));
                 }
-                CallSignal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
-                CallSignal::Sampled { noted, .. } => {
+                CallRequest::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
+                CallRequest::Sampled { noted, .. } => {
                     samplings += 1;
                     let _ = noted.send(());
                 }
-                CallSignal::Progress(text) => progress.push(text),
+                CallRequest::Progress(text) => progress.push(text),
                 _ => {}
             },
             () = tokio::time::sleep_until((begun + AT_ONCE).into()) => panic!("{name} {arguments}: not at once"),
