@@ -23,6 +23,7 @@ mod isolation;
 mod jobs;
 mod letters;
 mod limits;
+mod lookups;
 mod processes;
 mod pruning;
 mod recovery;

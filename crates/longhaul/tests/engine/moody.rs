@@ -19,6 +19,8 @@ use longhaul::task::TaskState;
 pub(crate) struct Mood {
     /// It takes nothing.
     pub(crate) full: AtomicBool,
+    /// It refuses so many writes, each with an error that passes.
+    pub(crate) busy: AtomicUsize,
     /// It does not answer whoever renews a lease.
     pub(crate) away: AtomicBool,
     /// It lists nothing.
@@ -61,6 +63,10 @@ impl Store for Moody {
         if self.mood.full.load(Ordering::SeqCst) {
             return trouble("the disk is full");
         }
+        if self.mood.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |times| times.checked_sub(1)).is_ok() {
+            let error = StoreError::Database { what: "the file is locked".to_owned(), transient: true };
+            return Box::pin(std::future::ready(Err(error)));
+        }
         self.inner.append(batch)
     }
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
@@ -90,6 +96,9 @@ impl Store for Moody {
             self.mood.tasks_listed.fetch_add(listed.len(), Ordering::SeqCst);
             Ok(listed)
         })
+    }
+    fn count(&self, filter: TaskFilter) -> StoreFuture<'_, usize> {
+        self.inner.count(filter)
     }
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
         self.inner.find(typed)
