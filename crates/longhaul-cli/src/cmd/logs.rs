@@ -3,7 +3,7 @@
 use futures::StreamExt as _;
 use longhaul::id::Seq;
 use longhaul::snapshot::{Event, EventKind, EventProjector};
-use longhaul::store::pages;
+use longhaul::journal::pages;
 
 use super::CliContext;
 use crate::args::LogsArgs;

@@ -19,13 +19,11 @@ mod clock;
 mod validate;
 mod leases;
 mod memory;
-mod journal_pages;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
-pub use journal_pages::pages;
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::private_files;
@@ -250,8 +248,8 @@ pub struct TaskFilter {
     pub status: Vec<Status>,
     /// In this tree.
     pub root: Option<TaskId>,
-    /// Children of this task.
-    pub parent: Option<TaskId>,
+    /// Children of one of these tasks; of any if empty.
+    pub parents: Vec<TaskId>,
     /// Continuing this task.
     pub continues: Option<TaskId>,
     /// Retrying this task.
@@ -280,7 +278,7 @@ impl TaskFilter {
 
     /// The children of a task.
     pub fn children(parent: TaskId) -> Self {
-        TaskFilter { parent: Some(parent), ..TaskFilter::default() }
+        TaskFilter { parents: vec![parent], ..TaskFilter::default() }
     }
 
     /// The newest tasks.

@@ -3,8 +3,8 @@
 use super::{Longhaul, LonghaulError};
 use crate::entry::{Approval, Entry, ExpectedAnswer, Question, QuestionAnswer};
 use crate::id::{QuestionId, Seq, TaskId};
+use crate::journal;
 use crate::permission::{Consent, Pattern, arguments};
-use crate::runner::read_journal;
 use crate::store::{Batch, Fence, StoreError, TaskFilter};
 use crate::task::IllegalTransition;
 
@@ -80,7 +80,7 @@ impl Longhaul {
 
     /// The error for a question that is not open.
     async fn not_open(&self, id: TaskId, question: QuestionId) -> Result<LonghaulError, LonghaulError> {
-        let journal = read_journal(&*self.0.service.store, id, Seq(0)).await?;
+        let journal = journal::read_all(&*self.0.service.store, id, Seq(0)).await?;
         let said = journal.iter().rev().find_map(|record| match &record.entry {
             Entry::Answered { question: about, answer } if *about == question => Some(answer.to_string()),
             _ => None,
@@ -113,7 +113,7 @@ impl Longhaul {
             let tool = tool.map(Box::new);
             batch = batch.and_write(root, Fence::Anyone, vec![Entry::Granted { pattern, tool }]);
         }
-        match store.append(batch).await {
+        match journal::append(store, batch).await {
             Ok(_) => {}
             Err(StoreError::Illegal {
                 why: IllegalTransition::NotAsked(_) | IllegalTransition::NotNow { .. },
@@ -152,7 +152,7 @@ impl Longhaul {
                 }
                 let answer = QuestionAnswer::Given("yes".to_owned());
                 let entry = Entry::Answered { question, answer };
-                match service.store.append(Batch::one(state.id, Fence::Anyone, vec![entry])).await {
+                match journal::append(&*service.store, Batch::one(state.id, Fence::Anyone, vec![entry])).await {
                     Ok(_) => settled.push((state.id, question)),
                     // It was answered just now, or the task has ended.
                     Err(StoreError::Illegal { .. }) => {}

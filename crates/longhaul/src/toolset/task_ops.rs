@@ -10,9 +10,7 @@ use super::fn_tool::ToolCallResult;
 use super::task_text::{self, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable};
 use super::text_paging::{OUTPUT_LIMIT, TextRange};
 use super::{ToolsetContext, ToolsetError};
-use crate::dispatch::{
-    AgentInfo, DispatchError, LetterContent, SendReceipt, WaitMode, WaitResult, find_task,
-};
+use crate::dispatch::{AgentInfo, LetterContent, SendReceipt, WaitMode, WaitResult};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
 use crate::snapshot::Snapshot;
@@ -119,20 +117,6 @@ pub(super) fn moved_to_background_note(state: &TaskState) -> String {
     )
 }
 
-/// Looks up each of the ids that a model typed.
-pub(super) async fn find_tasks(
-    cx: &CallContext,
-    typed: &[String],
-) -> Result<Vec<Result<TaskState, DispatchError>>, ToolError> {
-    let states = cx.dispatcher.list(&cx.caller).await?;
-    let one = |typed: &String| {
-        let id = find_task(&states, typed)?;
-        let state = states.iter().find(|state| state.id == id).cloned();
-        state.ok_or_else(|| DispatchError::UnknownTask { asked: typed.clone(), have: Vec::new() })
-    };
-    Ok(typed.iter().map(one).collect())
-}
-
 /// Waits for tasks that were looked up. The caller needs no seat while it waits.
 pub(super) async fn wait_for_tasks(
     cx: &CallContext,
@@ -184,7 +168,7 @@ pub(super) async fn list_tasks(
 
 /// The note for the case that all of the caller's tasks have ended.
 async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
-    Ok(task_text::all_ended_note(&cx.dispatcher.list(&cx.caller).await?))
+    Ok(cx.dispatcher.count_if_ended(&cx.caller).await?.and_then(task_text::all_ended_note))
 }
 
 /// Stops a task; returns its id, its status and a sentence for the model.
@@ -214,8 +198,8 @@ pub(super) async fn send_message(
 ) -> Result<(SendReceipt, String), ToolError> {
     let sent = cx.dispatcher.send(&cx.caller, cx.call, typed, note).await?;
     let to = sent.to;
-    let mine = |state: &TaskState| state.id == to && state.parent == Some(cx.caller.task);
-    let then = match cx.dispatcher.list(&cx.caller).await?.iter().any(mine) {
+    let found = cx.dispatcher.find(&cx.caller, &[to.to_string()]).await?;
+    let then = match found.iter().flatten().any(|state| state.parent == Some(cx.caller.task)) {
         true => RESULT_IS_SENT,
         // A task of one of its tasks, or one that it took over with the conversation.
         false => "Its result is sent to the task that it works for.",
@@ -360,7 +344,8 @@ pub(super) async fn wait_for_task(
     timeout: Option<Duration>,
     cx: &CallContext,
 ) -> Result<WaitResult, ToolError> {
-    let states: Result<Vec<_>, _> = find_tasks(cx, &[typed.to_owned()]).await?.into_iter().collect();
+    let found = cx.dispatcher.find(&cx.caller, &[typed.to_owned()]).await?;
+    let states: Result<Vec<_>, _> = found.into_iter().collect();
     wait_for_tasks(cx, &states?, WaitMode::All, timeout).await
 }
 
