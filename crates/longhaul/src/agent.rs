@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::permission::Permissions;
 use crate::tool::Tool;
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, SubAgentTools, Tools, Toolset};
-pub use output_schema::OutputSchema;
+pub use output_schema::{OutputSchema, OutputSchemaError, SchemaViolation};
 pub(crate) use output_schema::compile_schema;
 pub use policy::{
     AtTurnLimit, CompletionNotice, LaunchLimits, Policy, RetryPolicy, SubAgentDialect, Unattended,

@@ -25,6 +25,7 @@ mod ask_model;
 mod arguments;
 mod storage;
 
+pub use ask_model::{AskModelError, BudgetDenial};
 pub use arguments::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
 pub use storage::{StorageScope, ToolStorage};
 
@@ -337,7 +338,7 @@ pub enum CallSignal {
         /// The approximate size of the request, in tokens.
         tokens: u64,
         /// Receives the decision, with the reason if it is no.
-        reply: tokio::sync::oneshot::Sender<Result<(), String>>,
+        reply: tokio::sync::oneshot::Sender<Result<(), BudgetDenial>>,
     },
     /// The call has asked the model.
     Sampled {

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 
 use crate::entry::{Entry, Record};
 use crate::id::{LetterId, Seq, TaskId};
-use crate::store::{Batch, Store, StoreError, TaskFilter};
+use crate::store::{Batch, DatabaseFault, Store, StoreError, TaskFilter};
 use crate::task::TaskState;
 
 pub use pages::pages;
@@ -24,7 +24,9 @@ pub(crate) async fn append(store: &dyn Store, batch: Batch) -> Result<Vec<Seq>, 
     let mut pause = Duration::from_millis(100);
     loop {
         match store.append(batch.clone()).await {
-            Err(StoreError::Database { what, transient: true }) if pause < Duration::from_secs(5) => {
+            Err(StoreError::Database { what, fault: DatabaseFault::Busy | DatabaseFault::DiskFull })
+                if pause < Duration::from_secs(5) =>
+            {
                 tracing::warn!(error = what, "the store rejected a write; retrying");
                 tokio::time::sleep(pause).await;
                 pause *= 2;

@@ -387,7 +387,7 @@ pub enum StoreError {
     #[error("no task {0}")]
     NoTask(TaskId),
     /// No task has this id or prefix.
-    #[error("no task '{typed}': list all tasks with `longhaul tasks --all`")]
+    #[error("no task '{typed}'")]
     NotFound {
         /// The requested id.
         typed: String,
@@ -458,8 +458,8 @@ pub enum StoreError {
     Database {
         /// The problem, the file, and how to fix it.
         what: String,
-        /// Whether a retry may help (locked, busy).
-        transient: bool,
+        /// Whether a retry may help.
+        fault: DatabaseFault,
     },
     /// Stored data is damaged: `what` names the data, the place and the fix. Everything else remains usable.
     #[error("{what}")]
@@ -470,6 +470,17 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+/// Whether a database that failed may work again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatabaseFault {
+    /// A retry may help: it is locked, or busy otherwise.
+    Busy,
+    /// A retry may help once there is room on the disk.
+    DiskFull,
+    /// A retry does not help.
+    Permanent,
 }
 
 /// How long a blob is kept that nothing refers to: its writer may be about to write the reference.

@@ -166,11 +166,11 @@ impl Longhaul {
 
 /// The calls that an answer to an approval request allows from now on.
 fn granted_pattern(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>, LonghaulError> {
-    let pattern = match Approval::parse(text).map_err(LonghaulError::BadAnswer)? {
-        Approval::Yes | Approval::No(_) => return Ok(None),
-        Approval::Always(grant) => grant.pattern(tool, &arguments(args)).map_err(LonghaulError::BadAnswer)?,
-    };
-    Ok(Some(pattern))
+    let pattern = Approval::parse(text).and_then(|approval| match approval {
+        Approval::Yes | Approval::No(_) => Ok(None),
+        Approval::Always(grant) => Ok(Some(grant.pattern(tool, &arguments(args))?)),
+    });
+    pattern.map_err(|error| LonghaulError::BadAnswer(error.to_string()))
 }
 
 /// Checks that a text is an answer of the expected kind.

@@ -20,7 +20,7 @@ use crate::journal::{
 };
 use crate::snapshot::Snapshot;
 use crate::store::{
-    Batch, CountCondition, EntryKinds, Fence, Store, StoreError, Subscriptions, TaskFilter,
+    Batch, CountCondition, DatabaseFault, EntryKinds, Fence, Store, StoreError, Subscriptions, TaskFilter,
 };
 use crate::task::{IllegalTransition, Status, TaskState};
 use crate::worker::TeamRegistry;
@@ -110,7 +110,7 @@ impl TaskService {
         }
         Err(StoreError::Database {
             what: "no free task id is left in this store".to_owned(),
-            transient: false,
+            fault: DatabaseFault::Permanent,
         })
     }
 
@@ -277,7 +277,7 @@ impl TaskService {
                 return Ok(RetryResult::Open(id));
             }
         }
-        Err(StoreError::Database { what: format!("task {} was retried too often", old.id), transient: false })
+        Err(StoreError::Database { what: format!("task {} was retried too often", old.id), fault: DatabaseFault::Permanent })
     }
 
     /// Which task gets the letter about the end of a task that continues a child of `parent`: the parent or

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::MAX_TEAM_FILE_BYTES;
+use super::{MAX_TEAM_FILE_BYTES, ProblemKind};
 use super::suggestions::join_bounded;
 
 /// Why the variables of a text cannot be filled in.
@@ -13,6 +13,15 @@ pub enum VariableError {
     Unset(Vec<String>),
     /// The result would be longer than a team file may be.
     TooLong,
+}
+
+impl VariableError {
+    pub(super) fn problem_kind(&self) -> ProblemKind {
+        match self {
+            VariableError::Unset(_) => ProblemKind::Environment,
+            VariableError::TooLong => ProblemKind::Content,
+        }
+    }
 }
 
 impl fmt::Display for VariableError {

@@ -9,7 +9,7 @@ use longhaul::TaskId;
 use longhaul::entry::{EntryCodecError, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{
-    Batch, ClaimRequest, ClaimedTask, HintStream, MemoryStore, Store, StoreError, StoreFuture, StoredValue,
+    Batch, ClaimRequest, ClaimedTask, DatabaseFault, HintStream, MemoryStore, Store, StoreError, StoreFuture, StoredValue,
     TaskFilter,
 };
 use longhaul::task::TaskState;
@@ -46,7 +46,7 @@ impl Mood {
 }
 
 fn trouble<T: Send + 'static>(what: &str) -> StoreFuture<'static, T> {
-    let error = StoreError::Database { what: what.to_owned(), transient: false };
+    let error = StoreError::Database { what: what.to_owned(), fault: DatabaseFault::Permanent };
     Box::pin(std::future::ready(Err(error)))
 }
 
@@ -64,7 +64,7 @@ impl Store for Moody {
             return trouble("the disk is full");
         }
         if self.mood.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |times| times.checked_sub(1)).is_ok() {
-            let error = StoreError::Database { what: "the file is locked".to_owned(), transient: true };
+            let error = StoreError::Database { what: "the file is locked".to_owned(), fault: DatabaseFault::Busy };
             return Box::pin(std::future::ready(Err(error)));
         }
         self.inner.append(batch)

@@ -433,8 +433,7 @@ pub enum CatalogError {
     Bedrock,
     /// `auto` found no model.
     #[error(
-        "no model can be asked: set one of {}, start Ollama or llama.cpp's server, or name a model with a base_url. \
-         `longhaul demo` needs none of these",
+        "no model can be asked: set one of {}, start Ollama or llama.cpp's server, or name a model with a base_url",
         auto_keys()
     )]
     NoModelFound,

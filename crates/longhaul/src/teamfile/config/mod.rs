@@ -14,7 +14,7 @@ pub use agent::{
     LimitsConfig, SkillsConfig, StructuredOutputConfig,
 };
 pub use toolset::{
-    A2aConfig, ApiCallConfig, ApiConfig, DeferConfig, FetchConfig, FilesystemConfig, McpConfig,
+    A2aConfig, ApiCallConfig, ApiConfig, FetchConfig, FilesystemConfig, McpConfig,
     McpRemoteConfig, OpenApiConfig, PostEditConfig, SandboxConfig, ScriptConfig, ScriptToolConfig,
     ShellConfig, ToolsetConfig, ToolsetKind,
 };
