@@ -25,8 +25,8 @@ mod ask_model;
 mod arguments;
 mod storage;
 
-pub use ask_model::{AskModelError, BudgetDenial};
 pub use arguments::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
+pub use ask_model::{AskModelError, BudgetDenial};
 pub use storage::{StorageScope, ToolStorage};
 
 /// A tool, as its author implements it.

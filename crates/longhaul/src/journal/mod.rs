@@ -37,11 +37,7 @@ pub(crate) async fn append(store: &dyn Store, batch: Batch) -> Result<Vec<Seq>, 
 }
 
 /// A journal from an entry to its end.
-pub(crate) async fn read_all(
-    store: &dyn Store,
-    task: TaskId,
-    after: Seq,
-) -> Result<Vec<Record>, StoreError> {
+pub(crate) async fn read_all(store: &dyn Store, task: TaskId, after: Seq) -> Result<Vec<Record>, StoreError> {
     let mut pages = std::pin::pin!(pages(store, task, after));
     let mut records = pages.next().await.transpose()?.unwrap_or_default();
     while let Some(more) = pages.next().await {

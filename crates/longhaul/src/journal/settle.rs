@@ -156,9 +156,7 @@ pub(crate) async fn stop_task(
             // Other writes of its owner do not matter, so a busy task is stopped at the first try.
             Status::Running => {
                 let fence = Fence::Attempt(state.attempt);
-                append(store, guarded(Batch::one(state.id, fence, vec![request]), guard))
-                    .await
-                    .map(drop)
+                append(store, guarded(Batch::one(state.id, fence, vec![request]), guard)).await.map(drop)
             }
             _ => return Ok(()),
         };

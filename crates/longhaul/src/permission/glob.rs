@@ -45,7 +45,9 @@ impl Glob {
                 '[' => tokens.push(class(&mut rest)?),
                 '\\' => match rest.next() {
                     Some(c) => tokens.push(GlobToken::Char(c)),
-                    None => return Err(GlobError("it ends in a single '\\': write '\\\\' for the character")),
+                    None => {
+                        return Err(GlobError("it ends in a single '\\': write '\\\\' for the character"));
+                    }
                 },
                 c => tokens.push(GlobToken::Char(c)),
             }

@@ -65,7 +65,7 @@ impl PermissionVerdict {
 /// assert_eq!(shell("git status; rm -rf /"), PermissionVerdict::Ask); // a wildcard matches no `;`
 /// assert!(matches!(shell("git push --force"), PermissionVerdict::Refuse(_)));
 /// assert_eq!(permissions.decide("read_file", &arguments("{\"path\":\".env\"}"), true), PermissionVerdict::Ask);
-/// # Ok::<(), String>(())
+/// # Ok::<(), longhaul::permission::PatternError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::worktime::max_unwritten;
 use super::Halt;
+use super::worktime::max_unwritten;
 use crate::entry::{Budget, Failure, FailureKind, Order, Submission};
 use crate::id::TaskId;
 use crate::journal::{self, SubmissionCache};

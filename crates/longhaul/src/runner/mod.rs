@@ -593,5 +593,5 @@ async fn open_worktree(context: &RunContext, submitted: &Submission) -> Result<W
     }
     // The longest id: no task of another store shares it either.
     let name = key.candidate_ids().last().map(|id| id.to_string()).unwrap_or_default();
-    Worktree::open_or_create(dir, &name, &context.worktrees).await.map_err(failed)
+    Worktree::open_or_create(dir, &name, &context.worktrees).await.map_err(|error| failed(error.to_string()))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::worktree::Worktree;
+use super::worktree::{Worktree, WorktreeError};
 use super::{AttemptEnd, Halt, RECHECK_INTERVAL, TaskRun, hint_or_recheck};
 use crate::conversation::NextStep;
 use crate::entry::{Entry, Failure, OnFinish, Outcome, ReleaseReason, StopCause, StopRequest};
@@ -91,7 +91,7 @@ impl TaskRun {
             () = drained => None,
         };
         let answers = work.is_some();
-        let work = work.unwrap_or_else(|| Err("it did not answer in time".to_owned()));
+        let work = work.unwrap_or_else(|| Err(WorktreeError("it did not answer in time".to_owned())));
         (outcome.with_note(&worktree.describe(&work, !self.has_no_open_children().await)), answers)
     }
 

@@ -152,7 +152,8 @@ impl Longhaul {
                 }
                 let answer = QuestionAnswer::Given("yes".to_owned());
                 let entry = Entry::Answered { question, answer };
-                match journal::append(&*service.store, Batch::one(state.id, Fence::Anyone, vec![entry])).await {
+                match journal::append(&*service.store, Batch::one(state.id, Fence::Anyone, vec![entry])).await
+                {
                     Ok(_) => settled.push((state.id, question)),
                     // It was answered just now, or the task has ended.
                     Err(StoreError::Illegal { .. }) => {}

@@ -277,7 +277,10 @@ impl TaskService {
                 return Ok(RetryResult::Open(id));
             }
         }
-        Err(StoreError::Database { what: format!("task {} was retried too often", old.id), fault: DatabaseFault::Permanent })
+        Err(StoreError::Database {
+            what: format!("task {} was retried too often", old.id),
+            fault: DatabaseFault::Permanent,
+        })
     }
 
     /// Which task gets the letter about the end of a task that continues a child of `parent`: the parent or
@@ -285,7 +288,9 @@ impl TaskService {
     async fn completion_recipient(&self, parent: TaskId, from: &Sender) -> Result<TaskState, StoreError> {
         let last = latest_continuation(&*self.store, parent).await?;
         match from {
-            Sender::Task(writer) if last.status.is_final() => latest_continuation(&*self.store, *writer).await,
+            Sender::Task(writer) if last.status.is_final() => {
+                latest_continuation(&*self.store, *writer).await
+            }
             _ => Ok(last),
         }
     }
@@ -322,8 +327,7 @@ impl TaskService {
         if state.status != Status::Running || state.calling.is_empty() {
             return Ok(false);
         }
-        match journal::append(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await
-        {
+        match journal::append(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await {
             Ok(_) => Ok(true),
             // It has just ended or was released.
             Err(StoreError::Illegal { .. }) => Ok(false),

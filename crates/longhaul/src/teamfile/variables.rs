@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::{MAX_TEAM_FILE_BYTES, ProblemKind};
 use super::suggestions::join_bounded;
+use super::{MAX_TEAM_FILE_BYTES, ProblemKind};
 
 /// Why the variables of a text cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -74,16 +74,20 @@ async fn child_working_dir(cx: &CallContext, asked: Option<PathBuf>) -> Result<O
         return Err(ToolError::Retry(text.to_owned()));
     };
     let found = tokio::task::spawn_blocking(move || directory_below(&here, &asked)).await;
-    let found = found.unwrap_or_else(|_| Err("the program is ending".to_owned()));
-    found.map(Some).map_err(ToolError::Retry)
+    let found = found.unwrap_or_else(|_| Err(ToolError::Retry("the program is ending".to_owned())));
+    found.map(Some)
 }
 
 /// Returns the real path of `asked`, if it is a directory at or below `here`.
-fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
+fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, ToolError> {
     let whole = here.join(asked);
     let shown = whole.display();
-    let outside =
-        || format!("`working_dir`: {shown} is not below your own working directory {}", here.display());
+    let outside = || {
+        ToolError::Retry(format!(
+            "`working_dir`: {shown} is not below your own working directory {}",
+            here.display()
+        ))
+    };
     let seems_inside =
         whole.starts_with(here) && !whole.components().any(|part| part == Component::ParentDir);
     let Ok(home) = here.canonicalize() else {
@@ -94,13 +98,19 @@ fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
         Ok(real) if !real.starts_with(&home) => Err(outside()),
         // Otherwise the child's tools could change files that are protected from those of the parent.
         Ok(real) if real.strip_prefix(&home).is_ok_and(|rel| find_vcs_dir(rel).is_some()) => {
-            Err(format!("`working_dir`: {shown} is where git and its like keep their own files"))
+            Err(ToolError::Retry(format!(
+                "`working_dir`: {shown} is where git and its like keep their own files"
+            )))
         }
-        Ok(real) if !real.is_dir() => Err(format!("`working_dir`: {shown} is not a directory")),
+        Ok(real) if !real.is_dir() => {
+            Err(ToolError::Retry(format!("`working_dir`: {shown} is not a directory")))
+        }
         Ok(real) => Ok(real),
         // Do not reveal what exists outside.
         Err(_) if !seems_inside => Err(outside()),
-        Err(_) => Err(format!("`working_dir`: there is no directory {shown}; it must be there already")),
+        Err(_) => Err(ToolError::Retry(format!(
+            "`working_dir`: there is no directory {shown}; it must be there already"
+        ))),
     }
 }
 
@@ -369,19 +379,23 @@ mod tests {
         assert_eq!(asked("."), Ok(work.clone()));
         assert_eq!(asked(work.join("sub").to_str().unwrap()), Ok(work.join("sub")));
         for out in ["..", "../other", "out", "sub/../..", "/", "/nowhere", "../nowhere"] {
-            assert!(asked(out).unwrap_err().contains("is not below your own"), "{out}: {:?}", asked(out));
+            assert!(
+                asked(out).unwrap_err().to_string().contains("is not below your own"),
+                "{out}: {:?}",
+                asked(out)
+            );
         }
         std::fs::create_dir_all(work.join(".git/hooks")).unwrap();
         std::os::unix::fs::symlink(".git/hooks", work.join("hooks")).unwrap();
         for guarded in [".git", ".git/hooks", "hooks"] {
             assert!(
-                asked(guarded).unwrap_err().contains("keep their own files"),
+                asked(guarded).unwrap_err().to_string().contains("keep their own files"),
                 "{guarded}: {:?}",
                 asked(guarded)
             );
         }
-        assert!(asked("missing").unwrap_err().contains("must be there already"));
-        assert!(asked("file").unwrap_err().contains("is not a directory"));
+        assert!(asked("missing").unwrap_err().to_string().contains("must be there already"));
+        assert!(asked("file").unwrap_err().to_string().contains("is not a directory"));
         assert_eq!(directory_below(Path::new("/not/there"), Path::new("sub")), Ok("/not/there/sub".into()));
         assert!(directory_below(Path::new("/not/there"), Path::new("../sub")).is_err());
     }

@@ -161,7 +161,8 @@ async fn a_question_takes_one_answer_and_says_what_was_wrong_with_the_others() {
 async fn an_answer_is_written_again_if_the_store_is_busy() {
     let (mood, ran) = (Arc::new(Mood::default()), Arc::new(AtomicUsize::new(0)));
     let store = Moody { inner: MemoryStore::new(), mood: mood.clone(), hints: true };
-    let longhaul = Longhaul::builder(team(one(&writes_once(), &ran))).store(store).attended(true).start().await.unwrap();
+    let longhaul =
+        Longhaul::builder(team(one(&writes_once(), &ran))).store(store).attended(true).start().await.unwrap();
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     let question = asks(&longhaul, id).await;
     mood.busy.store(2, Ordering::SeqCst);

@@ -9,8 +9,8 @@ use longhaul::TaskId;
 use longhaul::entry::{EntryCodecError, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{
-    Batch, ClaimRequest, ClaimedTask, DatabaseFault, HintStream, MemoryStore, Store, StoreError, StoreFuture, StoredValue,
-    TaskFilter,
+    Batch, ClaimRequest, ClaimedTask, DatabaseFault, HintStream, MemoryStore, Store, StoreError, StoreFuture,
+    StoredValue, TaskFilter,
 };
 use longhaul::task::TaskState;
 
@@ -63,8 +63,14 @@ impl Store for Moody {
         if self.mood.full.load(Ordering::SeqCst) {
             return trouble("the disk is full");
         }
-        if self.mood.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |times| times.checked_sub(1)).is_ok() {
-            let error = StoreError::Database { what: "the file is locked".to_owned(), fault: DatabaseFault::Busy };
+        if self
+            .mood
+            .busy
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |times| times.checked_sub(1))
+            .is_ok()
+        {
+            let error =
+                StoreError::Database { what: "the file is locked".to_owned(), fault: DatabaseFault::Busy };
             return Box::pin(std::future::ready(Err(error)));
         }
         self.inner.append(batch)

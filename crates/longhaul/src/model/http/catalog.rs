@@ -260,7 +260,10 @@ impl HttpClient {
             return Err(CatalogError::MissingBaseUrl(name));
         };
         let base_url = if entry.auth == Auth::Azure { azure(base_url) } else { base_url.to_owned() };
-        let wrong = |why: String| HttpError::Settings { model: name.clone(), why };
+        let wrong = |why: provider_opts::ProviderOptsError| HttpError::Settings {
+            model: name.clone(),
+            why: why.to_string(),
+        };
         let mut settings = spec.settings.clone();
         let from_opts = provider_opts::take_api_type(&mut settings).map_err(wrong)?;
         let by_model = || match matches!(entry.name, "openai" | "azure") && spec.custom.is_none() {

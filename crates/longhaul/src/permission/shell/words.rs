@@ -221,7 +221,9 @@ impl ShellParser<'_> {
                 Some('$') => self.dollar(&mut unused, in_double)?,
                 Some('`') => self.backquote(&mut unused, in_double)?,
                 Some('@') if self.ahead(3) == "@P}" => {
-                    return Err(ShellSyntaxError("it expands a variable as a prompt, which runs what is in it"));
+                    return Err(ShellSyntaxError(
+                        "it expands a variable as a prompt, which runs what is in it",
+                    ));
                 }
                 Some(_) => self.at += 1,
             }
@@ -268,7 +270,9 @@ impl ShellParser<'_> {
                 '\'' => return Ok(()),
                 '\\' => {
                     if self.text.get(self.at) == Some(&'\'') {
-                        return Err(ShellSyntaxError("it has a quote in \"$'\" that shells read differently"));
+                        return Err(ShellSyntaxError(
+                            "it has a quote in \"$'\" that shells read differently",
+                        ));
                     }
                     self.escape(word);
                 }

@@ -124,7 +124,11 @@ impl TeamAssembler<'_> {
     }
 
     /// The model of a name. The error says why there is none.
-    pub(super) fn model(&mut self, job: &FileAssembly<'_>, name: &str) -> Result<Arc<dyn Model>, ModelConfigError> {
+    pub(super) fn model(
+        &mut self,
+        job: &FileAssembly<'_>,
+        name: &str,
+    ) -> Result<Arc<dyn Model>, ModelConfigError> {
         let key = (job.source.key.clone(), name.to_owned());
         if let Some(model) = self.models.made.get(&key) {
             return Ok(model.clone());

@@ -123,9 +123,12 @@ impl TeamAssembler<'_> {
                 for (index, name) in models.iter().enumerate() {
                     match self.model(job, name) {
                         Ok(_) => known.push(name.clone()),
-                        Err(why) => {
-                            self.warn(job, &format!("{path}.models[{index}]"), why.to_string(), "it cannot be picked")
-                        }
+                        Err(why) => self.warn(
+                            job,
+                            &format!("{path}.models[{index}]"),
+                            why.to_string(),
+                            "it cannot be picked",
+                        ),
                     }
                 }
                 Some(Arc::new(ModelPicker::new(known)))

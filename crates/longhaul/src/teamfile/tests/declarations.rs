@@ -57,9 +57,11 @@ fn every_key_of_the_tables_is_a_field() {
     let whole = TeamFile::deserialize(value.clone()).unwrap();
     let fewer = without_one(&value);
     assert!(fewer.len() > 200, "{}", fewer.len());
+    // It can only be `command`, so there is nothing to keep.
+    let is_constant = |path: &str| path.starts_with("agents.root.hooks.") && path.ends_with(".type");
+    let fewer = fewer.into_iter().filter(|(path, _)| !is_constant(path));
     let is_lost = |less: NormalValue| TeamFile::deserialize(less).is_ok_and(|file| file == whole);
-    let lost: Vec<String> =
-        fewer.into_iter().filter_map(|(path, less)| is_lost(less).then_some(path)).collect();
+    let lost: Vec<String> = fewer.filter_map(|(path, less)| is_lost(less).then_some(path)).collect();
     assert!(lost.is_empty(), "no field of `config` has these keys, or they have their defaults: {lost:#?}");
 }
 
