@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use longhaul::LonghaulError;
-use longhaul::store::StoreError;
+use longhaul::store::{DatabaseFault, StoreError};
 use longhaul::task::IllegalTransition;
 
 /// The exit codes, as `--help` shows them.
@@ -191,10 +191,13 @@ impl From<StoreError> for CliError {
                 format!("task {task} has not read its letters: its mailbox is full"),
             )
             .with_hint("try again when it has read some; `longhaul show` shows how many are unread"),
-            StoreError::Database { what, transient } => {
-                CliError::new(CliExitCode::Store, what).with_hint(match transient {
-                    true => "everything confirmed so far is saved; try again later",
-                    false => "`--data DIR` selects another data directory",
+            StoreError::Database { what, fault } => {
+                CliError::new(CliExitCode::Store, what).with_hint(match fault {
+                    DatabaseFault::Busy => "everything confirmed so far is saved; try again later",
+                    DatabaseFault::DiskFull => {
+                        "`longhaul prune --older-than 30d --vacuum` deletes old tasks and gives back what they took"
+                    }
+                    DatabaseFault::Permanent => "`--data DIR` selects another data directory",
                 })
             }
             StoreError::BadEntry { .. } | StoreError::Damaged { .. } => {

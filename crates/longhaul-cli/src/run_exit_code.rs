@@ -1,16 +1,12 @@
 //! The exit code of a run: decided by how the root ended, and by failures that no parent was notified of.
 
-use longhaul::entry::{Entry, FailureKind, Outcome};
-use longhaul::id::{LetterId, Seq};
+use longhaul::entry::{FailureKind, Outcome};
+use longhaul::journal::{KnownEnds, descendants};
 use longhaul::task::TaskState;
 use longhaul::{Longhaul, Status, TaskId};
 
 use crate::exit::{CliError, CliExitCode};
-use crate::seen_events::descendants;
 use crate::view::one_line;
-
-/// How many journal entries to read per page.
-const PAGE: usize = 500;
 
 /// Computes the exit code for these tasks (usually roots) and everything below them. The worst result counts.
 ///
@@ -21,7 +17,7 @@ pub(crate) async fn exit_code_of_run(
     tasks: &[TaskId],
 ) -> Result<(CliExitCode, Vec<String>), CliError> {
     let mut code = CliExitCode::Success;
-    let mut why = Vec::new();
+    let (mut why, mut known) = (Vec::new(), KnownEnds::default());
     for task in tasks {
         let task = longhaul.snapshot(*task).await?;
         code = worse(code, exit_code_of_task(&task.state, task.outcome.as_ref()));
@@ -30,7 +26,7 @@ pub(crate) async fn exit_code_of_run(
         let parent = child.parent.and_then(|parent| heads.iter().find(|head| head.id == parent));
         // If the parent did not complete, its own outcome already decides the exit code.
         if let Some(parent) = parent.filter(|parent| parent.status == Status::Completed)
-            && !was_notified(longhaul, parent.id, child.id).await?
+            && !known.contains(&**longhaul.store(), parent.id, child.id).await?
         {
             code = worse(code, CliExitCode::Failed);
             let error = child.error.as_deref().map(one_line).unwrap_or_default();
@@ -68,26 +64,6 @@ fn worse(one: CliExitCode, two: CliExitCode) -> CliExitCode {
         _ => 0,
     };
     if rank(two) > rank(one) { two } else { one }
-}
-
-/// Returns whether a task was notified how another ended: by a letter that it read, or in the result of a
-/// call.
-async fn was_notified(longhaul: &Longhaul, task: TaskId, of: TaskId) -> Result<bool, CliError> {
-    let letter = LetterId::for_task_end(of);
-    let mut after = Seq(0);
-    loop {
-        let page = longhaul.store().read(task, after, PAGE).await?;
-        let Some(last) = page.last() else { return Ok(false) };
-        after = last.seq;
-        let tells = |entry: &Entry| match entry {
-            Entry::Read { letters, known, .. } => letters.contains(&letter) || known.contains(&letter),
-            Entry::Returned(returned) => returned.collected.contains(&of),
-            _ => false,
-        };
-        if page.iter().any(|record| tells(&record.entry)) {
-            return Ok(true);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use longhaul::TaskId;
 use longhaul::id::Seq;
+use longhaul::journal::descendants;
 use longhaul::snapshot::{Event, EventKind};
 use longhaul::task::TaskState;
 
@@ -40,19 +41,6 @@ pub(crate) fn uppermost(heads: &[TaskState], holds: impl Fn(&TaskState) -> bool)
     let found: Vec<TaskId> = heads.iter().filter(|head| holds(head)).map(|head| head.id).collect();
     let lower: HashSet<TaskId> = descendants(heads, &found).map(|head| head.id).collect();
     heads.iter().filter(|head| holds(head) && !lower.contains(&head.id)).collect()
-}
-
-/// Returns the tasks below any of these.
-pub(crate) fn descendants<'a>(
-    heads: &'a [TaskState],
-    these: &[TaskId],
-) -> impl Iterator<Item = &'a TaskState> {
-    let these: HashSet<TaskId> = these.iter().copied().collect();
-    let parents: HashMap<TaskId, Option<TaskId>> = heads.iter().map(|head| (head.id, head.parent)).collect();
-    heads.iter().filter(move |head| {
-        std::iter::successors(head.parent, |task| parents.get(task).copied().flatten())
-            .any(|task| these.contains(&task))
-    })
 }
 
 /// Returns the tasks whose ends to report to someone who named `asked`: the open ones among them. If there

@@ -10,7 +10,8 @@ use longhaul::entry::TeamRef;
 use longhaul::process::ProcessGuardian;
 use longhaul::store::Store;
 use longhaul::teamfile::{
-    self, AssembleError, AssembledTeam, BundleLoader, Environment, ModelOverride, TeamBundle,
+    self, AssembleError, AssembledTeam, BundleLoader, Environment, ModelOverride, Problem, ProblemKind,
+    TeamBundle,
 };
 use longhaul::toolset::McpPool;
 use longhaul::worker::TeamLoader;
@@ -181,7 +182,10 @@ pub(crate) async fn check_auto_model(team: &Team, environment: &Environment) -> 
     match environment.http.auto_model(&keys).await {
         Ok(_) => Ok(()),
         Err(error) => Err(CliError::new(CliExitCode::Team, format!("model auto: {error}"))
-            .with_hint("keys may also be in a file: `--env-from-file FILE`; `longhaul init --scripted` writes a team that needs none")),
+            .with_hint(
+                "keys may also be in a file: `--env-from-file FILE`; `longhaul demo` needs none of these, and `longhaul \
+                 init --scripted` writes a team that needs none",
+            )),
     }
 }
 
@@ -230,12 +234,12 @@ fn check_model_name(chosen: &str, bundle: &TeamBundle) -> Result<(), CliError> {
 
 fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
     let name = file.display();
-    let circle = |problem: &teamfile::Problem| problem.message.ends_with("refers to itself");
+    let any = |problems: &[Problem], kind| problems.iter().any(|problem| problem.kind == kind);
     match error {
         AssembleError::InvalidFile { text, problems, .. }
-            if teamfile::parse(text).error_count() == 0 && !problems.iter().any(circle) =>
+            if teamfile::parse(text).error_count() == 0 && !any(problems, ProblemKind::Cycle) =>
         {
-            let hint = match problems.iter().any(teamfile::Problem::is_environment_problem) {
+            let hint = match any(problems, ProblemKind::Environment) {
                 true => {
                     "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul \
                      demo` needs none"
@@ -248,12 +252,22 @@ fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
             )
             .with_hint(hint)
         }
-        AssembleError::InvalidFile { .. } => {
+        AssembleError::InvalidFile { file, text, problems } => {
+            let problems = problems.iter().cloned().map(with_command_help).collect();
+            let error = AssembleError::InvalidFile { file: file.clone(), text: text.clone(), problems };
             CliError::new(CliExitCode::Team, format!("the team file is wrong\n\n{error}"))
                 .with_hint(format!("`longhaul check {name}` tells more"))
         }
         error => CliError::new(CliExitCode::Team, format!("{name}: {error}"))
             .with_hint(format!("`longhaul check {name}` tells more")),
+    }
+}
+
+/// Adds to a problem which command helps.
+pub(crate) fn with_command_help(problem: Problem) -> Problem {
+    match problem.kind {
+        ProblemKind::EmptyFile => problem.with_help("`longhaul init` writes a team to begin with"),
+        _ => problem,
     }
 }
 

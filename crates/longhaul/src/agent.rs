@@ -14,9 +14,9 @@ use crate::model::Model;
 use crate::permission::Permissions;
 use crate::tool::Tool;
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, SubAgentTools, Tools, Toolset};
-pub use output_schema::OutputSchema;
 #[cfg(feature = "teamfile")]
 pub(crate) use output_schema::compile_schema;
+pub use output_schema::{OutputSchema, OutputSchemaError, SchemaViolation};
 pub use policy::{
     AtTurnLimit, CompletionNotice, LaunchLimits, Policy, RetryPolicy, SubAgentDialect, Unattended,
 };

@@ -67,6 +67,26 @@ pub trait Dispatcher: Send + Sync + 'static {
     /// The tasks below the caller, in submission order.
     fn list<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>>;
 
+    /// The states of tasks below the caller: a result for each id, in the same order.
+    fn find<'a>(
+        &'a self,
+        caller: &'a Caller,
+        typed: &'a [String],
+    ) -> DispatchFuture<'a, Vec<Result<TaskState, DispatchError>>> {
+        Box::pin(async move {
+            let tasks = self.list(caller).await?;
+            Ok(typed.iter().map(|typed| find_task(&tasks, typed).cloned()).collect())
+        })
+    }
+
+    /// How many tasks are below the caller, if all of them have ended.
+    fn count_if_ended<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Option<usize>> {
+        Box::pin(async move {
+            let tasks = self.list(caller).await?;
+            Ok(tasks.iter().all(|task| task.status.is_final()).then_some(tasks.len()))
+        })
+    }
+
     /// One task below the caller. Fails if `typed` matches no task, or several.
     fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot>;
 
@@ -330,21 +350,23 @@ pub fn check_order(
 }
 
 /// Finds the task whose id is `typed` or starts with it. Fails if none matches, or several do.
-pub fn find_task(tasks: &[TaskState], typed: &str) -> Result<TaskId, DispatchError> {
+pub fn find_task<'a>(tasks: &'a [TaskState], typed: &str) -> Result<&'a TaskState, DispatchError> {
     let unknown = || DispatchError::UnknownTask {
         asked: typed.chars().take(40).collect(),
         have: tasks.iter().map(|t| t.id).collect(),
     };
     let prefix = TaskId::parse_prefix(typed).ok_or_else(unknown)?;
     if let Some(exact) = tasks.iter().find(|t| t.id.letters() == prefix) {
-        return Ok(exact.id);
+        return Ok(exact);
     }
-    let matches: Vec<TaskId> =
-        tasks.iter().map(|t| t.id).filter(|id| id.letters().starts_with(&prefix)).collect();
-    match matches.as_slice() {
+    let matches: Vec<&TaskState> = tasks.iter().filter(|t| t.id.letters().starts_with(&prefix)).collect();
+    match matches[..] {
         [] => Err(unknown()),
-        [one] => Ok(*one),
-        _ => Err(DispatchError::Ambiguous { asked: typed.to_owned(), matches }),
+        [one] => Ok(one),
+        _ => {
+            let matches = matches.iter().map(|t| t.id).collect();
+            Err(DispatchError::Ambiguous { asked: typed.to_owned(), matches })
+        }
     }
 }
 

@@ -85,6 +85,7 @@ pub mod model;
 pub mod store;
 pub mod process;
 pub mod snapshot;
+pub mod journal;
 pub mod dispatch;
 pub mod tool;
 pub mod toolset;

@@ -27,6 +27,7 @@ mod description;
 mod storage;
 
 pub use arguments::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
+pub use ask_model::{AskModelError, BudgetDenial};
 pub use description::{ArgumentDescription, ToolDescription};
 pub use storage::{StorageScope, ToolStorage};
 
@@ -359,7 +360,7 @@ pub(crate) enum CallSignal {
         /// The approximate size of the request, in tokens.
         tokens: u64,
         /// Receives the decision, with the reason if it is no.
-        reply: tokio::sync::oneshot::Sender<Result<(), String>>,
+        reply: tokio::sync::oneshot::Sender<Result<(), BudgetDenial>>,
     },
     /// The call has asked the model.
     Sampled {

@@ -16,9 +16,10 @@ use tokio_util::task::TaskTracker;
 use crate::agent::{Team, TeamError};
 use crate::entry::{EntryKind, Failure, FailureKind, ReleaseReason, TeamRef};
 use crate::id::{TaskId, WorkerId};
+use crate::journal::{fail_task, release_task};
 use crate::runner::{
-    AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, Seat, Seats, TaskRun, fail_task,
-    panic_message, release_task, settle_halt,
+    AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, Seat, Seats, TaskRun, panic_message,
+    settle_halt,
 };
 use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError, TaskFilter};
 use crate::task::TaskState;

@@ -1,6 +1,7 @@
 //! `longhaul answer`.
 
 use longhaul::id::QuestionId;
+use longhaul::journal::descendants;
 use longhaul::store::TaskFilter;
 use longhaul::task::TaskState;
 use longhaul::{LonghaulError, Status, TaskId};
@@ -11,7 +12,6 @@ use super::send::join_or_read_stdin;
 use crate::args::AnswerArgs;
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
-use crate::seen_events::descendants;
 use crate::view::{Ink, one_line, pluralize, truncate};
 
 /// How much of a question to repeat.

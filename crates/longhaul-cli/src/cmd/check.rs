@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use longhaul::teamfile::{
-    self, AssembleError, Environment, HostProbe, Problem, Severity, TeamBundle, TrustItem,
+    self, AssembleError, Environment, HostProbe, Problem, ProblemKind, Severity, TeamBundle, TrustItem,
 };
 use serde::Serialize;
 
@@ -108,7 +108,7 @@ impl TeamFileReport {
             warnings: all - errors,
             agents,
             micros: began.elapsed().as_micros(),
-            problems: reading.problems,
+            problems: reading.problems.into_iter().map(team::with_command_help).collect(),
             trust,
             text,
         })
@@ -116,13 +116,8 @@ impl TeamFileReport {
 
     /// Creates the report of a file that cannot be read.
     fn unreadable(path: &Path, error: &CliError) -> TeamFileReport {
-        let problem = Problem {
-            severity: Severity::Error,
-            at: teamfile::SourceSpan::START,
-            path: String::new(),
-            message: error.message().to_owned(),
-            help: error.hint_text().map(str::to_owned),
-        };
+        let (message, help) = (error.message().to_owned(), error.hint_text().map(str::to_owned));
+        let problem = Problem { message, help, ..Problem::error(teamfile::SourceSpan::START, "", "") };
         TeamFileReport {
             file: path.display().to_string(),
             ok: false,
@@ -181,31 +176,29 @@ impl TeamFileReport {
 /// Returns why `run` would refuse a team whose file is valid. Something that is only missing here, such as a
 /// key, is a warning.
 async fn run_problems(bundle: &TeamBundle, environment: &Environment) -> Vec<Problem> {
-    let problem = |severity, message: String, help: &str| Problem {
-        severity,
-        at: teamfile::SourceSpan::START,
-        path: String::new(),
-        message,
-        help: Some(help.to_owned()),
-    };
+    let start = teamfile::SourceSpan::START;
     match teamfile::assemble(bundle, environment) {
         Ok(assembly) => {
             let own = assembly.warnings.into_iter().filter(|notice| notice.file == bundle.name);
             let mut problems: Vec<Problem> = own.map(|notice| notice.problem).collect();
             if let Err(error) = team::check_auto_model(&assembly.team, environment).await {
-                let help = error.hint_text().unwrap_or_default().to_owned();
-                problems.push(problem(Severity::Warning, error.message().to_owned(), &help));
+                let help = error.hint_text().unwrap_or_default();
+                problems.push(Problem::warning(start, "", error.message()).with_help(help));
             }
             problems
         }
         Err(AssembleError::InvalidFile { file, problems, .. }) if file == bundle.name => {
-            let here = |problem: Problem| match problem.is_environment_problem() {
-                true => Problem { severity: Severity::Warning, ..problem },
-                false => problem,
+            let here = |problem: Problem| match problem.kind {
+                ProblemKind::Environment => Problem { severity: Severity::Warning, ..problem },
+                _ => problem,
             };
             problems.into_iter().map(here).collect()
         }
-        Err(error) => vec![problem(Severity::Error, error.to_string(), "check that file too")],
+        Err(error) => {
+            let problem = Problem::error(start, "", "").with_help("check that file too");
+            // It has several lines.
+            vec![Problem { message: error.to_string(), ..problem }]
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use futures::StreamExt as _;
 use longhaul::id::Seq;
+use longhaul::journal::pages;
 use longhaul::snapshot::{Event, EventKind, EventProjector};
-use longhaul::store::pages;
 
 use super::CliContext;
 use crate::args::LogsArgs;

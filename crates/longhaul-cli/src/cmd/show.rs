@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use longhaul::entry::{ExpectedAnswer, Order, Outcome, Question, WaitReason};
 use longhaul::id::QuestionId;
+use longhaul::journal::descendants;
 use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Snapshot};
 use longhaul::store::TaskFilter;
@@ -107,7 +108,7 @@ pub(super) async fn run(context: &CliContext, args: &ShowArgs) -> Result<CliExit
     // People see the last events; programs also get the number of earlier ones.
     let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.recent_snapshot(id).await? };
     let tree = longhaul.list(TaskFilter::tree(task.state.root)).await?;
-    let below = descendants_of(&tree, id);
+    let below: Vec<&TaskState> = descendants(&tree, &[id]).collect();
     let again = TaskFilter::default().retries(Some(id));
     let retried = longhaul.store().ids(again).await?;
     let spent = UsageTotals::sum_of(below.iter().copied().chain([&task.state]));
@@ -162,14 +163,6 @@ async fn silent_since(longhaul: &Longhaul, head: &TaskState) -> Result<Option<Ti
     };
     let lease = longhaul.store().lease(worker).await?;
     Ok(lease.map(|lease| lease.until).filter(|until| *until < Timestamp::now()))
-}
-
-/// Returns all tasks below one, in order of submission: parents come before their children.
-fn descendants_of(tree: &[TaskState], id: TaskId) -> Vec<&TaskState> {
-    let mut above = std::collections::HashSet::from([id]);
-    tree.iter()
-        .filter(|head| head.parent.is_some_and(|parent| above.contains(&parent)) && above.insert(head.id))
-        .collect()
 }
 
 struct ShowPage {

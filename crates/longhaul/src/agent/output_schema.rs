@@ -9,6 +9,16 @@ pub struct OutputSchema {
     validator: jsonschema::Validator,
 }
 
+/// Why a value is not a JSON schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OutputSchemaError(String);
+
+/// Why an answer does not match a schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SchemaViolation(String);
+
 /// How many violations the model is shown.
 const MAX_VIOLATIONS_SHOWN: usize = 5;
 
@@ -21,7 +31,7 @@ const LARGEST_PATTERN: usize = 1 << 18;
 impl OutputSchema {
     /// Compiles the schema. Fails with the reason if it is not a valid JSON schema. Needs the feature `toolsets`.
     #[cfg(feature = "toolsets")]
-    pub fn new(asked: StructuredOutput) -> Result<OutputSchema, String> {
+    pub fn new(asked: StructuredOutput) -> Result<OutputSchema, OutputSchemaError> {
         let validator = compile_schema(&asked.schema)?;
         Ok(OutputSchema { structured_output: asked, validator })
     }
@@ -43,11 +53,12 @@ impl OutputSchema {
 
     /// Returns the JSON in an answer (the whole answer, or the content of its only code fence) if it matches
     /// the schema. Otherwise returns the violations.
-    pub fn extract_json<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
+    pub fn extract_json<'a>(&self, answer: &'a str) -> Result<&'a str, SchemaViolation> {
         let json = unfenced(answer.trim());
-        let value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
+        let value = serde_json::from_str(json)
+            .map_err(|error| SchemaViolation(format!("it is not JSON: {error}")))?;
         let faults = self.violations(&value);
-        if faults.is_empty() { Ok(json) } else { Err(faults.join("; ")) }
+        if faults.is_empty() { Ok(json) } else { Err(SchemaViolation(faults.join("; "))) }
     }
 
     /// How a value violates the schema, as far as the model is shown.
@@ -72,10 +83,10 @@ impl OutputSchema {
 
 /// Compiles a JSON schema with a size limit on its patterns. Fails with the reason if the schema is invalid.
 #[cfg(feature = "toolsets")]
-pub(crate) fn compile_schema(schema: &serde_json::Value) -> Result<jsonschema::Validator, String> {
+pub(crate) fn compile_schema(schema: &serde_json::Value) -> Result<jsonschema::Validator, OutputSchemaError> {
     let patterns = jsonschema::PatternOptions::fancy_regex().size_limit(LARGEST_PATTERN);
     let options = jsonschema::options().with_pattern_options(patterns);
-    options.build(schema).map_err(|error| error.to_string())
+    options.build(schema).map_err(|error| OutputSchemaError(error.to_string()))
 }
 
 impl std::fmt::Debug for OutputSchema {
@@ -134,7 +145,7 @@ mod tests {
             ("{\"city\":\"Ulm\",\"people\":\"many\"}", "at /people"),
             ("```rust\n{}\n```", "not JSON"),
         ] {
-            let wrong = shape().extract_json(answer).unwrap_err();
+            let wrong = shape().extract_json(answer).unwrap_err().to_string();
             assert!(wrong.contains(part), "{answer}: {wrong}");
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::permission::{Pattern, ToolIdentity};
+use crate::permission::{Pattern, PatternError, ToolIdentity};
 
 /// A question that only a person can answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ pub enum GrantScope {
 
 impl GrantScope {
     /// The pattern that this scope allows for a call. Fails with the reason if there is none.
-    pub fn pattern(&self, tool: &str, arguments: &Value) -> Result<Pattern, String> {
+    pub fn pattern(&self, tool: &str, arguments: &Value) -> Result<Pattern, PatternError> {
         match self {
             GrantScope::Exact => Pattern::for_call(tool, arguments),
             GrantScope::Program => Pattern::for_program(tool, arguments),
@@ -112,11 +112,26 @@ impl GrantScope {
             GrantScope::Pattern(pattern) if pattern.definitely_matches(tool, arguments) => {
                 Ok(pattern.clone())
             }
-            GrantScope::Pattern(pattern) => Err(format!(
+            GrantScope::Pattern(pattern) => Err(PatternError(format!(
                 "the pattern '{pattern}' does not allow the call of '{tool}' that is asked about"
-            )),
+            ))),
         }
     }
+}
+
+/// Why a text is no answer to an approval request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApprovalError {
+    /// It is none of the valid answers.
+    #[error(
+        "'{0}' is no answer to this: say `yes`, `no`, `no REASON`, `always` or `always exact` (this very call, in this \
+         tree), `always program` (this program with any arguments), `always tool` (every call of the tool) or \
+         `always PATTERN` (as `always shell:cmd=git *`)"
+    )]
+    NoAnswer(String),
+    /// The pattern after `always` is wrong.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
 }
 
 impl Approval {
@@ -127,7 +142,7 @@ impl Approval {
     /// assert_eq!(Approval::parse("no, use a branch"), Ok(Approval::No(Some("use a branch".to_owned()))));
     /// assert!(Approval::parse("perhaps").is_err());
     /// ```
-    pub fn parse(words: &str) -> Result<Approval, String> {
+    pub fn parse(words: &str) -> Result<Approval, ApprovalError> {
         let words = words.trim();
         let end = words.find(|c: char| !c.is_alphanumeric()).unwrap_or(words.len());
         let (first, rest) = words.split_at(end);
@@ -141,12 +156,7 @@ impl Approval {
             ("always", Some("program")) => Ok(Approval::Always(GrantScope::Program)),
             ("always", Some("tool")) => Ok(Approval::Always(GrantScope::Tool)),
             ("always", Some(pattern)) => Ok(Approval::Always(GrantScope::Pattern(Pattern::parse(pattern)?))),
-            _ => Err(format!(
-                "'{}' is no answer to this: say `yes`, `no`, `no REASON`, `always` or `always exact` (this very call, in this \
-                 tree), `always program` (this program with any arguments), `always tool` (every call of the tool) or \
-                 `always PATTERN` (as `always shell:cmd=git *`)",
-                words.chars().take(60).collect::<String>()
-            )),
+            _ => Err(ApprovalError::NoAnswer(words.chars().take(60).collect())),
         }
     }
 }

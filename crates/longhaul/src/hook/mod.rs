@@ -79,16 +79,22 @@ pub struct ToolMatcher {
     pattern: Option<regex::Regex>,
 }
 
+/// A matcher that is not a valid regular expression.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("the matcher '{matcher}' is not a valid regular expression: {error}")]
+pub struct ToolMatcherError {
+    matcher: String,
+    error: regex::Error,
+}
+
 impl ToolMatcher {
     /// Parses a matcher such as `shell|edit_file`. Fails if it is not a valid regular expression.
-    pub fn parse(text: &str) -> Result<ToolMatcher, String> {
+    pub fn parse(text: &str) -> Result<ToolMatcher, ToolMatcherError> {
         let pattern = match text.trim() {
             "" | "*" => None,
             text => {
                 let whole = regex::RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 18).build();
-                let wrong =
-                    |error| format!("the matcher '{text}' is not a valid regular expression: {error}");
-                Some(whole.map_err(wrong)?)
+                Some(whole.map_err(|error| ToolMatcherError { matcher: text.to_owned(), error })?)
             }
         };
         Ok(ToolMatcher { text: text.to_owned(), pattern })

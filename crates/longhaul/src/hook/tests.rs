@@ -27,7 +27,7 @@ fn a_matcher_means_whole_names() {
     for all in ["", "*", " * "] {
         assert!(ToolMatcher::parse(all).unwrap().matches("anything"));
     }
-    assert!(ToolMatcher::parse("(").unwrap_err().contains("'('"));
+    assert!(ToolMatcher::parse("(").unwrap_err().to_string().contains("'('"));
 }
 
 #[test]

@@ -80,6 +80,11 @@ struct HookSpecificOutput {
     additional_context: Option<String>,
 }
 
+/// Why the output of a hook does not count.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct HookOutputError(String);
+
 impl HookVerdict {
     /// Combines the results of these hooks, in the order of the file, for an event.
     pub(crate) fn from_results<'a>(
@@ -96,11 +101,11 @@ impl HookVerdict {
                 }
                 HookResult::Garbled(output, why) => {
                     verdict.apply_plain_text(event, output.trim());
-                    Err(why)
+                    Err(HookOutputError(why))
                 }
-                HookResult::Failed(why) => Err(why),
+                HookResult::Failed(why) => Err(HookOutputError(why)),
             };
-            if let Err(why) = understood {
+            if let Err(HookOutputError(why)) = understood {
                 verdict.add_failure(event, hook, &why);
             }
         }
@@ -109,7 +114,7 @@ impl HookVerdict {
 
     /// Applies the output of a hook. Fails with the reason if it is invalid; nothing of it counts then,
     /// because half an object may be the half without its `deny`.
-    fn apply_output(&mut self, event: HookEvent, output: &str) -> Result<(), String> {
+    fn apply_output(&mut self, event: HookEvent, output: &str) -> Result<(), HookOutputError> {
         if output.is_empty() {
             return Ok(());
         }
@@ -117,18 +122,18 @@ impl HookVerdict {
             self.apply_plain_text(event, output);
             return match event {
                 HookEvent::PreToolUse => {
-                    Err(format!("it wrote something that is not a JSON object: {output}"))
+                    Err(HookOutputError(format!("it wrote something that is not a JSON object: {output}")))
                 }
                 _ => Ok(()),
             };
         }
         let said = serde_json::from_str::<HookOutput>(output).map_err(|error| {
             self.apply_plain_text(event, output);
-            format!("it wrote invalid JSON: {error}")
+            HookOutputError(format!("it wrote invalid JSON: {error}"))
         })?;
         let specific = said.hook_specific_output;
         let judges = event == HookEvent::PreToolUse;
-        let unknown = |word: &str| format!("it wrote an unknown decision: {word}");
+        let unknown = |word: &str| HookOutputError(format!("it wrote an unknown decision: {word}"));
         let decided = match specific.permission_decision.as_deref().filter(|_| judges) {
             None | Some("allow" | "ask" | "deny") => specific.permission_decision.as_deref(),
             Some(other) => return Err(unknown(other)),

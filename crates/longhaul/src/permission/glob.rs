@@ -20,6 +20,11 @@ enum GlobToken {
     Class { not: bool, ranges: Vec<(char, char)> },
 }
 
+/// Why a text is not a glob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct GlobError(&'static str);
+
 /// A glob, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob {
@@ -28,7 +33,7 @@ pub(super) struct Glob {
 
 impl Glob {
     /// The glob of a text.
-    pub(super) fn parse(text: &str) -> Result<Glob, String> {
+    pub(super) fn parse(text: &str) -> Result<Glob, GlobError> {
         let lower = lowercase(text);
         let mut rest = lower.chars().peekable();
         let mut tokens: Vec<GlobToken> = Vec::new();
@@ -40,7 +45,9 @@ impl Glob {
                 '[' => tokens.push(class(&mut rest)?),
                 '\\' => match rest.next() {
                     Some(c) => tokens.push(GlobToken::Char(c)),
-                    None => return Err("it ends in a single '\\': write '\\\\' for the character".to_owned()),
+                    None => {
+                        return Err(GlobError("it ends in a single '\\': write '\\\\' for the character"));
+                    }
                 },
                 c => tokens.push(GlobToken::Char(c)),
             }
@@ -138,8 +145,8 @@ impl GlobToken {
 }
 
 /// The rest of a class, after its `[`.
-fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<GlobToken, String> {
-    let open = || "it has a '[' without its ']': write '\\[' for the character".to_owned();
+fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<GlobToken, GlobError> {
+    let open = || GlobError("it has a '[' without its ']': write '\\[' for the character");
     let not = rest.next_if(|c| matches!(c, '^' | '!')).is_some();
     let mut ranges: Vec<(char, char)> = Vec::new();
     loop {

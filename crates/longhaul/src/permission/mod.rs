@@ -20,7 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use pattern::{Pattern, PatternMatch};
+pub use pattern::{Pattern, PatternError, PatternMatch};
 pub use request::{PermissionRequest, RuleNames};
 pub(crate) use tool_identity::join_with_and;
 pub use tool_identity::{Consent, ToolIdentity};
@@ -65,7 +65,7 @@ impl PermissionVerdict {
 /// assert_eq!(shell("git status; rm -rf /"), PermissionVerdict::Ask); // a wildcard matches no `;`
 /// assert!(matches!(shell("git push --force"), PermissionVerdict::Refuse(_)));
 /// assert_eq!(permissions.decide("read_file", &arguments("{\"path\":\".env\"}"), true), PermissionVerdict::Ask);
-/// # Ok::<(), String>(())
+/// # Ok::<(), longhaul::permission::PatternError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -80,13 +80,13 @@ pub struct Permissions {
 
 impl Permissions {
     /// Parses patterns. Fails with the invalid pattern and the reason.
-    pub fn parse<A, S, D>(allow: A, ask: S, deny: D) -> Result<Permissions, String>
+    pub fn parse<A, S, D>(allow: A, ask: S, deny: D) -> Result<Permissions, PatternError>
     where
         A: IntoIterator<Item: AsRef<str>>,
         S: IntoIterator<Item: AsRef<str>>,
         D: IntoIterator<Item: AsRef<str>>,
     {
-        fn all(texts: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Pattern>, String> {
+        fn all(texts: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Pattern>, PatternError> {
             texts.into_iter().map(|text| Pattern::parse(text.as_ref())).collect()
         }
         Ok(Permissions { allow: all(allow)?, ask: all(ask)?, deny: all(deny)? })

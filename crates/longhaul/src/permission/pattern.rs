@@ -30,7 +30,7 @@ const DEEPEST: usize = 8;
 /// let pattern = Pattern::parse("shell:cmd=git *:cwd=src*")?;
 /// assert_eq!(pattern.to_string(), "shell:cmd=git *:cwd=src*");
 /// assert!(Pattern::parse("shell:cmd=[a").is_err());
-/// # Ok::<(), String>(())
+/// # Ok::<(), longhaul::permission::PatternError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -42,6 +42,11 @@ pub struct Pattern {
     exact: Option<Value>,
 }
 
+/// Why there is no such pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PatternError(pub(crate) String);
+
 #[derive(Clone, PartialEq, Eq)]
 struct ArgumentCondition {
     argument: String,
@@ -51,9 +56,9 @@ struct ArgumentCondition {
 
 impl Pattern {
     /// Parses a pattern. Fails with a text that names the pattern and the problem.
-    pub fn parse(text: &str) -> Result<Pattern, String> {
+    pub fn parse(text: &str) -> Result<Pattern, PatternError> {
         let shown: String = text.chars().take(120).collect();
-        let wrong = |why: &str| format!("the permission pattern '{shown}' is wrong: {why}");
+        let wrong = |why: &str| PatternError(format!("the permission pattern '{shown}' is wrong: {why}"));
         if let Some(call) = text.strip_prefix('=') {
             return Pattern::parse_call(text, call).map_err(wrong);
         }
@@ -70,7 +75,7 @@ impl Pattern {
                 "nothing follows its last ':'; a condition is written ':argument=glob', and '\\:' for the character",
             ));
         }
-        let glob = |text: &str| Glob::parse(text).map_err(|why| wrong(&why));
+        let glob = |text: &str| Glob::parse(text).map_err(|why| wrong(&why.to_string()));
         let condition = |piece: &str| {
             let (argument, text) = piece.split_once('=').unwrap_or((piece, ""));
             Ok(ArgumentCondition {
@@ -79,7 +84,7 @@ impl Pattern {
                 is_command: is_command_argument(argument),
             })
         };
-        let conditions = pieces.map(condition).collect::<Result<_, String>>()?;
+        let conditions = pieces.map(condition).collect::<Result<_, PatternError>>()?;
         Ok(Pattern { text: text.to_owned(), tool: glob(tool)?, conditions, exact: None })
     }
 
@@ -99,29 +104,31 @@ impl Pattern {
     }
 
     /// A pattern for all calls of one tool.
-    pub fn for_tool(tool: &str) -> Result<Pattern, String> {
+    pub fn for_tool(tool: &str) -> Result<Pattern, PatternError> {
         Pattern::parse(&escaped(tool))
     }
 
     /// A pattern for one call with exactly these arguments.
-    pub fn for_call(tool: &str, arguments: &Value) -> Result<Pattern, String> {
+    pub fn for_call(tool: &str, arguments: &Value) -> Result<Pattern, PatternError> {
         if !arguments.is_object() || tool.contains('{') {
-            return Err("no pattern can name this very call: say `yes`, or `always tool`".to_owned());
+            return Err(PatternError(
+                "no pattern can name this very call: say `yes`, or `always tool`".to_owned(),
+            ));
         }
         Pattern::parse(&format!("={tool} {arguments}"))
     }
 
     /// A pattern for one program with any arguments. Fails unless the call runs one plain command.
-    pub fn for_program(tool: &str, arguments: &Value) -> Result<Pattern, String> {
+    pub fn for_program(tool: &str, arguments: &Value) -> Result<Pattern, PatternError> {
         let fields = arguments.as_object().into_iter().flatten();
         let lines: Vec<_> = fields.filter(|(name, _)| is_command_argument(name)).collect();
         let [(name, Value::String(line))] = lines[..] else {
-            return Err("this call runs no command line: say `exact` or `tool`".to_owned());
+            return Err(PatternError("this call runs no command line: say `exact` or `tool`".to_owned()));
         };
         let Some(program) = plain_program(line) else {
-            return Err(
-                "this is not one plain command, or its program runs others: say `exact` or `tool`".to_owned()
-            );
+            return Err(PatternError(
+                "this is not one plain command, or its program runs others: say `exact` or `tool`".to_owned(),
+            ));
         };
         Pattern::parse(&format!("{}:{name}={} *", escaped(tool), escaped(&program)))
     }
@@ -408,17 +415,17 @@ impl fmt::Debug for Pattern {
 }
 
 impl std::str::FromStr for Pattern {
-    type Err = String;
+    type Err = PatternError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, PatternError> {
         Pattern::parse(text)
     }
 }
 
 impl TryFrom<String> for Pattern {
-    type Error = String;
+    type Error = PatternError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, PatternError> {
         Pattern::parse(&text)
     }
 }

@@ -56,22 +56,29 @@ pub(super) struct SuperviseArgs {
 pub fn run_supervisor(args: impl IntoIterator<Item = OsString>) -> String {
     match parse(args).and_then(run) {
         Ok(never) => match never {},
-        Err(why) => why,
+        Err(why) => why.to_string(),
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, String> {
+/// Why the supervisor cannot run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct SuperviseError(String);
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, SuperviseError> {
     let mut options = SuperviseArgs { control: -1, status: -1, ..SuperviseArgs::default() };
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         if arg == "--" {
             options.command = args.collect();
             let whole = options.control > 2 && options.status > 2 && !options.command.is_empty();
-            return if whole { Ok(options) } else { Err("something is missing".to_owned()) };
+            return if whole { Ok(options) } else { Err(SuperviseError("something is missing".to_owned())) };
         }
         let value = args.next().and_then(|value| value.into_string().ok()).unwrap_or_default();
-        let number = || value.parse::<u64>().map_err(|_| format!("'{value}' is not a number"));
-        let fd = || number().and_then(|n| i32::try_from(n).map_err(|error| error.to_string()));
+        let number =
+            || value.parse::<u64>().map_err(|_| SuperviseError(format!("'{value}' is not a number")));
+        let fd =
+            || number().and_then(|n| i32::try_from(n).map_err(|error| SuperviseError(error.to_string())));
         match arg.to_str() {
             Some("--control") => options.control = fd()?,
             Some("--status") => options.status = fd()?,
@@ -79,17 +86,17 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, Stri
             Some("--mark") => {
                 options.mark = value.split_once('=').map(|(name, value)| (name.into(), value.into()))
             }
-            _ => return Err(format!("unknown argument '{}'", arg.display())),
+            _ => return Err(SuperviseError(format!("unknown argument '{}'", arg.display()))),
         }
     }
-    Err("there is no '--' with a command after it".to_owned())
+    Err(SuperviseError("there is no '--' with a command after it".to_owned()))
 }
 
 enum Never {}
 
-fn run(options: SuperviseArgs) -> Result<Never, String> {
-    let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
-    let errno = |what: &'static str| move |error: Errno| format!("{what}: {error}");
+fn run(options: SuperviseArgs) -> Result<Never, SuperviseError> {
+    let failed = |what: &'static str| move |error: std::io::Error| SuperviseError(format!("{what}: {error}"));
+    let errno = |what: &'static str| move |error: Errno| SuperviseError(format!("{what}: {error}"));
     // Opened again, the pipes are not inherited by the command; the original descriptors are closed.
     let control =
         File::open(format!("/proc/self/fd/{}", options.control)).map_err(failed("the control pipe"))?;
@@ -101,7 +108,8 @@ fn run(options: SuperviseArgs) -> Result<Never, String> {
     set_child_subreaper(true).map_err(errno("PR_SET_CHILD_SUBREAPER"))?;
     // If this process is killed, the others are found by this limit. If it cannot be set, only that is lost.
     let _ = setrlimit(Resource::RLIMIT_LOCKS, options.limit, options.limit);
-    let (program, args) = options.command.split_first().ok_or("no command was named")?;
+    let (program, args) =
+        options.command.split_first().ok_or_else(|| SuperviseError("no command was named".to_owned()))?;
     let mut command = Command::new(program);
     command.args(args).envs(options.mark).process_group(0);
     let started = command.spawn();

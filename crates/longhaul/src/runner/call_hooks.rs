@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use super::approval::ApprovalGate;
 use super::settle::HOOK_STOP_GRACE;
-use super::{Halt, TaskRun, append_with_retry, deadline_passed, journal_may_have_changed, rights_for};
+use super::{Halt, TaskRun, deadline_passed, journal_may_have_changed, rights_for};
 use crate::agent::Agent;
 use crate::conversation::PendingCall;
 use crate::entry::{Entry, HookFailure, NudgeReason, Outcome};
 use crate::hook::{HookEvent, HookInput, HookVerdict, Hooks};
 use crate::id::TaskId;
+use crate::journal;
 use crate::message::Call;
 use crate::message::prompt_tags::escape;
 use crate::permission::{Permissions, Rights, arguments};
@@ -107,7 +108,7 @@ async fn write_failures(store: &dyn Store, task: TaskId, failures: Vec<HookFailu
         return;
     }
     let batch = Batch::one(task, Fence::Anyone, hook_failed_entries(failures).collect());
-    if let Err(error) = append_with_retry(store, batch).await {
+    if let Err(error) = journal::append(store, batch).await {
         tracing::warn!(%task, %error, "the failure of a hook could not be recorded");
     }
 }

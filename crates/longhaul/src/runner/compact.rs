@@ -121,8 +121,7 @@ impl TaskRun {
         if !self.may_launch {
             return Ok(Vec::new());
         }
-        let tree = self.context.store.list(TaskFilter::tree(self.state.root)).await?;
-        let open = tree.iter().filter(|task| task.parent == Some(self.state.id) && !task.status.is_final());
-        Ok(open.map(|task| format!("- {} ({}): {}", task.id, task.agent, task.headline)).collect())
+        let open = self.context.store.list(TaskFilter::children(self.state.id).live()).await?;
+        Ok(open.iter().map(|task| format!("- {} ({}): {}", task.id, task.agent, task.headline)).collect())
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::settle::stop_descendants;
 use super::worktime::people_wake;
 use super::{AttemptEnd, Halt, TaskRun, deadline_passed, journal_may_have_changed};
 use crate::conversation::{NextStep, PendingCall};
 use crate::entry::{Entry, OnFinish, StopCause, WaitReason};
 use crate::id::LetterId;
+use crate::journal::stop_descendants;
 use crate::store::{Fence, TaskFilter};
 use crate::task::TaskState;
 

@@ -1,15 +1,14 @@
 //! A run's access to its journal: what it writes, what it defers, and what others have written meanwhile.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::load_task::read_journal;
 use super::{Halt, RECHECK_INTERVAL, TaskRun};
 use crate::entry::{Entry, Record};
 use crate::id::Seq;
-use crate::store::{Batch, Fence, Store, StoreError};
+use crate::journal;
+use crate::store::{Batch, Fence, StoreError};
 
 impl TaskRun {
     /// Writes entries, after the deferred ones. When this returns, they are part of the task.
@@ -20,7 +19,7 @@ impl TaskRun {
         let all: Vec<Entry> = owed.into_iter().chain(time).chain(entries).collect();
         let count = all.len() as u64;
         let batch = Batch::one(self.state.id, Fence::Attempt(self.attempt), all.clone());
-        let last = append_with_retry(&*self.context.store, batch).await?.first().copied().unwrap_or_default();
+        let last = journal::append(&*self.context.store, batch).await?.first().copied().unwrap_or_default();
         let first = Seq((last.0 + 1).saturating_sub(count));
         // The deferred entries are already in the conversation.
         let known = first..Seq(first.0 + paid);
@@ -58,7 +57,7 @@ impl TaskRun {
         self.flush().await?;
         let mut batch = Batch::one(self.state.id, Fence::Attempt(self.attempt), entries);
         batch.writes[0].after = Some(self.state.seq);
-        let moved = match append_with_retry(&*self.context.store, batch).await {
+        let moved = match journal::append(&*self.context.store, batch).await {
             Ok(_) => false,
             Err(StoreError::JournalMoved { .. }) => true,
             Err(error) => return Err(error.into()),
@@ -90,14 +89,14 @@ impl TaskRun {
     pub(super) async fn ensure_owner(&mut self) -> Result<(), Halt> {
         self.ensure_lease().await?;
         let ask = Batch::one(self.state.id, Fence::Attempt(self.attempt), Vec::new());
-        append_with_retry(&*self.context.store, ask).await?;
+        journal::append(&*self.context.store, ask).await?;
         Ok(())
     }
 
     /// Applies new journal entries. The conversation already has those in `known`.
     pub(super) async fn read_new_entries(&mut self, known: Range<Seq>) -> Result<(), Halt> {
         self.recheck_at = Instant::now() + RECHECK_INTERVAL;
-        for record in read_journal(&*self.context.store, self.state.id, self.state.seq).await? {
+        for record in journal::read_all(&*self.context.store, self.state.id, self.state.seq).await? {
             self.apply_record(&record, &known)?;
         }
         Ok(())
@@ -118,20 +117,5 @@ impl TaskRun {
             self.memo.clear();
         }
         Ok(())
-    }
-}
-
-/// Appends, and retries for a while if that may help: a full disk or a lock may be temporary.
-pub(crate) async fn append_with_retry(store: &dyn Store, batch: Batch) -> Result<Vec<Seq>, StoreError> {
-    let mut pause = Duration::from_millis(100);
-    loop {
-        match store.append(batch.clone()).await {
-            Err(StoreError::Database { what, transient: true }) if pause < Duration::from_secs(5) => {
-                tracing::warn!(error = what, "the store rejected a write; retrying");
-                tokio::time::sleep(pause).await;
-                pause *= 2;
-            }
-            other => return other,
-        }
     }
 }

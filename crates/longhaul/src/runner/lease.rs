@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::id::WorkerId;
-use crate::store::{Store, StoreError, since_boot};
+use crate::store::{DatabaseFault, Store, StoreError, since_boot};
 
 /// How long the store may take to confirm our tasks after this process was asleep.
 const CONFIRM: Duration = Duration::from_secs(2);
@@ -95,7 +95,7 @@ impl LeaseKeeper {
                 Ok(Err(error)) => error,
                 Err(_) => {
                     let what = format!("the store did not answer within {most:?}");
-                    StoreError::Database { what, transient: true }
+                    StoreError::Database { what, fault: DatabaseFault::Busy }
                 }
             };
             tracing::warn!(error = %failed, "the lease could not be renewed");
@@ -140,7 +140,7 @@ impl LeaseKeeper {
         let why = self.why.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let what = format!("the lease on the tasks of this process could not be renewed in time{why}");
-        StoreError::Database { what, transient: true }
+        StoreError::Database { what, fault: DatabaseFault::Busy }
     }
 }
 

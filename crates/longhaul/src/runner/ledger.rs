@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Halt;
 use super::worktime::max_unwritten;
-use super::{Halt, SubmissionCache};
 use crate::entry::{Budget, Failure, FailureKind, Order, Submission};
 use crate::id::TaskId;
+use crate::journal::{self, SubmissionCache};
 use crate::message::Usage;
 use crate::model::Model;
-use crate::store::{Store, StoreError, TaskFilter};
+use crate::store::{Store, StoreError};
 use crate::task::TaskState;
 
 /// The budgets that limit a task: its own, and those of the trees that it is in.
@@ -95,24 +96,26 @@ impl Ledger {
         if self.trees.is_empty() {
             return Ok(());
         }
-        let tree = store.list(TaskFilter::tree(state.root)).await?;
         for (top, budget) in &self.trees {
-            let mut spent = BudgetUsage { more, ..BudgetUsage::default() };
-            let set = tree.iter().find(|task| task.id == *top).map(|task| task.budget_set);
-            let budget = &set.unwrap_or_default().or(*budget);
-            for task in subtree(&tree, *top) {
+            let top = journal::state(store, *top).await?;
+            let budget = top.budget_set.or(*budget);
+            let time = match top.id == state.id {
+                true => worked,
+                // Another run counts that time, and writes it at least this often.
+                false => top.worked_at(store.now(), budget.time.map(max_unwritten).unwrap_or_default()),
+            };
+            let mut spent = BudgetUsage { time, more, ..BudgetUsage::default() };
+            // Time is the top's own.
+            let below = match budget.tokens.is_some() || budget.cost.is_some() {
+                true => journal::tasks_below(store, &top).await?,
+                false => Vec::new(),
+            };
+            for task in below.iter().chain([&top]) {
                 spent.usage += task.usage;
                 spent.cost = spent.cost.saturating_add(task.cost);
                 spent.unpriced = spent.unpriced.saturating_add(task.unpriced);
-                if task.id == state.id && state.id == *top {
-                    spent.time = worked;
-                } else if task.id == *top {
-                    // Another run counts that time, and writes it at least this often.
-                    let most = budget.time.map(max_unwritten).unwrap_or_default();
-                    spent.time = task.worked_at(store.now(), most);
-                }
             }
-            check_budget(&spent, budget, &format!("task {top} and those below it have"))?;
+            check_budget(&spent, &budget, &format!("task {} and those below it have", top.id))?;
         }
         Ok(())
     }
@@ -123,19 +126,6 @@ fn check_budget(spent: &BudgetUsage, budget: &Budget, who: &str) -> Result<(), H
         Some(what) => Err(Halt::Fail(Failure::new(FailureKind::Budget, format!("{who} used {what}")))),
         None => Ok(()),
     }
-}
-
-/// `top` and the tasks below it. Relies on listing order: parents come first.
-pub(crate) fn subtree(tree: &[TaskState], top: TaskId) -> Vec<&TaskState> {
-    let mut inside = std::collections::HashSet::from([top]);
-    let mut found = Vec::new();
-    for task in tree {
-        if task.id == top || task.parent.is_some_and(|parent| inside.contains(&parent)) {
-            inside.insert(task.id);
-            found.push(task);
-        }
-    }
-    found
 }
 
 #[derive(Debug, Clone, Copy, Default)]

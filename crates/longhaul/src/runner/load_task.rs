@@ -1,14 +1,13 @@
 //! Loads a task from its journal: its state and its conversation, including those of the tasks that it
 //! continues.
 
-use futures::StreamExt as _;
-
 use super::Halt;
 use crate::agent::Team;
 use crate::conversation::Conversation;
 use crate::entry::{Entry, Record, Submission};
 use crate::id::{Seq, TaskId};
-use crate::store::{ClaimedTask, Store, StoreError, pages};
+use crate::journal::{read_all, read_submission, submission_in};
+use crate::store::{ClaimedTask, Store, StoreError};
 use crate::task::TaskState;
 
 /// The state, conversation and order of a task. The conversation includes those of the tasks that it
@@ -23,7 +22,7 @@ pub(super) async fn load_task(
     let mut turn: Option<Conversation> = None;
     // Oldest first, one journal at a time.
     for old in continued_tasks(store, submitted.continues).await?.into_iter().rev() {
-        let journal = read_journal(store, old, Seq(0)).await?;
+        let journal = read_all(store, old, Seq(0)).await?;
         let extended = extend_conversation(turn.take(), team, &submission_in(old, &journal)?, &journal);
         turn = Some(extended);
     }
@@ -56,7 +55,7 @@ pub(super) async fn continued_tasks(
     let mut chain = Vec::new();
     while let Some(old) = continues {
         chain.push(old);
-        continues = super::read_submission(store, old).await?.continues;
+        continues = read_submission(store, old).await?.continues;
     }
     Ok(chain)
 }
@@ -66,28 +65,6 @@ pub(super) fn fresh_journal(task: &ClaimedTask) -> Option<Vec<Record>> {
     let TaskState { attempt, worker, seq, active, .. } = &task.state;
     let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
     (*seq == Seq(2)).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
-}
-
-/// A journal from an entry to its end.
-pub(crate) async fn read_journal(
-    store: &dyn Store,
-    task: TaskId,
-    after: Seq,
-) -> Result<Vec<Record>, StoreError> {
-    let mut pages = std::pin::pin!(pages(store, task, after));
-    let mut records = pages.next().await.transpose()?.unwrap_or_default();
-    while let Some(more) = pages.next().await {
-        records.extend(more?);
-    }
-    Ok(records)
-}
-
-/// The first entry of a journal.
-pub(super) fn submission_in(id: TaskId, journal: &[Record]) -> Result<Submission, StoreError> {
-    match journal.first().map(|r| &r.entry) {
-        Some(Entry::Submitted(submitted)) => Ok((**submitted).clone()),
-        _ => Err(StoreError::NoTask(id)),
-    }
 }
 
 #[cfg(test)]

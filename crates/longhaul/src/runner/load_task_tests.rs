@@ -27,7 +27,7 @@ async fn a_chain_of_ten_thousand_tasks_is_recalled() {
         continues = Some(id);
     }
     let last = continues.unwrap();
-    let journal = read_journal(&store, last, Seq(0)).await.unwrap();
+    let journal = read_all(&store, last, Seq(0)).await.unwrap();
     let (state, turn, _) = load_task(&store, &team, last, &journal).await.unwrap();
     assert_eq!(state.id, last);
     let conversation = turn.messages();

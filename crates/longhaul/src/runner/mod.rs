@@ -13,7 +13,6 @@ mod open_tools;
 mod approval;
 mod lease;
 mod ledger;
-mod submissions;
 mod deferred_entries;
 mod load_task;
 mod idle;
@@ -40,15 +39,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use journal_writer::append_with_retry;
 pub(crate) use lease::{LeaseKeeper, RunLease};
-pub(crate) use ledger::subtree;
-pub(crate) use load_task::read_journal;
 pub(crate) use open_tools::{OpenTools, ToolCache};
 pub(crate) use poll_on_wake::PollOnWake;
 pub(crate) use seat::{Seat, Seats};
-pub(crate) use settle::{fail_task, release_task, settle_halt, stop_task};
-pub(crate) use submissions::{SubmissionCache, read_submission};
+pub(crate) use settle::settle_halt;
 pub(crate) use tool_calls::panic_message;
 
 use crate::agent::{Agent, Policy, Team, Unattended};
@@ -57,6 +52,7 @@ use crate::dispatch::{Caller, Dispatcher};
 use crate::entry::{Entry, EntryKind, Failure, FailureKind, Isolation, Order, Submission};
 use crate::hook::HookInput;
 use crate::id::{AgentName, Attempt, Seq, TaskId};
+use crate::journal::{self, SubmissionCache};
 use crate::model::wire::WireCache;
 use crate::permission::{Permissions, Rights};
 use crate::store::{ClaimedTask, EntryKinds, Store, StoreError, Subscription, Subscriptions};
@@ -222,10 +218,10 @@ impl TaskRun {
         ]);
         let subscription = Arc::new(context.subscriptions.for_tasks(&[claimed.id], foreign));
         // Read after subscribing, so that nothing is missed in between.
-        let now = context.store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+        let now = journal::state(&*context.store, claimed.id).await?;
         let journal = match fresh_journal(&task) {
             Some(journal) if now.seq == claimed.seq => journal,
-            _ => read_journal(&*context.store, claimed.id, Seq(0)).await?,
+            _ => journal::read_all(&*context.store, claimed.id, Seq(0)).await?,
         };
         let (state, conversation, submitted) =
             load_task(&*context.store, &team, claimed.id, &journal).await?;
@@ -580,7 +576,7 @@ async fn ensure_claim_held(store: &dyn Store, claimed: &TaskState, lease: &RunLe
     while !lease.is_held() {
         lease.wait_for_renewal().await;
         let term = lease.current_term();
-        let now = store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+        let now = journal::state(store, claimed.id).await?;
         if now.attempt != claimed.attempt || now.worker != claimed.worker {
             return Err(Halt::Lost);
         }
@@ -599,9 +595,9 @@ async fn open_worktree(context: &RunContext, submitted: &Submission) -> Result<W
     };
     let mut key = submitted.key.clone();
     if let Some(first) = continued_tasks(&*context.store, submitted.continues).await?.last() {
-        key = submissions::read_submission(&*context.store, *first).await?.key;
+        key = journal::read_submission(&*context.store, *first).await?.key;
     }
     // The longest id: no task of another store shares it either.
     let name = key.candidate_ids().last().map(|id| id.to_string()).unwrap_or_default();
-    Worktree::open_or_create(dir, &name, &context.worktrees).await.map_err(failed)
+    Worktree::open_or_create(dir, &name, &context.worktrees).await.map_err(|error| failed(error.to_string()))
 }

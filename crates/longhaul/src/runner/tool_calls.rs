@@ -21,7 +21,7 @@ use crate::hook::HookEvent;
 use crate::id::{CallId, TaskId};
 use crate::message::prompt_tags::escape_tags;
 use crate::permission::PermissionVerdict;
-use crate::tool::{CallContext, CallSignal, RunnerChannel, ToolError, ToolOutput, ToolStorage};
+use crate::tool::{BudgetDenial, CallContext, CallSignal, RunnerChannel, ToolError, ToolOutput, ToolStorage};
 use crate::toolset::truncate_output;
 
 /// How long tools may take to return when they are cancelled.
@@ -328,7 +328,7 @@ impl TaskRun {
                     .await
                 {
                     Ok(()) => Ok(()),
-                    Err(Halt::Fail(failure)) => Err(failure.to_string()),
+                    Err(Halt::Fail(failure)) => Err(BudgetDenial(failure.to_string())),
                     Err(halt) => return Err(halt),
                 };
                 let _ = reply.send(may);

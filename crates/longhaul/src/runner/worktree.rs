@@ -48,6 +48,15 @@ impl WorktreeChanges {
     }
 }
 
+/// Why a worktree cannot be created, looked at or removed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct WorktreeError(pub(super) String);
+
+fn unknown() -> WorktreeError {
+    WorktreeError("the repository does not know it any more".to_owned())
+}
+
 impl Worktree {
     /// The worktree of a task whose order names `origin`; creates it if there is none yet. `turn` allows one
     /// creation at a time: git's own locks do not cover all of it.
@@ -55,7 +64,7 @@ impl Worktree {
         origin: &Path,
         name: &str,
         turn: &Mutex<()>,
-    ) -> Result<Worktree, String> {
+    ) -> Result<Worktree, WorktreeError> {
         let _turn = turn.lock().await;
         let (origin, name) = (origin.to_owned(), name.to_owned());
         blocking(move |given_up| {
@@ -65,11 +74,15 @@ impl Worktree {
             let worktree = Worktree { origin, top, branch: format!("longhaul/{name}"), name, dir };
             if !worktree.is_there(&repository) {
                 let made = worktree.make(&repository);
-                made.map_err(|why| format!("no git worktree could be created for the task: {why}"))?;
+                made.map_err(|why| {
+                    WorktreeError(format!("no git worktree could be created for the task: {why}"))
+                })?;
             }
             // Git does not know the ordered directory if no file in it is tracked.
             let made = repository.dir.create_dir_all(worktree.inside().join(&repository.prefix));
-            made.map_err(|error| format!("{} cannot be used: {error}", worktree.dir.display()))?;
+            made.map_err(|error| {
+                WorktreeError(format!("{} cannot be used: {error}", worktree.dir.display()))
+            })?;
             Ok(worktree)
         })
         .await
@@ -87,7 +100,7 @@ impl Worktree {
         matches!(index, Some(Ok(_))) && repository.dir.symlink_metadata(self.inside().join(".git")).is_ok()
     }
 
-    fn make(&self, repository: &Repository) -> Result<(), String> {
+    fn make(&self, repository: &Repository) -> Result<(), WorktreeError> {
         let git = repository.git()?;
         let own = format!("refs/heads/{}", self.branch);
         let commit = match git.run(["rev-parse", "--verify", "--quiet", &own]) {
@@ -95,9 +108,11 @@ impl Worktree {
             Ok(commit) => commit.trim().to_owned(),
             Err(_) => {
                 let head = git.run(["rev-parse", "--verify", "--end-of-options", "HEAD^{commit}"]);
-                let head = head.map_err(|_| "the repository has no commit yet".to_owned())?;
+                let head = head.map_err(|_| WorktreeError("the repository has no commit yet".to_owned()))?;
                 let made = repository.make_branch(&self.branch, head.trim());
-                made.map_err(|error| format!("the branch {} cannot be made: {error}", self.branch))?;
+                made.map_err(|error| {
+                    WorktreeError(format!("the branch {} cannot be made: {error}", self.branch))
+                })?;
                 head.trim().to_owned()
             }
         };
@@ -122,29 +137,29 @@ impl Worktree {
                 .write(&self.inside().join(".git"), format!("gitdir: {}\n", whole.display()).as_bytes())?;
             dir.open_dir(self.inside())
         };
-        let top = prepared().map_err(|error| error.to_string())?;
+        let top = prepared().map_err(|error| WorktreeError(error.to_string()))?;
         git.run_in_worktree(
             &top,
             &self.top,
             &["read-tree", "--reset", "-u", "--no-recurse-submodules", &commit],
         )?;
-        git.give_index(repository, &admin.join("index")).map_err(|error| error.to_string())
+        git.give_index(repository, &admin.join("index")).map_err(|error| WorktreeError(error.to_string()))
     }
 
     /// Work in it that exists nowhere else.
-    pub(super) async fn changes(&self) -> Result<WorktreeChanges, String> {
+    pub(super) async fn changes(&self) -> Result<WorktreeChanges, WorktreeError> {
         let worktree = self.clone();
         blocking(move |given_up| worktree.work_in(&Repository::find(&worktree.origin, given_up)?)).await
     }
 
-    fn work_in(&self, repository: &Repository) -> Result<WorktreeChanges, String> {
-        let admin = repository.admin_of(&self.top).ok_or("the repository does not know it any more")?;
+    fn work_in(&self, repository: &Repository) -> Result<WorktreeChanges, WorktreeError> {
+        let admin = repository.admin_of(&self.top).ok_or_else(unknown)?;
         let git = repository.git_of(&admin)?;
         let looked = || -> io::Result<_> {
             git.take_index(repository, &admin.join("index"))?;
             repository.dir.open_dir(self.inside())
         };
-        let top = looked().map_err(|error| error.to_string())?;
+        let top = looked().map_err(|error| WorktreeError(error.to_string()))?;
         // Git would enter submodules and read their configuration.
         let status = ["status", "--porcelain", "--ignored", "--ignore-submodules=all"];
         let status = git.run_in_worktree(&top, &self.top, &status)?;
@@ -165,8 +180,10 @@ impl Worktree {
         args.extend(known.then_some(own.as_str()));
         args.extend(["--not", elsewhere.trim(), &exclude, "--branches", "--remotes", "--tags"]);
         let commits = git.run(args)?;
-        let commits =
-            commits.trim().parse().map_err(|_| format!("git counted '{}' commits", commits.trim()))?;
+        let commits = commits
+            .trim()
+            .parse()
+            .map_err(|_| WorktreeError(format!("git counted '{}' commits", commits.trim())))?;
         Ok(WorktreeChanges { changed, ignored, commits })
     }
 
@@ -182,21 +199,21 @@ impl Worktree {
             }
         });
         if let Err(why) = left.await {
-            tracing::warn!(worktree = %self.top.display(), why, "a worktree is kept: git does not say what is in it, or it cannot be removed");
+            tracing::warn!(worktree = %self.top.display(), %why, "a worktree is kept: git does not say what is in it, or it cannot be removed");
         }
     }
 
-    fn remove(&self, repository: &Repository) -> Result<(), String> {
+    fn remove(&self, repository: &Repository) -> Result<(), WorktreeError> {
         let own = format!("refs/heads/{}", self.branch);
         let at = repository.git()?.run(["rev-parse", "--verify", "--quiet", &own]);
-        let admin = repository.admin_of(&self.top).ok_or("the repository does not know it any more")?;
+        let admin = repository.admin_of(&self.top).ok_or_else(unknown)?;
         if repository.dir.symlink_metadata(admin.join("locked")).is_ok() {
             return Ok(());
         }
         let dir = &repository.dir;
         dir.remove_dir_all(self.inside())
             .and_then(|()| dir.remove_dir_all(admin))
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| WorktreeError(error.to_string()))?;
         // Only if it is empty.
         let _ = dir.remove_dir("worktrees");
         if let Ok(at) = at {
@@ -209,11 +226,13 @@ impl Worktree {
     /// Whether it was not removed.
     pub(super) async fn is_kept(&self) -> bool {
         let dir = self.dir.clone();
-        blocking(move |_| dir.try_exists().map_err(|error| error.to_string())).await.unwrap_or(false)
+        blocking(move |_| dir.try_exists().map_err(|error| WorktreeError(error.to_string())))
+            .await
+            .unwrap_or(false)
     }
 
     /// The note about it in the task's result.
-    pub(super) fn describe(&self, work: &Result<WorktreeChanges, String>, others: bool) -> String {
+    pub(super) fn describe(&self, work: &Result<WorktreeChanges, WorktreeError>, others: bool) -> String {
         let (top, branch) = (self.top.display(), &self.branch);
         match work {
             Ok(work) if work.is_none() && !others => {
@@ -245,8 +264,8 @@ fn describe_changes(work: WorktreeChanges) -> String {
 
 /// Runs blocking work on another thread. If this is dropped, a running git is killed.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce(&CancelFlag) -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
+    work: impl FnOnce(&CancelFlag) -> Result<T, WorktreeError> + Send + 'static,
+) -> Result<T, WorktreeError> {
     struct CancelGitOnDrop(CancelFlag);
     impl Drop for CancelGitOnDrop {
         fn drop(&mut self) {
@@ -256,7 +275,7 @@ async fn blocking<T: Send + 'static>(
     let given_up = CancelFlag::new(AtomicBool::new(false));
     let _guard = CancelGitOnDrop(given_up.clone());
     let done = tokio::task::spawn_blocking(move || work(&given_up)).await;
-    done.unwrap_or_else(|error| Err(error.to_string()))
+    done.unwrap_or_else(|error| Err(WorktreeError(error.to_string())))
 }
 
 #[cfg(test)]
@@ -425,10 +444,10 @@ mod tests {
     #[tokio::test]
     async fn where_there_is_no_repository_that_is_said() {
         let dir = TempDir::new().unwrap();
-        let why = Worktree::open_or_create(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err();
+        let why = Worktree::open_or_create(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err().to_string();
         assert!(why.contains("isolation: worktree needs a git repository, and"), "{why}");
         git(dir.path(), ["init", "-q"]).await.unwrap();
-        let why = Worktree::open_or_create(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err();
+        let why = Worktree::open_or_create(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err().to_string();
         assert!(why.contains("no git worktree could be created"), "a repository without a commit: {why}");
     }
 }

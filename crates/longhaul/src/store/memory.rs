@@ -89,11 +89,13 @@ impl Store for MemoryStore {
 
     fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>> {
         let state = self.lock();
-        let mut states: Vec<TaskState> = state.matching(&filter).map(|t| t.state.clone()).collect();
-        if let Some(limit) = filter.limit {
-            states.drain(..states.len().saturating_sub(limit));
-        }
-        ready(Ok(states))
+        let found: Vec<&MemoryTask> = state.matching(&filter).collect();
+        let skipped = found.len().saturating_sub(filter.limit.unwrap_or(usize::MAX));
+        ready(Ok(found[skipped..].iter().map(|t| t.state.clone()).collect()))
+    }
+
+    fn count(&self, filter: TaskFilter) -> StoreFuture<'_, usize> {
+        ready(Ok(self.lock().matching(&filter).take(filter.limit.unwrap_or(usize::MAX)).count()))
     }
 
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
@@ -363,10 +365,15 @@ impl MemoryState {
             places.map_or(&[][..], Vec::as_slice).iter().filter_map(|p| self.at(*p))
         };
         let is_wanted = |t: &&MemoryTask| matches(filter, &t.state);
-        match (&filter.parent, &filter.root) {
-            (Some(parent), _) => Box::new(known(self.children.get(parent)).filter(is_wanted)),
-            (None, Some(root)) => Box::new(known(self.trees.get(root).map(|t| &t.members)).filter(is_wanted)),
-            (None, None) => {
+        match (&filter.parents[..], &filter.root) {
+            ([parent], _) => Box::new(known(self.children.get(parent)).filter(is_wanted)),
+            (parents @ [_, ..], _) => {
+                let places = parents.iter().filter_map(|parent| self.children.get(parent)).flatten();
+                let places: BTreeSet<usize> = places.copied().collect();
+                Box::new(places.into_iter().filter_map(|place| self.at(place)).filter(is_wanted))
+            }
+            ([], Some(root)) => Box::new(known(self.trees.get(root).map(|t| &t.members)).filter(is_wanted)),
+            ([], None) => {
                 Box::new(self.order.iter().flatten().filter_map(|id| self.tasks.get(id)).filter(is_wanted))
             }
         }
@@ -448,10 +455,10 @@ fn index_changes(old: &TaskState, new: &TaskState) -> bool {
     old.status != new.status || old.worker != new.worker
 }
 
+/// Whether a task with one of the filter's parents matches the rest of it.
 fn matches(filter: &TaskFilter, state: &TaskState) -> bool {
     (filter.status.is_empty() || filter.status.contains(&state.status))
         && filter.root.is_none_or(|root| state.root == root)
-        && filter.parent.is_none_or(|parent| state.parent == Some(parent))
         && filter.continues.is_none_or(|old| state.continues == Some(old))
         && filter.retries.is_none_or(|old| state.retries == Some(old))
         && (filter.agents.is_empty() || filter.agents.contains(&state.agent))

@@ -21,13 +21,11 @@ mod clock;
 mod validate;
 mod leases;
 mod memory;
-mod journal_pages;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
-pub use journal_pages::pages;
 pub use memory::MemoryStore;
 #[cfg(all(feature = "sqlite", feature = "toolsets"))]
 pub(crate) use sqlite::private_files;
@@ -253,8 +251,8 @@ pub struct TaskFilter {
     pub status: Vec<Status>,
     /// In this tree.
     pub root: Option<TaskId>,
-    /// Children of this task.
-    pub parent: Option<TaskId>,
+    /// Children of one of these tasks; of any if empty.
+    pub parents: Vec<TaskId>,
     /// Continuing this task.
     pub continues: Option<TaskId>,
     /// Retrying this task.
@@ -298,7 +296,7 @@ impl TaskFilter {
 
     /// The children of a task.
     pub fn children(parent: TaskId) -> Self {
-        TaskFilter { parent: Some(parent), ..TaskFilter::default() }
+        TaskFilter { parents: vec![parent], ..TaskFilter::default() }
     }
 
     /// The newest tasks.
@@ -415,7 +413,7 @@ pub enum StoreError {
     #[error("no task {0}")]
     NoTask(TaskId),
     /// No task has this id or prefix.
-    #[error("no task '{typed}': list all tasks with `longhaul tasks --all`")]
+    #[error("no task '{typed}'")]
     NotFound {
         /// The requested id.
         typed: String,
@@ -486,8 +484,8 @@ pub enum StoreError {
     Database {
         /// The problem, the file, and how to fix it.
         what: String,
-        /// Whether a retry may help (locked, busy).
-        transient: bool,
+        /// Whether a retry may help.
+        fault: DatabaseFault,
     },
     /// Stored data is damaged: `what` names the data, the place and the fix. Everything else remains usable.
     #[error("{what}")]
@@ -498,6 +496,17 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+/// Whether a database that failed may work again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatabaseFault {
+    /// A retry may help: it is locked, or busy otherwise.
+    Busy,
+    /// A retry may help once there is room on the disk.
+    DiskFull,
+    /// A retry does not help.
+    Permanent,
 }
 
 /// How long a blob is kept that nothing refers to: its writer may be about to write the reference.

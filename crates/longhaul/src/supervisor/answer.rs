@@ -3,8 +3,8 @@
 use super::{Longhaul, LonghaulError};
 use crate::entry::{Approval, Entry, ExpectedAnswer, Question, QuestionAnswer};
 use crate::id::{QuestionId, Seq, TaskId};
+use crate::journal;
 use crate::permission::{Consent, Pattern, arguments};
-use crate::runner::read_journal;
 use crate::store::{Batch, Fence, StoreError, TaskFilter};
 use crate::task::IllegalTransition;
 
@@ -81,7 +81,7 @@ impl Longhaul {
 
     /// The error for a question that is not open.
     async fn not_open(&self, id: TaskId, question: QuestionId) -> Result<LonghaulError, LonghaulError> {
-        let journal = read_journal(&*self.0.service.store, id, Seq(0)).await?;
+        let journal = journal::read_all(&*self.0.service.store, id, Seq(0)).await?;
         let said = journal.iter().rev().find_map(|record| match &record.entry {
             Entry::Answered { question: about, answer } if *about == question => Some(answer.to_string()),
             _ => None,
@@ -114,7 +114,7 @@ impl Longhaul {
             let tool = tool.map(Box::new);
             batch = batch.and_write(root, Fence::Anyone, vec![Entry::Granted { pattern, tool }]);
         }
-        match store.append(batch).await {
+        match journal::append(store, batch).await {
             Ok(_) => {}
             Err(StoreError::Illegal {
                 why: IllegalTransition::NotAsked(_) | IllegalTransition::NotNow { .. },
@@ -153,7 +153,8 @@ impl Longhaul {
                 }
                 let answer = QuestionAnswer::Given("yes".to_owned());
                 let entry = Entry::Answered { question, answer };
-                match service.store.append(Batch::one(state.id, Fence::Anyone, vec![entry])).await {
+                match journal::append(&*service.store, Batch::one(state.id, Fence::Anyone, vec![entry])).await
+                {
                     Ok(_) => settled.push((state.id, question)),
                     // It was answered just now, or the task has ended.
                     Err(StoreError::Illegal { .. }) => {}
@@ -167,11 +168,11 @@ impl Longhaul {
 
 /// The calls that an answer to an approval request allows from now on.
 fn granted_pattern(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>, LonghaulError> {
-    let pattern = match Approval::parse(text).map_err(LonghaulError::BadAnswer)? {
-        Approval::Yes | Approval::No(_) => return Ok(None),
-        Approval::Always(grant) => grant.pattern(tool, &arguments(args)).map_err(LonghaulError::BadAnswer)?,
-    };
-    Ok(Some(pattern))
+    let pattern = Approval::parse(text).and_then(|approval| match approval {
+        Approval::Yes | Approval::No(_) => Ok(None),
+        Approval::Always(grant) => Ok(Some(grant.pattern(tool, &arguments(args))?)),
+    });
+    pattern.map_err(|error| LonghaulError::BadAnswer(error.to_string()))
 }
 
 /// Checks that a text is an answer of the expected kind.

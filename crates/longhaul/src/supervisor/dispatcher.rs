@@ -12,33 +12,73 @@ use crate::dispatch::{
 };
 use crate::entry::{Delivery, Letter, Order, Sender, StopCause, StopRequest};
 use crate::id::{AgentName, CallId, LetterId, TaskId, TaskKey};
-use crate::runner::subtree;
+use crate::journal::{is_below, tasks_below};
 use crate::snapshot::Snapshot;
 use crate::store::{StoreError, TaskFilter};
 use crate::task::{IllegalTransition, TaskState};
 
 impl TaskService {
     /// The tasks below the caller, and below the tasks whose conversation it continues: it knows those too.
-    async fn tasks_below(&self, caller: &Caller) -> Result<Vec<TaskState>, StoreError> {
-        let mut tasks: Vec<TaskState> = Vec::new();
-        let (mut top, mut root) = (caller.task, caller.root);
-        loop {
-            let tree = self.store.list(TaskFilter::tree(root)).await?;
-            let found = subtree(&tree, top).into_iter().filter(|task| task.id != top);
-            tasks.splice(0..0, found.cloned());
-            let continues = tree.iter().find(|task| task.id == top).and_then(|task| task.continues);
-            let Some(old) = continues else { return Ok(tasks) };
-            (top, root) = (old, self.state(old).await?.root);
+    async fn tasks_of(&self, caller: &Caller) -> Result<Vec<TaskState>, StoreError> {
+        let (mut tasks, mut top) = (Vec::new(), Some(caller.task));
+        while let Some(id) = top {
+            let state = self.state(id).await?;
+            tasks.splice(0..0, tasks_below(&*self.store, &state).await?);
+            top = state.continues;
+        }
+        Ok(tasks)
+    }
+
+    /// Whether a task is one of the [caller's](Self::tasks_of).
+    async fn is_task_of(&self, caller: &Caller, task: &TaskState) -> Result<bool, StoreError> {
+        let mut top = Some(caller.task);
+        while let Some(id) = top {
+            if is_below(&*self.store, task, id).await? {
+                return Ok(true);
+            }
+            top = self.state(id).await?.continues;
+        }
+        Ok(false)
+    }
+
+    /// The task with this id, or the only one in the store whose id starts with it.
+    async fn find_in_store(&self, typed: &str) -> Result<Option<TaskState>, StoreError> {
+        if let Ok(id) = typed.parse::<TaskId>()
+            && let Some(state) = self.store.task_state(id).await?
+        {
+            return Ok(Some(state));
+        }
+        match self.store.find(typed).await {
+            Ok(id) => self.store.task_state(id).await,
+            Err(StoreError::NotFound { .. } | StoreError::Ambiguous { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    async fn find_below(&self, caller: &Caller, typed: &str) -> Result<TaskId, DispatchError> {
-        find_task(&self.tasks_below(caller).await?, typed)
+    async fn find_one(&self, caller: &Caller, typed: &str) -> Result<TaskState, DispatchError> {
+        if let Some(state) = self.find_in_store(typed).await?
+            && self.is_task_of(caller, &state).await?
+        {
+            return Ok(state);
+        }
+        // A prefix may be ambiguous in the store and still name one of the caller's tasks. If not, the error
+        // lists them.
+        find_task(&self.tasks_of(caller).await?, typed).cloned()
     }
 
-    async fn find_all_below(&self, caller: &Caller, typed: &[String]) -> Result<Vec<TaskId>, DispatchError> {
-        let tasks = self.tasks_below(caller).await?;
-        typed.iter().map(|typed| find_task(&tasks, typed)).collect()
+    async fn find_each(
+        &self,
+        caller: &Caller,
+        typed: &[String],
+    ) -> Result<Vec<Result<TaskState, DispatchError>>, DispatchError> {
+        let mut found = Vec::with_capacity(typed.len());
+        for typed in typed {
+            match self.find_one(caller, typed).await {
+                Err(DispatchError::Store(error)) => return Err(error.into()),
+                other => found.push(other),
+            }
+        }
+        Ok(found)
     }
 
     /// The order as it will be submitted, the caller's state, and the agents above.
@@ -154,12 +194,34 @@ impl Dispatcher for TaskService {
     }
 
     fn list<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
-        Box::pin(async move { Ok(self.tasks_below(caller).await?) })
+        Box::pin(async move { Ok(self.tasks_of(caller).await?) })
+    }
+
+    fn find<'a>(
+        &'a self,
+        caller: &'a Caller,
+        typed: &'a [String],
+    ) -> DispatchFuture<'a, Vec<Result<TaskState, DispatchError>>> {
+        Box::pin(self.find_each(caller, typed))
+    }
+
+    fn count_if_ended<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Option<usize>> {
+        Box::pin(async move {
+            let tree = TaskFilter::tree(caller.root);
+            if caller.task == caller.root && self.state(caller.task).await?.continues.is_none() {
+                // The newest two: the caller itself is the oldest.
+                let open = TaskFilter { limit: Some(2), ..tree.clone().live() };
+                let open = self.store.ids(open).await?.into_iter().any(|id| id != caller.task);
+                return Ok(if open { None } else { Some(self.store.count(tree).await?.saturating_sub(1)) });
+            }
+            let tasks = self.tasks_of(caller).await?;
+            Ok(tasks.iter().all(|task| task.status.is_final()).then_some(tasks.len()))
+        })
     }
 
     fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot> {
         Box::pin(async move {
-            let id = self.find_below(caller, typed).await?;
+            let id = self.find_one(caller, typed).await?.id;
             Ok(self.snapshot(id).await?)
         })
     }
@@ -172,16 +234,16 @@ impl Dispatcher for TaskService {
         timeout: Option<Duration>,
     ) -> DispatchFuture<'a, WaitResult> {
         Box::pin(async move {
-            let ids = self.find_all_below(caller, typed).await?;
+            let found = self.find_each(caller, typed).await?.into_iter();
+            let ids = found.map(|found| found.map(|task| task.id)).collect::<Result<Vec<_>, _>>()?;
             Ok(TaskService::wait(self, &ids, join, timeout).await?)
         })
     }
 
     fn stop<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState> {
         Box::pin(async move {
-            let id = self.find_below(caller, typed).await?;
-            let before = self.state(id).await?;
-            TaskService::stop(self, id, &StopRequest { cause: StopCause::Agent, note: None }).await?;
+            let before = self.find_one(caller, typed).await?;
+            TaskService::stop(self, before.id, &StopRequest { cause: StopCause::Agent, note: None }).await?;
             Ok(before)
         })
     }
@@ -194,7 +256,7 @@ impl Dispatcher for TaskService {
         note: LetterContent,
     ) -> DispatchFuture<'a, SendReceipt> {
         Box::pin(async move {
-            let to = self.find_below(caller, typed).await?;
+            let to = self.find_one(caller, typed).await?.id;
             let letter = self.letter(caller, call, note)?;
             TaskService::send(self, to, letter).await.map_err(dispatch_error)
         })
@@ -209,7 +271,7 @@ impl Dispatcher for TaskService {
         Box::pin(async move {
             let letter = self.letter(caller, call, note)?;
             let mut reached = Vec::new();
-            for task in self.tasks_below(caller).await?.into_iter().filter(|task| !task.status.is_final()) {
+            for task in self.tasks_of(caller).await?.into_iter().filter(|task| !task.status.is_final()) {
                 if self.deliver_letter(task.id, &letter).await? == PostResult::Delivered {
                     reached.push(task.id);
                 }

@@ -1,6 +1,6 @@
 //! Following tasks: turns journals into events while they grow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,9 +14,9 @@ use super::event_order::sort_events;
 use super::task_service::{RECHECK_INTERVAL, TaskService};
 use crate::entry::{Sender, WaitReason};
 use crate::id::{LetterId, Seq, TaskId};
-use crate::runner::{read_journal, subtree};
+use crate::journal::{self, is_below, tasks_below};
 use crate::snapshot::{Event, EventKind, EventProjector};
-use crate::store::{EntryKinds, Subscription, TaskFilter};
+use crate::store::{EntryKinds, Subscription};
 
 /// A stream of events. It ends when the followed task has ended; dropping it stops no task.
 pub struct TaskEvents(BoxStream<'static, Result<Event, LonghaulError>>);
@@ -45,34 +45,15 @@ pub(crate) enum FollowUntil {
 pub(crate) fn follow_task(service: Arc<TaskService>, id: TaskId, after: Seq) -> TaskEvents {
     let subscription = service.subscriptions.for_tasks(&[id], EntryKinds::ALL);
     let seen = HashMap::from([(id, after)]);
-    follow(EventFollower {
-        service,
-        subscription,
-        root: id,
-        tree: None,
-        seen,
-        until: FollowUntil::Ended,
-        over: false,
-        projectors: HashMap::new(),
-        held_back: Vec::new(),
-    })
+    follow(EventFollower { seen, ..EventFollower::new(service, subscription, id) })
 }
 
 /// Follows one task, continuing with an existing projector.
 pub(crate) fn follow_from(service: Arc<TaskService>, projector: EventProjector, after: Seq) -> TaskEvents {
     let id = projector.task();
     let subscription = service.subscriptions.for_tasks(&[id], EntryKinds::ALL);
-    follow(EventFollower {
-        service,
-        subscription,
-        root: id,
-        tree: None,
-        seen: HashMap::new(),
-        until: FollowUntil::Ended,
-        over: false,
-        projectors: HashMap::from([(id, (projector, after))]),
-        held_back: Vec::new(),
-    })
+    let projectors = HashMap::from([(id, (projector, after))]);
+    follow(EventFollower { projectors, ..EventFollower::new(service, subscription, id) })
 }
 
 /// Follows a task and everything below it, without the entries that were seen before.
@@ -83,18 +64,8 @@ pub(crate) fn follow_tree(
     until: FollowUntil,
 ) -> TaskEvents {
     let subscription = service.subscriptions.for_tree(root, EntryKinds::ALL);
-    let (tree, over, new_events, held) = (Some(root), false, HashMap::new(), Vec::new());
-    follow(EventFollower {
-        service,
-        subscription,
-        root,
-        tree,
-        seen,
-        until,
-        over,
-        projectors: new_events,
-        held_back: held,
-    })
+    let follower = EventFollower::new(service, subscription, root);
+    follow(EventFollower { tree: Some(root), seen, until, ..follower })
 }
 
 struct EventFollower {
@@ -108,6 +79,8 @@ struct EventFollower {
     until: FollowUntil,
     over: bool,
     projectors: HashMap<TaskId, (EventProjector, Seq)>,
+    /// Tasks of the tree that are not below the followed one.
+    beside: HashSet<TaskId>,
     /// Events that happened during the last read. Other tasks may have earlier ones, so these are held back
     /// and reported together with those.
     held_back: Vec<Event>,
@@ -141,6 +114,21 @@ fn follow(follower: EventFollower) -> TaskEvents {
 }
 
 impl EventFollower {
+    fn new(service: Arc<TaskService>, subscription: Subscription, root: TaskId) -> EventFollower {
+        EventFollower {
+            service,
+            subscription,
+            root,
+            tree: None,
+            seen: HashMap::new(),
+            until: FollowUntil::Ended,
+            over: false,
+            projectors: HashMap::new(),
+            beside: HashSet::new(),
+            held_back: Vec::new(),
+        }
+    }
+
     /// The tasks that have something new; `None` means that any may.
     async fn wait_for_news(&self) -> Option<Vec<TaskId>> {
         tokio::select! {
@@ -165,13 +153,11 @@ impl EventFollower {
             self.find_tree().await?;
         }
         let mut tasks = match (look, self.tree) {
-            (None, None) => vec![self.root],
+            (None, None) => Vec::new(),
+            (None, Some(_)) => self.tasks_below().await?,
             (Some(tasks), tree) if tree.is_none_or(|tree| tree == self.root) => tasks,
             // Other tasks of the tree may not be below the followed one.
-            (_, tree) => {
-                let tree = self.service.store.list(TaskFilter::tree(tree.unwrap_or(self.root))).await?;
-                subtree(&tree, self.root).iter().map(|task| task.id).collect()
-            }
+            (Some(tasks), _) => self.only_below(tasks).await?,
         };
         tasks.retain(|task| *task != self.root);
         let since = self.service.store.now();
@@ -181,10 +167,10 @@ impl EventFollower {
         // The root comes last: its end ends the stream.
         let mut own = self.read_new_events(&[self.root]).await?;
         events.append(&mut own);
-        if let Some(tree) = self.tree.filter(|_| self.over) {
+        if self.tree.is_some() && self.over {
             // Report first what the other tasks did in the meantime.
-            let tree = self.service.store.list(TaskFilter::tree(tree)).await?;
-            let others: Vec<TaskId> = subtree(&tree, self.root).iter().map(|task| task.id).collect();
+            let mut others = self.tasks_below().await?;
+            others.push(self.root);
             events.extend(self.read_new_events(&others).await?);
         }
         if self.tree.is_none() {
@@ -213,6 +199,25 @@ impl EventFollower {
         Ok((sort_events(events), false))
     }
 
+    async fn tasks_below(&self) -> Result<Vec<TaskId>, LonghaulError> {
+        let top = self.service.state(self.root).await?;
+        Ok(tasks_below(&*self.service.store, &top).await?.iter().map(|task| task.id).collect())
+    }
+
+    /// Those of these tasks that are below the followed one. Each is looked up once.
+    async fn only_below(&mut self, tasks: Vec<TaskId>) -> Result<Vec<TaskId>, LonghaulError> {
+        let mut below = Vec::new();
+        for task in tasks.into_iter().filter(|task| !self.beside.contains(task)).collect::<Vec<_>>() {
+            let known = task == self.root || self.projectors.contains_key(&task);
+            let store = &*self.service.store;
+            match known || is_below(store, &self.service.state(task).await?, self.root).await? {
+                true => below.push(task),
+                false => drop(self.beside.insert(task)),
+            }
+        }
+        Ok(below)
+    }
+
     /// The last events, with the root's end at the very end, although other tasks may continue.
     fn with_end_last(&self, events: Vec<Event>) -> Vec<Event> {
         let end = |event: &Event| event.task == self.root && matches!(event.kind, EventKind::Finished { .. });
@@ -227,7 +232,7 @@ impl EventFollower {
         for task in tasks {
             let (projector, seq) =
                 self.projectors.entry(*task).or_insert_with(|| (EventProjector::new(*task), Seq(0)));
-            for record in read_journal(&*self.service.store, *task, *seq).await? {
+            for record in journal::read_all(&*self.service.store, *task, *seq).await? {
                 *seq = record.seq;
                 let new_events = projector.project(&record);
                 if *task == self.root {

@@ -10,6 +10,7 @@ use super::{Longhaul, LonghaulError};
 use crate::dispatch::SendReceipt;
 use crate::entry::{Budget, Delivery, Letter, Order, Sender, StopCause, StopRequest};
 use crate::id::{LetterId, TaskId};
+use crate::journal::latest_continuation;
 use crate::store::TaskFilter;
 use crate::task::Status;
 
@@ -90,7 +91,7 @@ impl Longhaul {
         let letter = self.letter(text.into(), Delivery::Asap)?;
         let service = &self.0.service;
         let letter_id = letter.id.clone();
-        let last = service.latest_continuation(session).await?;
+        let last = latest_continuation(&*service.store, session).await?;
         let seen = service.store.list(TaskFilter::tree(last.root)).await?;
         let sent = service.send(last.id, letter).await?;
         let begins_with_it = service.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
@@ -102,7 +103,7 @@ impl Longhaul {
     /// Closes a session, or the task that continues it: it ends with its last answer. If it is busy, or no
     /// process runs it, it is cancelled.
     pub async fn close_session(&self, session: TaskId) -> Result<(), LonghaulError> {
-        let last = self.0.service.latest_continuation(session).await?.id;
+        let last = latest_continuation(&*self.0.service.store, session).await?.id;
         Ok(self.0.service.stop(last, &StopRequest { cause: StopCause::Closed, note: None }).await?)
     }
 

@@ -15,10 +15,12 @@ use crate::entry::{
     TeamRef,
 };
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
-use crate::runner::{SubmissionCache, append_with_retry, read_submission, release_task, stop_task, subtree};
+use crate::journal::{
+    self, SubmissionCache, latest_continuation, pages, release_task, stop_descendants, stop_task, tasks_below,
+};
 use crate::snapshot::Snapshot;
 use crate::store::{
-    Batch, CountCondition, EntryKinds, Fence, Store, StoreError, Subscriptions, TaskFilter, pages,
+    Batch, CountCondition, DatabaseFault, EntryKinds, Fence, Store, StoreError, Subscriptions, TaskFilter,
 };
 use crate::task::{IllegalTransition, Status, TaskState};
 use crate::worker::TeamRegistry;
@@ -95,7 +97,7 @@ impl TaskService {
             if let Some(old) = plan.continues.filter(|_| plan.retries.is_none()) {
                 batch = batch.and_write(old, Fence::Anyone, vec![Entry::Continued { by: id }]);
             }
-            match append_with_retry(&*self.store, batch).await {
+            match journal::append(&*self.store, batch).await {
                 Ok(_) => return Ok((id, true)),
                 Err(StoreError::Exists(_)) => {
                     if self.submission(id).await?.key == plan.key {
@@ -108,7 +110,7 @@ impl TaskService {
         }
         Err(StoreError::Database {
             what: "no free task id is left in this store".to_owned(),
-            transient: false,
+            fault: DatabaseFault::Permanent,
         })
     }
 
@@ -134,7 +136,7 @@ impl TaskService {
 
     /// The submission of a task.
     pub(crate) async fn submission(&self, id: TaskId) -> Result<Submission, StoreError> {
-        read_submission(&*self.store, id).await
+        journal::read_submission(&*self.store, id).await
     }
 
     /// Sends a letter to a task. If the task has ended, a new task continues it, with the letter as its
@@ -184,9 +186,8 @@ impl TaskService {
     /// the earlier one.
     pub(crate) async fn add_budget(&self, id: TaskId, more: Budget) -> Result<(), StoreError> {
         let state = self.state(id).await?;
-        let tree = self.store.list(TaskFilter::tree(state.root)).await?;
         let (mut tokens, mut cost) = (0_u64, 0_u64);
-        for task in subtree(&tree, id) {
+        for task in tasks_below(&*self.store, &state).await?.iter().chain([&state]) {
             tokens = tokens.saturating_add(task.usage.total());
             cost = cost.saturating_add(task.cost);
         }
@@ -195,7 +196,7 @@ impl TaskService {
             cost: more.cost.map(|more| cost.saturating_add(more)),
             time: more.time.map(|more| state.worked.saturating_add(more)),
         };
-        append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }]))
+        journal::append(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }]))
             .await
             .map(drop)
     }
@@ -204,7 +205,7 @@ impl TaskService {
     /// it has ended, so a repeated letter is written once.
     pub(crate) async fn deliver_letter(&self, to: TaskId, letter: &Letter) -> Result<PostResult, StoreError> {
         let entries = vec![Entry::Letter(Box::new(letter.clone()))];
-        match append_with_retry(&*self.store, Batch::one(to, Fence::Anyone, entries)).await {
+        match journal::append(&*self.store, Batch::one(to, Fence::Anyone, entries)).await {
             Ok(_) => Ok(PostResult::Delivered),
             Err(StoreError::Illegal { why: IllegalTransition::NotNow { .. }, .. }) => Ok(PostResult::Ended),
             Err(StoreError::Illegal { why: IllegalTransition::MailboxFull, .. }) => {
@@ -212,15 +213,6 @@ impl TaskService {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// The task that holds this task's conversation now: itself, or its last continuation.
-    pub(crate) async fn latest_continuation(&self, id: TaskId) -> Result<TaskState, StoreError> {
-        let mut state = self.state(id).await?;
-        while let Some(next) = state.continued_by {
-            state = self.state(next).await?;
-        }
-        Ok(state)
     }
 
     /// From now on the tasks of this tree run here, if this process does not run all trees anyway.
@@ -261,7 +253,7 @@ impl TaskService {
         }
         let submitted = self.submission(old.id).await?;
         let parent = match submitted.parent {
-            Some(parent) => Some(self.latest_continuation(parent).await?),
+            Some(parent) => Some(latest_continuation(&*self.store, parent).await?),
             None => None,
         };
         for nth in 1..=u32::MAX {
@@ -285,15 +277,20 @@ impl TaskService {
                 return Ok(RetryResult::Open(id));
             }
         }
-        Err(StoreError::Database { what: format!("task {} was retried too often", old.id), transient: false })
+        Err(StoreError::Database {
+            what: format!("task {} was retried too often", old.id),
+            fault: DatabaseFault::Permanent,
+        })
     }
 
     /// Which task gets the letter about the end of a task that continues a child of `parent`: the parent or
     /// its continuation; if those have ended, the task that sent the letter.
     async fn completion_recipient(&self, parent: TaskId, from: &Sender) -> Result<TaskState, StoreError> {
-        let last = self.latest_continuation(parent).await?;
+        let last = latest_continuation(&*self.store, parent).await?;
         match from {
-            Sender::Task(writer) if last.status.is_final() => self.latest_continuation(*writer).await,
+            Sender::Task(writer) if last.status.is_final() => {
+                latest_continuation(&*self.store, *writer).await
+            }
             _ => Ok(last),
         }
     }
@@ -301,15 +298,9 @@ impl TaskService {
     /// Stops a task and everything below it.
     pub(crate) async fn stop(&self, id: TaskId, stop: &StopRequest) -> Result<(), StoreError> {
         let state = self.state(id).await?;
-        let root = state.root;
-        stop_task(&*self.store, state, stop, None).await?;
-        let tree = self.store.list(TaskFilter::tree(root)).await?;
-        let inherited = StopRequest { cause: StopCause::ParentStopped, note: None };
-        for task in subtree(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
-            stop_task(&*self.store, task.clone(), &inherited, None).await?;
-        }
-        let open = subtree(&tree, id).into_iter().filter(|task| !task.status.is_final()).map(|task| task.id);
-        self.release_abandoned(&open.collect()).await
+        stop_task(&*self.store, state.clone(), stop, None).await?;
+        let below = stop_descendants(&*self.store, &state, StopCause::ParentStopped, None).await?;
+        self.release_abandoned(&below.into_iter().chain([id]).collect()).await
     }
 
     /// Releases tasks whose process is gone. A task with a stop request ends by that. It is done
@@ -336,8 +327,7 @@ impl TaskService {
         if state.status != Status::Running || state.calling.is_empty() {
             return Ok(false);
         }
-        match append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await
-        {
+        match journal::append(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await {
             Ok(_) => Ok(true),
             // It has just ended or was released.
             Err(StoreError::Illegal { .. }) => Ok(false),
@@ -430,7 +420,7 @@ impl TaskService {
     }
 
     pub(crate) async fn state(&self, id: TaskId) -> Result<TaskState, StoreError> {
-        self.store.task_state(id).await?.ok_or(StoreError::NoTask(id))
+        journal::state(&*self.store, id).await
     }
 
     /// Like [`snapshot`](Self::snapshot), but reads no more of an ended task's journal than is shown.

@@ -1,14 +1,13 @@
 //! Groups of linked trees: which results are unread, and how to delete a group.
 
-use std::collections::{HashMap, HashSet, hash_map};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::{Longhaul, LonghaulError};
-use crate::entry::Entry;
-use crate::id::{LetterId, Seq, TaskId};
-use crate::runner::read_journal;
+use crate::id::TaskId;
+use crate::journal::KnownEnds;
 use crate::store::{Store, StoreError, TaskFilter};
 use crate::task::{Status, TaskState};
 
@@ -128,7 +127,7 @@ impl Longhaul {
     pub async fn unread_tasks(&self, group: &TreeGroup) -> Result<Vec<TaskId>, LonghaulError> {
         let store = &*self.0.service.store;
         let by_id: HashMap<TaskId, &TaskState> = group.tasks.iter().map(|state| (state.id, state)).collect();
-        let mut told: HashMap<TaskId, HashSet<TaskId>> = HashMap::new();
+        let mut known = KnownEnds::default();
         let mut unread = Vec::new();
         for state in
             group.tasks.iter().filter(|state| state.status.is_final() && state.continued_by.is_none())
@@ -140,11 +139,7 @@ impl Longhaul {
                 if no_news || parent.unread == 0 {
                     continue;
                 }
-                let told = match told.entry(parent.id) {
-                    hash_map::Entry::Occupied(told) => told.into_mut(),
-                    hash_map::Entry::Vacant(place) => place.insert(known_ends(store, parent.id).await?),
-                };
-                if told.contains(&state.id) {
+                if known.contains(store, parent.id, state.id).await? {
                     continue;
                 }
             }
@@ -202,25 +197,4 @@ async fn is_marked_read(store: &dyn Store, id: TaskId) -> Result<bool, StoreErro
         Err(StoreError::Damaged { .. }) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// The tasks whose end a task knows: from letters that it read, or as results of its calls.
-async fn known_ends(store: &dyn Store, task: TaskId) -> Result<HashSet<TaskId>, StoreError> {
-    let mut told = HashSet::new();
-    let mut endings: HashMap<LetterId, TaskId> = HashMap::new();
-    for record in read_journal(store, task, Seq(0)).await? {
-        match record.entry {
-            Entry::Letter(letter) => {
-                if let Some(child) = letter.ending {
-                    endings.insert(letter.id, child);
-                }
-            }
-            Entry::Read { letters, known, .. } => {
-                told.extend(letters.iter().chain(&known).filter_map(|letter| endings.get(letter)));
-            }
-            Entry::Returned(returned) => told.extend(returned.collected),
-            _ => {}
-        }
-    }
-    Ok(told)
 }

@@ -98,9 +98,9 @@ impl TeamBundle {
     }
 
     /// Decodes a bundle from the store. Fails if the bytes are not an encoded bundle.
-    pub fn decode(bytes: &[u8]) -> Result<TeamBundle, String> {
-        let json = bytes.strip_prefix(MAGIC).ok_or("it is not a stored team file")?;
-        serde_json::from_slice(json).map_err(|error| format!("the stored team file cannot be read: {error}"))
+    pub fn decode(bytes: &[u8]) -> Result<TeamBundle, DecodeBundleError> {
+        let json = bytes.strip_prefix(MAGIC).ok_or(DecodeBundleError::NotABundle)?;
+        serde_json::from_slice(json).map_err(|error| DecodeBundleError::Unreadable(error.to_string()))
     }
 
     /// Whether these bytes are an encoded bundle.
@@ -113,6 +113,17 @@ impl TeamBundle {
         let key = join_normalized(dir, name);
         self.files.get(&key).map(|text| (key, text.as_str()))
     }
+}
+
+/// Why bytes of the store are not a team file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeBundleError {
+    /// They are something else.
+    #[error("it is not a stored team file")]
+    NotABundle,
+    /// They are damaged, or of another version.
+    #[error("the stored team file cannot be read: {0}")]
+    Unreadable(String),
 }
 
 /// A file that cannot be read.

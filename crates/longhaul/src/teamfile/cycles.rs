@@ -6,7 +6,7 @@ use std::path::Path;
 use super::bundle::{TeamBundle, parent_dir};
 use super::reader::join_path;
 use super::references::{AgentReference, resolve_reference};
-use super::{Problem, TeamFile, parse};
+use super::{Problem, ProblemKind, TeamFile, parse};
 
 /// Reports each team file named in the bundle's own that leads to a cycle. `assemble` refuses such a team, too.
 pub fn find_cycles(bundle: &TeamBundle) -> Vec<Problem> {
@@ -20,7 +20,8 @@ pub fn find_cycles(bundle: &TeamBundle) -> Vec<Problem> {
         if let Some(way) = path_to_cycle(bundle, &mut way, &key, text, &mut HashSet::new()) {
             let message = format!("the team file '{named}' refers to itself: {}", way.join(" → "));
             let help = "remove one of these references";
-            problems.push(Problem::error(team.span_of(&path).value, &path, message).with_help(help));
+            let problem = Problem::error(team.span_of(&path).value, &path, message).with_help(help);
+            problems.push(problem.with_kind(ProblemKind::Cycle));
         }
     }
     problems

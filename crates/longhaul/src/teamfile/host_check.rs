@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::TeamFile;
-use super::problem::{Problem, ProblemList};
+use super::problem::{Problem, ProblemKind, ProblemList};
 use super::reader::join_path;
 use super::references::{AgentReference, resolve_reference};
 use super::variables::required_variables;
@@ -127,8 +127,8 @@ impl HostCheck<'_> {
             if !arguments.contains(&name) && !self.host.has_variable(name) {
                 let message = format!("the variable {name} is not set here");
                 let help = format!("set {name} before the team is run");
-                self.problems
-                    .push(Problem::warning(self.file.span_of(path).value, path, message).with_help(help));
+                let problem = Problem::warning(self.file.span_of(path).value, path, message).with_help(help);
+                self.problems.push(problem.with_kind(ProblemKind::Environment));
             }
         }
     }

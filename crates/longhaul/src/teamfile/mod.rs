@@ -41,12 +41,12 @@ use serde::Deserialize as _;
 pub use assemble::{
     AssembleError, AssembledTeam, BundleLoader, Environment, ModelOverride, VariableLookup, assemble,
 };
-pub use bundle::{FileProblem, TeamBundle, TeamBundleError};
+pub use bundle::{DecodeBundleError, FileProblem, TeamBundle, TeamBundleError};
 pub use config::*;
 pub use cycles::find_cycles;
 pub use file_schema::json_schema;
 pub use host_check::{HostProbe, check_host};
-pub use problem::{Problem, Severity, SourceSpan};
+pub use problem::{Problem, ProblemKind, Severity, SourceSpan};
 pub use trust::{TrustItem, trust_digest, trust_items};
 pub use variables::{VariableError, fill_variables, required_variables};
 pub use yaml::MAX_TEAM_FILE_BYTES;

@@ -40,6 +40,21 @@ impl Severity {
     }
 }
 
+/// What is wrong, for programs that decide by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// Something in the file, as the message says.
+    #[default]
+    Content,
+    /// The file is empty.
+    EmptyFile,
+    /// Team files refer to each other in a cycle.
+    Cycle,
+    /// The file is valid and only the environment lacks something: a key or a variable.
+    Environment,
+}
+
 /// An error or a warning in a team file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -55,26 +70,31 @@ pub struct Problem {
     /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
+    /// What is wrong, for programs.
+    #[serde(skip)]
+    pub kind: ProblemKind,
 }
 
 impl Problem {
-    pub(super) fn error(at: SourceSpan, path: &str, message: impl Into<String>) -> Problem {
-        let message = plain(message.into());
-        Problem { severity: Severity::Error, at, path: path.to_owned(), message, help: None }
+    /// An error at this place and path of the file.
+    pub fn error(at: SourceSpan, path: &str, message: impl Into<String>) -> Problem {
+        let (message, kind) = (plain(message.into()), ProblemKind::default());
+        Problem { severity: Severity::Error, at, path: path.to_owned(), message, help: None, kind }
     }
 
-    pub(super) fn warning(at: SourceSpan, path: &str, message: impl Into<String>) -> Problem {
+    /// A warning at this place and path of the file.
+    pub fn warning(at: SourceSpan, path: &str, message: impl Into<String>) -> Problem {
         Problem { severity: Severity::Warning, ..Problem::error(at, path, message) }
     }
 
-    pub(super) fn with_help(mut self, help: impl Into<String>) -> Problem {
+    /// Says how to fix it.
+    pub fn with_help(mut self, help: impl Into<String>) -> Problem {
         self.help = Some(plain(help.into()));
         self
     }
 
-    /// Whether the file is valid and only the environment lacks something: a key or a variable.
-    pub fn is_environment_problem(&self) -> bool {
-        self.message.contains("needs a key") || self.message.starts_with("the variable")
+    pub(super) fn with_kind(self, kind: ProblemKind) -> Problem {
+        Problem { kind, ..self }
     }
 
     /// Whether it keeps the team from running.

@@ -124,7 +124,7 @@ impl<'a> ReferenceChecker<'a> {
                 }
                 if let Err(why) = Pattern::parse(pattern) {
                     let help = "a pattern is tool, tool*, or tool:argument=text, such as shell:cmd=git*";
-                    self.wrong(&format!("{path}.{key}[{index}]"), why, help);
+                    self.wrong(&format!("{path}.{key}[{index}]"), why.to_string(), help);
                 }
             }
         }
@@ -270,7 +270,7 @@ impl<'a> ReferenceChecker<'a> {
             && !output.schema.is_null()
             && let Err(error) = compile_schema(&output.schema)
         {
-            let why: String = error.chars().take(200).collect();
+            let why: String = error.to_string().chars().take(200).collect();
             self.wrong(
                 &format!("{path}.structured_output.schema"),
                 format!("this is not a JSON schema: {why}"),
@@ -295,6 +295,7 @@ impl<'a> ReferenceChecker<'a> {
                 }
                 let pattern = matcher.matcher.as_deref().unwrap_or_default();
                 if let Err(error) = ToolMatcher::parse(pattern) {
+                    let error = error.to_string();
                     let why = error.lines().last().unwrap_or_default().trim().to_owned();
                     let message = format!("'{}' is not a pattern: {why}", shorten(pattern));
                     self.wrong(

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 mod costs;
+mod declarations;
 mod random;
 
 fn dir(name: &str) -> PathBuf {

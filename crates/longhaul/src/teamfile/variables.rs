@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::MAX_TEAM_FILE_BYTES;
 use super::suggestions::join_bounded;
+use super::{MAX_TEAM_FILE_BYTES, ProblemKind};
 
 /// Why the variables of a text cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,15 @@ pub enum VariableError {
     Unset(Vec<String>),
     /// The result would be longer than a team file may be.
     TooLong,
+}
+
+impl VariableError {
+    pub(super) fn problem_kind(&self) -> ProblemKind {
+        match self {
+            VariableError::Unset(_) => ProblemKind::Environment,
+            VariableError::TooLong => ProblemKind::Content,
+        }
+    }
 }
 
 impl fmt::Display for VariableError {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatter};
 
-use super::problem::{Problem, ProblemList, SourceSpan};
+use super::problem::{Problem, ProblemKind, ProblemList, SourceSpan};
 use super::reader::shorten;
 
 /// The largest team file, in bytes.
@@ -100,8 +100,9 @@ pub(super) fn parse_yaml(text: &str) -> Result<(YamlNode, ProblemList), Problem>
     };
     let source = YamlSource { text, lines: line_starts(text) };
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
-        return Err(Problem::error(SourceSpan::START, "", "the file is empty")
-            .with_help("`longhaul init` writes a team to begin with"));
+        return Err(
+            Problem::error(SourceSpan::START, "", "the file is empty").with_kind(ProblemKind::EmptyFile)
+        );
     }
     let raw: Spanned<RawYaml> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().map_or(SourceSpan::START, |at| source.span(at));

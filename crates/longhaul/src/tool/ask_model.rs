@@ -7,7 +7,7 @@ use super::{CallContext, CallSignal};
 use crate::entry::SamplingUsage;
 use crate::message::{Message, Reply};
 use crate::model::wire::WireCache;
-use crate::model::{ModelRequest, ReplyChunk};
+use crate::model::{ModelError, ModelRequest, ReplyChunk};
 
 /// The approximate number of bytes in a token.
 const BYTES_A_TOKEN: u64 = 4;
@@ -18,7 +18,7 @@ impl CallContext {
     /// # Errors
     /// Fails if a budget of the task, or of a tree it is in, is used up or too small for the request, if the
     /// model fails, or if the task is being stopped. The text says which.
-    pub async fn ask_model(&self, system: &str, messages: &[Message]) -> Result<Reply, String> {
+    pub async fn ask_model(&self, system: &str, messages: &[Message]) -> Result<Reply, AskModelError> {
         let asking = async {
             let _turn = self.runner.model.lock().await;
             self.check_budget(system, messages).await?;
@@ -28,12 +28,12 @@ impl CallContext {
         };
         tokio::select! {
             biased;
-            () = self.cancel.cancelled() => Err(stopped()),
+            () = self.cancel.cancelled() => Err(AskModelError::Stopped),
             reply = asking => reply,
         }
     }
 
-    async fn check_budget(&self, system: &str, messages: &[Message]) -> Result<(), String> {
+    async fn check_budget(&self, system: &str, messages: &[Message]) -> Result<(), AskModelError> {
         let said = |message: &Message| match message {
             Message::User(text) => text.len(),
             Message::Assistant(reply) => reply.text().len(),
@@ -42,10 +42,10 @@ impl CallContext {
         let bytes = system.len() + messages.iter().map(said).sum::<usize>();
         let (reply, may) = oneshot::channel();
         self.runner.send(CallSignal::WantsModel { tokens: bytes as u64 / BYTES_A_TOKEN, reply });
-        may.await.unwrap_or_else(|_| Err(stopped()))
+        may.await.map_err(|_| AskModelError::Stopped)?.map_err(AskModelError::Budget)
     }
 
-    async fn stream_whole(&self, system: &str, messages: &[Message]) -> Result<Reply, String> {
+    async fn stream_whole(&self, system: &str, messages: &[Message]) -> Result<Reply, AskModelError> {
         let memo = WireCache::default();
         let mut stream = self.model.stream(ModelRequest {
             task: self.caller.task,
@@ -59,22 +59,43 @@ impl CallContext {
             wire_cache: &memo,
         });
         while let Some(chunk) = stream.next().await {
-            if let ReplyChunk::Done(reply) = chunk.map_err(|error| error.to_string())? {
+            if let ReplyChunk::Done(reply) = chunk? {
                 return Ok(*reply);
             }
         }
-        Err("the model's reply ended early".to_owned())
+        Err(AskModelError::EndedEarly)
     }
 
-    async fn record_usage(&self, reply: &Reply) -> Result<(), String> {
+    async fn record_usage(&self, reply: &Reply) -> Result<(), AskModelError> {
         let model = if reply.model.is_empty() { self.model.name().to_owned() } else { reply.model.clone() };
         let sampled = SamplingUsage { call: self.call, model, usage: reply.usage, cost: reply.cost };
         let (noted, written) = oneshot::channel();
         self.runner.send(CallSignal::Sampled { sampled: Box::new(sampled), noted });
-        written.await.map_err(|_| stopped())
+        written.await.map_err(|_| AskModelError::Stopped)
     }
 }
 
-fn stopped() -> String {
-    "the task is being stopped".to_owned()
+/// Why a tool got no reply from the model.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AskModelError {
+    /// A budget of the task, or of a tree it is in, is used up or too small for the request.
+    #[error("{0}")]
+    Budget(BudgetDenial),
+    /// The model failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The reply has no end.
+    #[error("the model's reply ended early")]
+    EndedEarly,
+    /// The model did not reply in time.
+    #[error("the model took too long")]
+    TimedOut,
+    /// The task is being stopped.
+    #[error("the task is being stopped")]
+    Stopped,
 }
+
+/// The budget that does not allow a request, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BudgetDenial(pub(crate) String);

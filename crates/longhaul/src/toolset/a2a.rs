@@ -13,7 +13,8 @@ use tokio::sync::OnceCell;
 
 use super::fn_tool::non_blank;
 use super::http_client::{
-    SecretHeaders, ToolHttpClient, display_url, parse_web_url, sanitize_tool_name, unique_name,
+    RemoteToolError, SecretHeaders, ToolHttpClient, display_url, parse_web_url, sanitize_tool_name,
+    unique_name,
 };
 use super::text::truncate;
 use super::{Toolset, ToolsetContext, ToolsetError};
@@ -74,10 +75,12 @@ impl A2a {
         self
     }
 
-    async fn connect(&self) -> Result<Arc<RemoteAgent>, String> {
-        let url = parse_web_url(&self.url).map_err(|why| format!("url: {why}"))?;
-        let client = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
-        let named = |why: String| client.scrub(format!("{}: {why}", display_url(&url)));
+    async fn connect(&self) -> Result<Arc<RemoteAgent>, RemoteToolError> {
+        let url = parse_web_url(&self.url).map_err(|why| RemoteToolError(format!("url: {why}")))?;
+        let client =
+            ToolHttpClient::new(&self.headers).map_err(|why| RemoteToolError(format!("headers: {why}")))?;
+        let named =
+            |why: RemoteToolError| RemoteToolError(client.scrub(format!("{}: {why}", display_url(&url))));
         let card = fetch_card(&client, &url).await.map_err(named)?;
         if !self.headers.is_empty() {
             check_headers_allowed(&url, &card.url).map_err(named)?;
@@ -95,7 +98,7 @@ impl std::fmt::Debug for A2a {
 }
 
 /// Fetches the card from its current location, or else from the one used before A2A 0.3.
-async fn fetch_card(client: &ToolHttpClient, url: &Url) -> Result<AgentCard, String> {
+async fn fetch_card(client: &ToolHttpClient, url: &Url) -> Result<AgentCard, RemoteToolError> {
     let mut first = None;
     for name in ["agent-card.json", "agent.json"] {
         let mut at = url.clone();
@@ -107,11 +110,12 @@ async fn fetch_card(client: &ToolHttpClient, url: &Url) -> Result<AgentCard, Str
         match reply.status {
             200 => return AgentCard::parse(&reply.text, &at),
             status => {
-                first = first.or(Some(format!("it has no agent card: status {status} at {}", at.path())))
+                let why = format!("it has no agent card: status {status} at {}", at.path());
+                first.get_or_insert(RemoteToolError(why));
             }
         }
     }
-    Err(first.unwrap_or_default())
+    Err(first.unwrap_or_else(|| RemoteToolError("it has no agent card".to_owned())))
 }
 
 impl Toolset for A2a {
@@ -125,7 +129,8 @@ impl Toolset for A2a {
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let agent = self.agent.get_or_try_init(|| self.connect()).await;
-            let agent = agent.map_err(|why| ToolsetError { toolset: "a2a".to_owned(), why })?;
+            let agent =
+                agent.map_err(|why| ToolsetError { toolset: "a2a".to_owned(), why: why.to_string() })?;
             let whole = A2aSkill {
                 id: agent.card.name.clone(),
                 name: agent.card.name.clone(),
@@ -287,7 +292,7 @@ impl A2aExchange<'_> {
     }
 
     /// Sends the message and collects the replies until the remote task has ended.
-    async fn run(&self, said: &A2aMessage) -> Result<(), String> {
+    async fn run(&self, said: &A2aMessage) -> Result<(), RemoteToolError> {
         let params = self.agent.card.version.message(said);
         match self.agent.card.streaming {
             true => self.stream(params).await?,
@@ -301,7 +306,7 @@ impl A2aExchange<'_> {
         let mut failed = 0;
         while !self.is_over() {
             let Some(task) = self.reply().task.clone() else {
-                return Err("it answered with neither a message nor a task".to_owned());
+                return Err(RemoteToolError("it answered with neither a message nor a task".to_owned()));
             };
             tokio::time::sleep(pause).await;
             pause = (pause * 3 / 2).min(LAST_LOOK);
@@ -311,7 +316,7 @@ impl A2aExchange<'_> {
                     self.apply(&result);
                 }
                 Err(why) if failed + 1 == MOST_FAILED => {
-                    return Err(format!("its task {task} was lost: {why}"));
+                    return Err(RemoteToolError(format!("its task {task} was lost: {why}")));
                 }
                 Err(_) => failed += 1,
             }
@@ -321,12 +326,12 @@ impl A2aExchange<'_> {
 
     /// Reads a stream until it ends. A broken stream is an error only while the task has no id: with one, the
     /// task can be polled.
-    async fn stream(&self, params: Value) -> Result<(), String> {
+    async fn stream(&self, params: Value) -> Result<(), RemoteToolError> {
         let agent = self.agent;
         let request = agent.rpc(A2aMethod::Stream, params).header("accept", "text/event-stream");
         let mut response = agent.client.start(request).await?;
         if response.status().as_u16() >= 400 {
-            return Err(format!("status {}", response.status().as_u16()));
+            return Err(RemoteToolError(format!("status {}", response.status().as_u16())));
         }
         let mut sse = SseParser::with_max_event(16 << 20);
         let mut wrong = None;
@@ -342,7 +347,7 @@ impl A2aExchange<'_> {
                         Ok(())
                     });
                     if fed.is_err() {
-                        break Some("it sent an event that is too long".to_owned());
+                        break Some(RemoteToolError("it sent an event that is too long".to_owned()));
                     }
                 }
                 Ok(None) => break None,
@@ -413,12 +418,12 @@ impl RemoteAgent {
         request.header("content-type", "application/json").body(version.request(method, params).to_string())
     }
 
-    async fn ask(&self, method: A2aMethod, params: Value, time: Duration) -> Result<Value, String> {
+    async fn ask(&self, method: A2aMethod, params: Value, time: Duration) -> Result<Value, RemoteToolError> {
         let request = self.rpc(method, params).header("accept", "application/json");
         let reply = self.client.send(request, MOST, time).await?;
         match result_of(&reply.text) {
             Err(_) if reply.status >= 400 && !reply.text.contains("jsonrpc") => {
-                Err(format!("status {}: {}", reply.status, truncate(reply.text.trim(), 300)))
+                Err(RemoteToolError(format!("status {}: {}", reply.status, truncate(reply.text.trim(), 300))))
             }
             result => result,
         }
@@ -426,17 +431,17 @@ impl RemoteAgent {
 }
 
 /// Returns the result in a JSON-RPC response, or its error as text.
-fn result_of(text: &str) -> Result<Value, String> {
+fn result_of(text: &str) -> Result<Value, RemoteToolError> {
     let mut answer: Value = serde_json::from_str(text)
-        .map_err(|_| format!("its answer is not JSON: {}", truncate(text.trim(), 200)))?;
+        .map_err(|_| RemoteToolError(format!("its answer is not JSON: {}", truncate(text.trim(), 200))))?;
     if answer["error"].is_object() {
         let error = &answer["error"];
         let message = truncate(error["message"].as_str().unwrap_or("no reason given"), 500);
-        return Err(format!("it answered with the error {}: {message}", error["code"]));
+        return Err(RemoteToolError(format!("it answered with the error {}: {message}", error["code"])));
     }
     match answer.get_mut("result").map(Value::take) {
         Some(result) => Ok(result),
-        None => Err("its answer has neither a result nor an error".to_owned()),
+        None => Err(RemoteToolError("its answer has neither a result nor an error".to_owned())),
     }
 }
 

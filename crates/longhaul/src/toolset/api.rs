@@ -8,7 +8,8 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
 use super::http_client::{
-    SecretHeaders, ToolHttpClient, display_url, has_dot_segments, parse_web_url, percent_encode, value_text,
+    RemoteToolError, SecretHeaders, ToolHttpClient, display_url, has_dot_segments, parse_web_url,
+    percent_encode, value_text,
 };
 use super::text::truncate;
 use super::{Toolset, ToolsetContext, ToolsetError};
@@ -60,34 +61,41 @@ impl Api {
         Api(Arc::new(settings))
     }
 
-    fn tool(&self) -> Result<ApiTool, String> {
+    fn tool(&self) -> Result<ApiTool, RemoteToolError> {
         let settings = self.0.clone();
         let fit = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         if settings.name.is_empty() || settings.name.len() > 64 || !settings.name.chars().all(fit) {
-            return Err(format!("name: '{}' is not a valid tool name", truncate(&settings.name, 80)));
+            return Err(RemoteToolError(format!(
+                "name: '{}' is not a valid tool name",
+                truncate(&settings.name, 80)
+            )));
         }
         let method = match settings.method.trim().to_ascii_uppercase().as_str() {
             "" => Method::GET,
             word @ ("GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD") => {
-                word.parse().map_err(|_| format!("method: '{word}' cannot be used"))?
+                word.parse().map_err(|_| RemoteToolError(format!("method: '{word}' cannot be used")))?
             }
             other => {
-                return Err(format!(
+                return Err(RemoteToolError(format!(
                     "method: '{}' is not supported: use GET, POST, PUT, PATCH, DELETE or HEAD",
                     truncate(other, 40)
-                ));
+                )));
             }
         };
-        let template = UrlTemplate::parse(&settings.endpoint).map_err(|why| format!("endpoint: {why}"))?;
+        let template = UrlTemplate::parse(&settings.endpoint)
+            .map_err(|why| RemoteToolError(format!("endpoint: {why}")))?;
         if let Some(unknown) = template.names().find(|name| !settings.args.contains_key(*name)) {
-            return Err(format!("endpoint: it names ${{{unknown}}}, which is not under args"));
+            return Err(RemoteToolError(format!(
+                "endpoint: it names ${{{unknown}}}, which is not under args"
+            )));
         }
         if let Some(unknown) = settings.required.iter().find(|name| !settings.args.contains_key(*name)) {
-            return Err(format!("required: '{unknown}' is not under args"));
+            return Err(RemoteToolError(format!("required: '{unknown}' is not under args")));
         }
         let sample = template.fill(|_, _| Ok("x".to_owned()))?;
-        parse_web_url(&sample).map_err(|why| format!("endpoint: {why}"))?;
-        let client = ToolHttpClient::new(&settings.headers).map_err(|why| format!("headers: {why}"))?;
+        parse_web_url(&sample).map_err(|why| RemoteToolError(format!("endpoint: {why}")))?;
+        let client = ToolHttpClient::new(&settings.headers)
+            .map_err(|why| RemoteToolError(format!("headers: {why}")))?;
         Ok(ApiTool { settings, method, template, client })
     }
 }
@@ -102,7 +110,9 @@ impl Toolset for Api {
         _context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let tool = self.tool().map_err(|why| ToolsetError { toolset: "api".to_owned(), why })?;
+            let tool = self
+                .tool()
+                .map_err(|why| ToolsetError { toolset: "api".to_owned(), why: why.to_string() })?;
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(tool)];
             Ok(tools)
         })
@@ -164,7 +174,7 @@ impl DynTool for ApiTool {
             }
             let reply = tokio::select! {
                 reply = self.client.send(request, MOST, TIME) => reply,
-                () = context.cancel.cancelled() => Err("the task is being stopped".to_owned()),
+                () = context.cancel.cancelled() => Err(RemoteToolError("the task is being stopped".to_owned())),
             };
             let failed = |why: String| self.client.scrub(format!("{place}: {why}"));
             match reply {
@@ -173,7 +183,7 @@ impl DynTool for ApiTool {
                     Err(ToolError::Failed(failed(said)))
                 }
                 Ok(reply) => Ok(reply.text.into()),
-                Err(why) => Err(ToolError::Failed(failed(why))),
+                Err(why) => Err(ToolError::Failed(failed(why.to_string()))),
             }
         })
     }
@@ -194,19 +204,19 @@ impl ApiTool {
             let text = arguments.get(name).map(value_text).unwrap_or_default();
             let label = |c: char| c.is_ascii_alphanumeric() || c == '-';
             match part {
-                UrlPart::Host if text.is_empty() || !text.chars().all(label) => {
-                    Err(format!("'{}' cannot be a part of a host's name", truncate(&text, 60)))
-                }
+                UrlPart::Host if text.is_empty() || !text.chars().all(label) => Err(RemoteToolError(
+                    format!("'{}' cannot be a part of a host's name", truncate(&text, 60)),
+                )),
                 UrlPart::Host => Ok(text),
                 UrlPart::Path | UrlPart::Query => Ok(percent_encode(&text)),
             }
         };
-        let filled = self.template.fill(fill).map_err(wrong)?;
+        let filled = self.template.fill(fill).map_err(|why| wrong(why.to_string()))?;
         let path = filled.split(['?', '#']).next().unwrap_or_default();
         if has_dot_segments(path) && !has_dot_segments(self.template.text()) {
             return Err(wrong("an argument must not be '.' or '..'".to_owned()));
         }
-        let mut url = parse_web_url(&filled).map_err(wrong)?;
+        let mut url = parse_web_url(&filled).map_err(|why| wrong(why.to_string()))?;
         self.template.names().for_each(|name| drop(arguments.remove(name)));
         let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(&self.method);
         if has_body {

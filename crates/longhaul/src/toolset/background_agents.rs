@@ -313,7 +313,7 @@ async fn wait(args: WaitBackgroundAgentsArgs, cx: &CallContext) -> ToolCallResul
         Some(WaitModeArg::Any) => WaitMode::Any,
         _ => WaitMode::All,
     };
-    let looked_up = task_ops::find_tasks(cx, &args.task_ids).await?;
+    let looked_up = cx.dispatcher.find(&cx.caller, &args.task_ids).await?;
     let mut states: Vec<TaskState> = Vec::new();
     for state in looked_up.iter().flatten() {
         if states.iter().all(|had| had.id != state.id) {

@@ -154,7 +154,7 @@ impl Dispatcher for FakeDispatcher {
     fn view<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot> {
         Box::pin(async move {
             let inner = self.0.lock().unwrap();
-            Ok(inner.snapshot(find_task(&inner.states(), typed)?))
+            Ok(inner.snapshot(find_task(&inner.states(), typed)?.id))
         })
     }
 
@@ -170,7 +170,7 @@ impl Dispatcher for FakeDispatcher {
             inner.waits.push(RecordedWait { tasks: typed.to_vec(), join, timeout });
             let mut tasks = Vec::new();
             for typed in typed {
-                let id = find_task(&inner.states(), typed)?;
+                let id = find_task(&inner.states(), typed)?.id;
                 let state = inner.snapshot(id).state;
                 let answer = inner.answers.get(state.agent.as_str()).cloned();
                 if let Some(outcome) = answer.filter(|_| !state.status.is_final()) {
@@ -195,7 +195,7 @@ impl Dispatcher for FakeDispatcher {
     fn stop<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState> {
         Box::pin(async move {
             let mut inner = self.0.lock().unwrap();
-            let id = find_task(&inner.states(), typed)?;
+            let id = find_task(&inner.states(), typed)?.id;
             let before = inner.snapshot(id).state;
             inner.append(id, Entry::StopRequested(StopRequest { cause: StopCause::Agent, note: None }));
             Ok(before)
@@ -214,7 +214,7 @@ impl Dispatcher for FakeDispatcher {
                 return Err(DispatchError::EmptyMessage);
             }
             let mut inner = self.0.lock().unwrap();
-            let id = find_task(&inner.states(), typed)?;
+            let id = find_task(&inner.states(), typed)?.id;
             let snapshot = inner.snapshot(id);
             let continued = snapshot.state.status.is_final();
             let to = if continued {

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, duration_from_secs};
+use super::http_client::RemoteToolError;
 use super::text::{group_digits, pluralize, truncate};
 use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
@@ -101,7 +102,7 @@ impl Toolset for Fetch {
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let client = FetchClient::new(self.address_filter, self.lookup.clone())
-                .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why })?;
+                .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why: why.to_string() })?;
             let tools: Vec<Arc<dyn DynTool>> =
                 vec![Arc::new(FetchTool { client, limits: self.limits, private: self.private })];
             Ok(tools)
@@ -201,15 +202,21 @@ impl Tool for FetchTool {
             }
         };
         let is_error = read.iter().all(Result::is_err);
-        let texts: Vec<String> = read.into_iter().map(|read| read.unwrap_or_else(|why| why)).collect();
+        let texts: Vec<String> =
+            read.into_iter().map(|read| read.unwrap_or_else(|why| why.to_string())).collect();
         Ok(ToolOutput { is_error, ..texts.join("\n\n---\n\n").into() })
     }
 }
 
 impl FetchTool {
     /// Reads a URL and returns the text for the model, also when it fails.
-    async fn read(&self, typed: &str, format: PageFormat, limits: FetchLimits) -> Result<String, String> {
-        let failed = |why: String| format!("{} was not read: {why}.", truncate(typed, 300));
+    async fn read(
+        &self,
+        typed: &str,
+        format: PageFormat,
+        limits: FetchLimits,
+    ) -> Result<String, RemoteToolError> {
+        let failed = |why: String| RemoteToolError(format!("{} was not read: {why}.", truncate(typed, 300)));
         let url = Url::parse(typed).map_err(|error| {
             failed(format!("it is not a URL that begins with http:// or https:// ({error})"))
         })?;
@@ -225,9 +232,9 @@ impl FetchTool {
         };
         match tokio::time::timeout(limits.time, reading).await {
             // Show the server's error message, but not at length.
-            Ok(Ok((status, text))) if status.as_u16() >= 400 => Err(truncate(&text, 4_000)),
+            Ok(Ok((status, text))) if status.as_u16() >= 400 => Err(RemoteToolError(truncate(&text, 4_000))),
             Ok(Ok((_, text))) => Ok(text),
-            Ok(Err(why)) => Err(failed(why)),
+            Ok(Err(RemoteToolError(why))) => Err(failed(why)),
             Err(_) => Err(failed(format!("it took longer than {:?}", limits.time))),
         }
     }
@@ -244,7 +251,7 @@ struct FetchedPage {
 }
 
 impl FetchedPage {
-    async fn read(mut response: Response, most: usize) -> Result<FetchedPage, String> {
+    async fn read(mut response: Response, most: usize) -> Result<FetchedPage, RemoteToolError> {
         let header = |name| {
             let value = response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
             value.unwrap_or_default().trim().to_owned()
@@ -252,12 +259,15 @@ impl FetchedPage {
         let content_type = truncate(&header(CONTENT_TYPE), 200);
         let encoding = header(CONTENT_ENCODING);
         if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity") {
-            return Err(format!("it came compressed ({}), which was not asked for", truncate(&encoding, 40)));
+            return Err(RemoteToolError(format!(
+                "it came compressed ({}), which was not asked for",
+                truncate(&encoding, 40)
+            )));
         }
         let mut kind = PageKind::from_content_type(&content_type);
         let refused = |content_type: &str, size: &str| {
             let size = size.parse().map_or(String::new(), |size| format!(", {}", pluralize(size, "byte")));
-            Err(format!("it is {content_type}{size}, and not a text"))
+            Err(RemoteToolError(format!("it is {content_type}{size}, and not a text")))
         };
         if kind == PageKind::Other {
             return refused(&content_type, &header(CONTENT_LENGTH));
@@ -273,7 +283,9 @@ impl FetchedPage {
                 }
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 Ok(None) => break,
-                Err(error) if bytes.is_empty() => return Err(fetch_client::explain_body_error(&error)),
+                Err(error) if bytes.is_empty() => {
+                    return Err(RemoteToolError(fetch_client::explain_body_error(&error)));
+                }
                 Err(error) => {
                     cut =
                         Some(format!("the rest did not come: {}", fetch_client::explain_body_error(&error)));
@@ -291,7 +303,7 @@ impl FetchedPage {
     }
 
     /// Renders the page as the model sees it.
-    async fn render(self, at: Url, asked: &Url, format: PageFormat) -> Result<String, String> {
+    async fn render(self, at: Url, asked: &Url, format: PageFormat) -> Result<String, RemoteToolError> {
         let size = group_digits(self.bytes.len() as u64);
         let base = at.clone();
         let (bytes, content_type, kind) = (self.bytes, self.content_type.clone(), self.kind);
@@ -304,7 +316,7 @@ impl FetchedPage {
                 _ => (text, None),
             })
         });
-        let (text, title) = made.await.map_err(|error| error.to_string())?;
+        let (text, title) = made.await.map_err(|error| RemoteToolError(error.to_string()))?;
         let mut rendered = format!("{at} (status {}", self.status.as_u16());
         if !self.content_type.is_empty() {
             rendered += &format!(", {}", self.content_type);

@@ -19,6 +19,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How many redirects are followed. They are followed only within one host.
 const MOST_HOPS: usize = 5;
 
+/// Why a server cannot be used, or a request to it failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct RemoteToolError(pub(super) String);
+
 /// Headers that are sent with every request. Their values are secrets and are never shown.
 #[derive(Clone, Default)]
 pub struct SecretHeaders(Vec<(String, SecretString)>);
@@ -51,13 +56,15 @@ impl SecretHeaders {
         self.0.is_empty()
     }
 
-    pub(super) fn to_header_map(&self) -> Result<HeaderMap, String> {
+    pub(super) fn to_header_map(&self) -> Result<HeaderMap, RemoteToolError> {
         let mut map = HeaderMap::new();
         for (name, value) in &self.0 {
-            let key = HeaderName::try_from(name.trim())
-                .map_err(|_| format!("'{}' is not the name of a header", truncate(name, 60)))?;
-            let mut value = HeaderValue::from_str(value.expose_secret().trim())
-                .map_err(|_| format!("the value of the header '{name}' cannot be sent; is it one line?"))?;
+            let key = HeaderName::try_from(name.trim()).map_err(|_| {
+                RemoteToolError(format!("'{}' is not the name of a header", truncate(name, 60)))
+            })?;
+            let mut value = HeaderValue::from_str(value.expose_secret().trim()).map_err(|_| {
+                RemoteToolError(format!("the value of the header '{name}' cannot be sent; is it one line?"))
+            })?;
             value.set_sensitive(true);
             map.insert(key, value);
         }
@@ -96,8 +103,8 @@ pub(super) struct HttpReply {
 }
 
 impl ToolHttpClient {
-    pub(super) fn new(headers: &SecretHeaders) -> Result<ToolHttpClient, String> {
-        let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
+    pub(super) fn new(headers: &SecretHeaders) -> Result<ToolHttpClient, RemoteToolError> {
+        let tls = crate::model::http::tls_config().map_err(|error| RemoteToolError(error.to_string()))?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
@@ -107,7 +114,7 @@ impl ToolHttpClient {
             .referer(false)
             .no_proxy()
             .build()
-            .map_err(|error| error.without_url().to_string())?;
+            .map_err(|error| RemoteToolError(error.without_url().to_string()))?;
         Ok(ToolHttpClient { client, map: headers.to_header_map()?, headers: headers.clone() })
     }
 
@@ -123,17 +130,17 @@ impl ToolHttpClient {
     }
 
     /// Sends a request and returns the response once its headers have arrived.
-    pub(super) async fn start(&self, request: RequestBuilder) -> Result<Response, String> {
+    pub(super) async fn start(&self, request: RequestBuilder) -> Result<Response, RemoteToolError> {
         let response = request.send().await.map_err(|error| self.explain_error(error))?;
         if response.status().is_redirection()
             && let Some(location) = response.headers().get(LOCATION)
         {
             let to = String::from_utf8_lossy(location.as_bytes()).into_owned();
             let host = response.url().join(&to).ok().and_then(|url| url.host_str().map(str::to_owned));
-            return Err(self.scrub(format!(
+            return Err(RemoteToolError(self.scrub(format!(
                 "it redirects to another server ({}), which is not given the headers: name that one instead",
                 truncate(&host.unwrap_or(to), 100)
-            )));
+            ))));
         }
         Ok(response)
     }
@@ -144,7 +151,7 @@ impl ToolHttpClient {
         request: RequestBuilder,
         most: usize,
         time: Duration,
-    ) -> Result<HttpReply, String> {
+    ) -> Result<HttpReply, RemoteToolError> {
         let sending = async {
             let mut response = self.start(request).await?;
             let status = response.status().as_u16();
@@ -165,7 +172,7 @@ impl ToolHttpClient {
         };
         match tokio::time::timeout(time, sending).await {
             Ok(reply) => reply,
-            Err(_) => Err(format!("no complete answer within {time:?}")),
+            Err(_) => Err(RemoteToolError(format!("no complete answer within {time:?}"))),
         }
     }
 
@@ -174,8 +181,8 @@ impl ToolHttpClient {
         self.headers.scrub(text)
     }
 
-    pub(super) fn explain_error(&self, error: reqwest::Error) -> String {
-        self.scrub(describe_error(error))
+    pub(super) fn explain_error(&self, error: reqwest::Error) -> RemoteToolError {
+        RemoteToolError(self.scrub(describe_error(error)))
     }
 }
 
@@ -224,11 +231,11 @@ pub(super) fn display_url(url: &Url) -> String {
 }
 
 /// Parses a URL as a user writes it.
-pub(super) fn parse_web_url(typed: &str) -> Result<Url, String> {
-    let url = Url::parse(typed.trim()).map_err(|error| error.to_string())?;
+pub(super) fn parse_web_url(typed: &str) -> Result<Url, RemoteToolError> {
+    let url = Url::parse(typed.trim()).map_err(|error| RemoteToolError(error.to_string()))?;
     match matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty()) {
         true => Ok(url),
-        false => Err("it does not begin with http:// or https:// and a host".to_owned()),
+        false => Err(RemoteToolError("it does not begin with http:// or https:// and a host".to_owned())),
     }
 }
 
@@ -304,7 +311,7 @@ mod tests {
         let said = "no 'Bearer sk-very-secret' and no sk-very-secret, yes";
         assert_eq!(client.scrub(said.to_owned()), "no '[secret]' and no [secret], yes");
         for (name, value) in [("bad name", "x"), ("X-Ok", "very-secret\nline")] {
-            let error = ToolHttpClient::new(&[(name, value)].into_iter().collect()).unwrap_err();
+            let error = ToolHttpClient::new(&[(name, value)].into_iter().collect()).unwrap_err().to_string();
             assert!(error.contains(name) && !error.contains("very-secret"), "{error}");
         }
     }

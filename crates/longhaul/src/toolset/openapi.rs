@@ -9,7 +9,7 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::http_client::{SecretHeaders, ToolHttpClient, display_url, parse_web_url};
+use super::http_client::{RemoteToolError, SecretHeaders, ToolHttpClient, display_url, parse_web_url};
 use super::text::{pluralize, truncate};
 use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
@@ -44,8 +44,9 @@ impl OpenApi {
         OpenApi { at: url_or_path.into(), headers, tools: OnceCell::new() }
     }
 
-    async fn read(&self) -> Result<Vec<Arc<dyn DynTool>>, String> {
-        let client = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+    async fn read(&self) -> Result<Vec<Arc<dyn DynTool>>, RemoteToolError> {
+        let client =
+            ToolHttpClient::new(&self.headers).map_err(|why| RemoteToolError(format!("headers: {why}")))?;
         let at = self.at.trim();
         let lower = at.to_ascii_lowercase();
         let (text, url) = match lower.starts_with("http://") || lower.starts_with("https://") {
@@ -53,19 +54,24 @@ impl OpenApi {
                 let url = parse_web_url(at)?;
                 let text = fetched(&client, url.clone())
                     .await
-                    .map_err(|why| format!("{}: {why}", display_url(&url)))?;
+                    .map_err(|why| RemoteToolError(format!("{}: {why}", display_url(&url))))?;
                 (text, Some(url))
             }
             false => {
                 let path = PathBuf::from(at.strip_prefix("file://").unwrap_or(at));
-                (from_file(path.clone()).await.map_err(|why| format!("{}: {why}", path.display()))?, None)
+                (
+                    from_file(path.clone())
+                        .await
+                        .map_err(|why| RemoteToolError(format!("{}: {why}", path.display())))?,
+                    None,
+                )
             }
         };
         let place = url.as_ref().map_or_else(|| at.to_owned(), display_url);
-        let named = |why: String| format!("{place}: {why}");
+        let named = |why: String| RemoteToolError(format!("{place}: {why}"));
         // Parsing a large document takes long enough to block.
         let made = super::run_blocking(move || {
-            let document = OpenApiDocument::parse(&text).map_err(ToolError::Failed)?;
+            let document = OpenApiDocument::parse(&text).map_err(|why| ToolError::Failed(why.to_string()))?;
             Ok(operation::operations(&document, url.as_ref()))
         });
         let (operations, wrong) = made.await.map_err(|error| named(error.to_string()))?;
@@ -95,17 +101,17 @@ impl std::fmt::Debug for OpenApi {
     }
 }
 
-async fn fetched(client: &ToolHttpClient, url: Url) -> Result<String, String> {
+async fn fetched(client: &ToolHttpClient, url: Url) -> Result<String, RemoteToolError> {
     let accept = "application/json, application/yaml;q=0.9, */*;q=0.5";
     let request = client.request(Method::GET, url).header("accept", accept);
     let reply = client.send(request, LARGEST, TIME).await?;
     match reply.status {
         200 => Ok(reply.text),
-        status => Err(format!("cannot download the document: status {status}")),
+        status => Err(RemoteToolError(format!("cannot download the document: status {status}"))),
     }
 }
 
-async fn from_file(path: PathBuf) -> Result<String, String> {
+async fn from_file(path: PathBuf) -> Result<String, RemoteToolError> {
     let reading = super::run_blocking(move || {
         use std::io::Read as _;
         let failed = |error: std::io::Error| ToolError::Failed(error.to_string());
@@ -117,7 +123,7 @@ async fn from_file(path: PathBuf) -> Result<String, String> {
             false => Ok(text),
         }
     });
-    reading.await.map_err(|error| error.to_string())
+    reading.await.map_err(|error| RemoteToolError(error.to_string()))
 }
 
 impl Toolset for OpenApi {
@@ -131,7 +137,7 @@ impl Toolset for OpenApi {
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools = self.tools.get_or_try_init(|| self.read()).await;
-            tools.cloned().map_err(|why| ToolsetError { toolset: "openapi".to_owned(), why })
+            tools.cloned().map_err(|why| ToolsetError { toolset: "openapi".to_owned(), why: why.to_string() })
         })
     }
 
@@ -182,7 +188,9 @@ impl DynTool for OperationTool {
                     .scrub(format!("{} ({} {}): {why}", operation.name, operation.method, operation.path))
             };
             let arguments: Map<String, Value> = parse_arguments(arguments)?;
-            let aimed = operation.build_request(&arguments).map_err(|why| ToolError::Retry(said(&why)))?;
+            let aimed = operation
+                .build_request(&arguments)
+                .map_err(|why| ToolError::Retry(said(&why.to_string())))?;
             let mut request = self.client.request(operation.method.clone(), aimed.url);
             request = request.header("accept", "application/json, */*;q=0.5");
             for (name, value) in &aimed.headers {
@@ -193,7 +201,7 @@ impl DynTool for OperationTool {
             }
             let reply = tokio::select! {
                 reply = self.client.send(request, MOST, TIME) => reply,
-                () = context.cancel.cancelled() => Err("the task is being stopped".to_owned()),
+                () = context.cancel.cancelled() => Err(RemoteToolError("the task is being stopped".to_owned())),
             };
             match reply {
                 Ok(reply) if reply.status >= 400 => {
@@ -204,7 +212,7 @@ impl DynTool for OperationTool {
                     Ok(format!("Done: status {}, and nothing else was said.", reply.status).into())
                 }
                 Ok(reply) => Ok(reply.text.into()),
-                Err(why) => Err(ToolError::Failed(said(&why))),
+                Err(why) => Err(ToolError::Failed(said(&why.to_string()))),
             }
         })
     }

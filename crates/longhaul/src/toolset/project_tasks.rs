@@ -149,7 +149,7 @@ impl ProjectTasks {
                 fn_tool("get_task", read, text, move |args: ProjectTaskIdArgs, context| {
                     with_task_file(&path, context, move |file, _| {
                         let list = file.read()?;
-                        let task = list.get(args.id.trim()).map_err(ToolError::Retry)?;
+                        let task = list.get(args.id.trim())?;
                         Ok(list.to_json(task))
                     })
                 })
@@ -174,7 +174,7 @@ impl ProjectTasks {
                     move |args: ProjectTaskIdArgs, context| {
                         with_task_file(&path, context, move |file, _| {
                             let id = args.id.trim();
-                            file.change(|list| list.delete(id).map_err(ToolError::Retry))?;
+                            file.change(|list| list.delete(id))?;
                             Ok(json!({"deleted": id}))
                         })
                     },
@@ -210,7 +210,7 @@ impl ProjectTasks {
                         file.change(|list| {
                             let linked =
                                 list.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
-                            linked.cloned().map_err(ToolError::Retry).map(|task| list.to_json(&task))
+                            linked.cloned().map(|task| list.to_json(&task))
                         })
                     })
                 })
@@ -228,7 +228,7 @@ impl ProjectTasks {
                                 args.depends_on_id.trim(),
                                 &now(),
                             );
-                            unlinked.cloned().map_err(ToolError::Retry).map(|task| list.to_json(&task))
+                            unlinked.cloned().map(|task| list.to_json(&task))
                         })
                     })
                 })
@@ -275,14 +275,14 @@ fn create(file: &ProjectTaskFile, args: CreateTaskArgs, context: &CallContext) -
         id: String::new(),
         title: args.title.trim().to_owned(),
         description,
-        priority: priority.map_err(ToolError::Retry)?,
+        priority: priority?,
         status: ProjectTaskStatus::Pending,
         dependencies: args.dependencies,
         created_at: now(),
         updated_at: now(),
     };
     file.change(|list| {
-        let created = list.create(candidate_ids(context), task).cloned().map_err(ToolError::Retry)?;
+        let created = list.create(candidate_ids(context), task).cloned()?;
         Ok(list.to_json(&created))
     })
 }
@@ -295,31 +295,19 @@ fn update(file: &ProjectTaskFile, args: UpdateTaskArgs, context: &CallContext) -
     let change = ProjectTaskChange {
         title: non_blank(args.title),
         description,
-        priority: non_blank(args.priority)
-            .map(|word| ProjectTaskPriority::parse(&word))
-            .transpose()
-            .map_err(ToolError::Retry)?,
-        status: non_blank(args.status)
-            .map(|word| ProjectTaskStatus::parse(&word))
-            .transpose()
-            .map_err(ToolError::Retry)?,
+        priority: non_blank(args.priority).map(|word| ProjectTaskPriority::parse(&word)).transpose()?,
+        status: non_blank(args.status).map(|word| ProjectTaskStatus::parse(&word)).transpose()?,
         dependencies: args.dependencies,
     };
     file.change(|list| {
-        let changed = list.change(args.id.trim(), change, &now()).cloned().map_err(ToolError::Retry)?;
+        let changed = list.change(args.id.trim(), change, &now()).cloned()?;
         Ok(list.to_json(&changed))
     })
 }
 
 fn list(list: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError> {
-    let status = non_blank(args.status)
-        .map(|word| ProjectTaskStatus::parse(&word))
-        .transpose()
-        .map_err(ToolError::Retry)?;
-    let priority = non_blank(args.priority)
-        .map(|word| ProjectTaskPriority::parse(&word))
-        .transpose()
-        .map_err(ToolError::Retry)?;
+    let status = non_blank(args.status).map(|word| ProjectTaskStatus::parse(&word)).transpose()?;
+    let priority = non_blank(args.priority).map(|word| ProjectTaskPriority::parse(&word)).transpose()?;
     let wanted = |task: &ProjectTask, effective: ProjectTaskStatus| {
         status.is_none_or(|status| status == effective)
             && priority.is_none_or(|priority| priority == task.priority)

@@ -91,7 +91,7 @@ impl Sandbox {
     }
 
     /// Describes the backend that confines commands on this system. Fails with the reason if there is none.
-    pub async fn describe_backend(&self) -> Result<String, String> {
+    pub async fn describe_backend(&self) -> Result<String, ToolError> {
         match self.backend.get_or_try_init(|| self.detect_backend()).await? {
             SandboxBackend::Bubblewrap(program) => Ok(format!("bubblewrap ({})", program.display())),
             SandboxBackend::Landlock(_) => Ok("Landlock".to_owned()),
@@ -110,13 +110,12 @@ impl Sandbox {
 
     /// Returns what to start instead of a command, so that it is confined.
     pub(super) async fn confine(&self, spec: CommandSpec, work: &Path) -> Result<CommandSpec, ToolError> {
-        let backend =
-            self.backend.get_or_try_init(|| self.detect_backend()).await.map_err(ToolError::Failed)?;
+        let backend = self.backend.get_or_try_init(|| self.detect_backend()).await?;
         let (rules, work) = (self.rules.clone(), work.to_owned());
         let paths = tokio::task::spawn_blocking(move || SandboxPaths::new(&rules, &work)).await;
         let paths = match paths {
             Ok(Ok(paths)) => paths,
-            Ok(Err(why)) => return Err(ToolError::Failed(why)),
+            Ok(Err(why)) => return Err(why),
             Err(_) => return Err(ToolError::Failed("the program is ending".to_owned())),
         };
         Ok(match backend {
@@ -126,41 +125,41 @@ impl Sandbox {
     }
 
     /// Detects the backend of this system.
-    async fn detect_backend(&self) -> Result<SandboxBackend, String> {
+    async fn detect_backend(&self) -> Result<SandboxBackend, ToolError> {
         let no_bubblewrap = match self.without_bubblewrap {
             true => "bubblewrap is disabled".to_owned(),
             false => match bubblewrap_works(self.rules.network).await {
                 Ok(program) => return Ok(SandboxBackend::Bubblewrap(program)),
-                Err(why) => why,
+                Err(why) => why.to_string(),
             },
         };
         let no_landlock = match (&self.helper, landlock_is_there(self.rules.network)) {
             (Some(helper), Ok(())) => return Ok(SandboxBackend::Landlock(helper.clone())),
             (None, Ok(())) => "no Landlock helper program is set".to_owned(),
-            (_, Err(why)) => why,
+            (_, Err(why)) => why.to_string(),
         };
-        Err(format!(
+        Err(ToolError::Failed(format!(
             "the command was not run: it is to run in a sandbox, and there is none here ({no_bubblewrap}; \
              {no_landlock}). Install bubblewrap, or set `sandbox: off` to run commands without one"
-        ))
+        )))
     }
 }
 
 #[cfg(target_os = "linux")]
-fn landlock_is_there(network: bool) -> Result<(), String> {
-    landlock::is_available(network)
+fn landlock_is_there(network: bool) -> Result<(), ToolError> {
+    landlock::is_available(network).map_err(|why| ToolError::Failed(why.to_string()))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn landlock_is_there(_: bool) -> Result<(), String> {
-    Err("Landlock works only on Linux".to_owned())
+fn landlock_is_there(_: bool) -> Result<(), ToolError> {
+    Err(ToolError::Failed("Landlock works only on Linux".to_owned()))
 }
 
 /// Finds bubblewrap and checks that it works: a kernel may forbid the namespaces that it needs.
-async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
+async fn bubblewrap_works(network: bool) -> Result<PathBuf, ToolError> {
     let places = DEFAULT_PATH.split(':').chain(["/run/current-system/sw/bin"]);
     let Some(program) = places.map(|dir| Path::new(dir).join("bwrap")).find(|path| path.is_file()) else {
-        return Err("bubblewrap is not installed".to_owned());
+        return Err(ToolError::Failed("bubblewrap is not installed".to_owned()));
     };
     let paths = SandboxPaths { work: PathBuf::from("/"), tmpfs: tmpfs_dirs(), ..SandboxPaths::default() };
     let probe = CommandSpec::shell(":", "/".into(), Default::default());
@@ -173,10 +172,10 @@ async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
         Ok(Ok(output)) if output.status.success() => Ok(program),
         Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Err(format!("bubblewrap does not work here: {}", said.trim()))
+            Err(ToolError::Failed(format!("bubblewrap does not work here: {}", said.trim())))
         }
-        Ok(Err(error)) => Err(format!("bubblewrap cannot be started: {error}")),
-        Err(_) => Err("bubblewrap did not answer".to_owned()),
+        Ok(Err(error)) => Err(ToolError::Failed(format!("bubblewrap cannot be started: {error}"))),
+        Err(_) => Err(ToolError::Failed("bubblewrap did not answer".to_owned())),
     }
 }
 
@@ -218,11 +217,14 @@ fn readable_dirs(writable: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 impl SandboxPaths {
-    fn new(rules: &SandboxRules, work: &Path) -> Result<Self, String> {
+    fn new(rules: &SandboxRules, work: &Path) -> Result<Self, ToolError> {
         let real = |path: &Path| {
             let real = path.canonicalize();
             real.map_err(|error| {
-                format!("{}, which commands may write to, cannot be used: {error}", path.display())
+                ToolError::Failed(format!(
+                    "{}, which commands may write to, cannot be used: {error}",
+                    path.display()
+                ))
             })
         };
         let work = real(work)?;
@@ -232,7 +234,10 @@ impl SandboxPaths {
         }
         let mut git = Vec::new();
         for dir in &writable {
-            git.extend(GitDirs::for_worktree(dir).map_err(|why| format!("the command was not run: {why}"))?);
+            git.extend(
+                GitDirs::for_worktree(dir)
+                    .map_err(|why| ToolError::Failed(format!("the command was not run: {why}")))?,
+            );
         }
         let shown = readable_dirs(&writable);
         Ok(SandboxPaths { work, writable, git, tmpfs: tmpfs_dirs(), readable: shown })

@@ -100,7 +100,7 @@ fn find_skills(folders: &[PathBuf]) -> Vec<Skill> {
             match front(&text) {
                 Ok(front) if found.iter().any(|skill| skill.name == front.name) => {}
                 Ok(SkillFrontMatter { name, description }) => found.push(Skill { name, description, dir }),
-                Err(why) => tracing::warn!(skill = %dir.display(), why, "skipped an invalid skill"),
+                Err(why) => tracing::warn!(skill = %dir.display(), %why, "skipped an invalid skill"),
             }
         }
     }
@@ -108,14 +108,23 @@ fn find_skills(folders: &[PathBuf]) -> Vec<Skill> {
 }
 
 /// Splits off the front matter of a `SKILL.md`: YAML between two lines of dashes.
-fn front(text: &str) -> Result<SkillFrontMatter, String> {
+fn front(text: &str) -> Result<SkillFrontMatter, SkillError> {
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let yaml = text
         .strip_prefix("---\n")
         .and_then(|rest| rest.split_once("\n---"))
         .map(|(yaml, _)| yaml)
-        .ok_or("SKILL.md has no front matter: begin it with `---`, `name:`, `description:` and `---`")?;
-    serde_saphyr::from_str(yaml).map_err(|error| format!("the front matter of SKILL.md is invalid: {error}"))
+        .ok_or(SkillError::NoFrontMatter)?;
+    serde_saphyr::from_str(yaml).map_err(|error| SkillError::BadFrontMatter(error.to_string()))
+}
+
+/// Why a skill is skipped.
+#[derive(Debug, thiserror::Error)]
+enum SkillError {
+    #[error("SKILL.md has no front matter: begin it with `---`, `name:`, `description:` and `---`")]
+    NoFrontMatter,
+    #[error("the front matter of SKILL.md is invalid: {0}")]
+    BadFrontMatter(String),
 }
 
 struct ReadSkill {

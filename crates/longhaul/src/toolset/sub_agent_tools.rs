@@ -37,7 +37,7 @@ impl Toolset for SubAgentTools {
             }
             let mut tools = Vec::from(task_tools());
             for info in &context.sub_agents {
-                can_be_a_tool(info, &tools).map_err(|why| ToolsetError { toolset: NAME.to_owned(), why })?;
+                can_be_a_tool(info, &tools)?;
             }
             tools.splice(0..0, context.sub_agents.iter().map(agent_tool));
             Ok(tools)
@@ -72,16 +72,17 @@ struct SubAgentArgs {
 }
 
 /// Checks whether an agent's name can be a tool name: providers accept it, and no other tool has it.
-fn can_be_a_tool(info: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
+fn can_be_a_tool(info: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), ToolsetError> {
+    let wrong = |why: String| Err(ToolsetError { toolset: NAME.to_owned(), why });
     let name = info.name.as_str();
     let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if !(1..=64).contains(&name.len()) || !name.bytes().all(letter) {
-        return Err(format!(
+        return wrong(format!(
             "agent '{name}' cannot be a tool: its name must be 1 to 64 letters, digits, '_' or '-'"
         ));
     }
     if others.iter().any(|tool| tool.spec().name == name) {
-        return Err(format!("agent '{name}' cannot be a tool: there is another tool of that name"));
+        return wrong(format!("agent '{name}' cannot be a tool: there is another tool of that name"));
     }
     Ok(())
 }

@@ -10,9 +10,7 @@ use super::task_text::{self, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField
 use super::text_paging::{OUTPUT_LIMIT, TextRange};
 use super::vcs_dirs::find_vcs_dir;
 use super::{ToolsetContext, ToolsetError};
-use crate::dispatch::{
-    AgentInfo, DispatchError, LetterContent, SendReceipt, WaitMode, WaitResult, find_task,
-};
+use crate::dispatch::{AgentInfo, LetterContent, SendReceipt, WaitMode, WaitResult};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
 use crate::snapshot::Snapshot;
@@ -76,16 +74,20 @@ async fn child_working_dir(cx: &CallContext, asked: Option<PathBuf>) -> Result<O
         return Err(ToolError::Retry(text.to_owned()));
     };
     let found = tokio::task::spawn_blocking(move || directory_below(&here, &asked)).await;
-    let found = found.unwrap_or_else(|_| Err("the program is ending".to_owned()));
-    found.map(Some).map_err(ToolError::Retry)
+    let found = found.unwrap_or_else(|_| Err(ToolError::Retry("the program is ending".to_owned())));
+    found.map(Some)
 }
 
 /// Returns the real path of `asked`, if it is a directory at or below `here`.
-fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
+fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, ToolError> {
     let whole = here.join(asked);
     let shown = whole.display();
-    let outside =
-        || format!("`working_dir`: {shown} is not below your own working directory {}", here.display());
+    let outside = || {
+        ToolError::Retry(format!(
+            "`working_dir`: {shown} is not below your own working directory {}",
+            here.display()
+        ))
+    };
     let seems_inside =
         whole.starts_with(here) && !whole.components().any(|part| part == Component::ParentDir);
     let Ok(home) = here.canonicalize() else {
@@ -96,13 +98,19 @@ fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
         Ok(real) if !real.starts_with(&home) => Err(outside()),
         // Otherwise the child's tools could change files that are protected from those of the parent.
         Ok(real) if real.strip_prefix(&home).is_ok_and(|rel| find_vcs_dir(rel).is_some()) => {
-            Err(format!("`working_dir`: {shown} is where git and its like keep their own files"))
+            Err(ToolError::Retry(format!(
+                "`working_dir`: {shown} is where git and its like keep their own files"
+            )))
         }
-        Ok(real) if !real.is_dir() => Err(format!("`working_dir`: {shown} is not a directory")),
+        Ok(real) if !real.is_dir() => {
+            Err(ToolError::Retry(format!("`working_dir`: {shown} is not a directory")))
+        }
         Ok(real) => Ok(real),
         // Do not reveal what exists outside.
         Err(_) if !seems_inside => Err(outside()),
-        Err(_) => Err(format!("`working_dir`: there is no directory {shown}; it must be there already")),
+        Err(_) => Err(ToolError::Retry(format!(
+            "`working_dir`: there is no directory {shown}; it must be there already"
+        ))),
     }
 }
 
@@ -117,20 +125,6 @@ pub(super) fn moved_to_background_note(state: &TaskState) -> String {
     format!(
         "Task {id} of {agent} goes on in the background: the user does not want to wait for it. {RESULT_IS_SENT} {END_YOUR_TURN}"
     )
-}
-
-/// Looks up each of the ids that a model typed.
-pub(super) async fn find_tasks(
-    cx: &CallContext,
-    typed: &[String],
-) -> Result<Vec<Result<TaskState, DispatchError>>, ToolError> {
-    let states = cx.dispatcher.list(&cx.caller).await?;
-    let one = |typed: &String| {
-        let id = find_task(&states, typed)?;
-        let state = states.iter().find(|state| state.id == id).cloned();
-        state.ok_or_else(|| DispatchError::UnknownTask { asked: typed.clone(), have: Vec::new() })
-    };
-    Ok(typed.iter().map(one).collect())
 }
 
 /// Waits for tasks that were looked up. The caller needs no seat while it waits.
@@ -184,7 +178,7 @@ pub(super) async fn list_tasks(
 
 /// The note for the case that all of the caller's tasks have ended.
 async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
-    Ok(task_text::all_ended_note(&cx.dispatcher.list(&cx.caller).await?))
+    Ok(cx.dispatcher.count_if_ended(&cx.caller).await?.and_then(task_text::all_ended_note))
 }
 
 /// Stops a task; returns its id, its status and a sentence for the model.
@@ -214,8 +208,8 @@ pub(super) async fn send_message(
 ) -> Result<(SendReceipt, String), ToolError> {
     let sent = cx.dispatcher.send(&cx.caller, cx.call, typed, note).await?;
     let to = sent.to;
-    let mine = |state: &TaskState| state.id == to && state.parent == Some(cx.caller.task);
-    let then = match cx.dispatcher.list(&cx.caller).await?.iter().any(mine) {
+    let found = cx.dispatcher.find(&cx.caller, &[to.to_string()]).await?;
+    let then = match found.iter().flatten().any(|state| state.parent == Some(cx.caller.task)) {
         true => RESULT_IS_SENT,
         // A task of one of its tasks, or one that it took over with the conversation.
         false => "Its result is sent to the task that it works for.",
@@ -360,7 +354,8 @@ pub(super) async fn wait_for_task(
     timeout: Option<Duration>,
     cx: &CallContext,
 ) -> Result<WaitResult, ToolError> {
-    let states: Result<Vec<_>, _> = find_tasks(cx, &[typed.to_owned()]).await?.into_iter().collect();
+    let found = cx.dispatcher.find(&cx.caller, &[typed.to_owned()]).await?;
+    let states: Result<Vec<_>, _> = found.into_iter().collect();
     wait_for_tasks(cx, &states?, WaitMode::All, timeout).await
 }
 
@@ -384,19 +379,23 @@ mod tests {
         assert_eq!(asked("."), Ok(work.clone()));
         assert_eq!(asked(work.join("sub").to_str().unwrap()), Ok(work.join("sub")));
         for out in ["..", "../other", "out", "sub/../..", "/", "/nowhere", "../nowhere"] {
-            assert!(asked(out).unwrap_err().contains("is not below your own"), "{out}: {:?}", asked(out));
+            assert!(
+                asked(out).unwrap_err().to_string().contains("is not below your own"),
+                "{out}: {:?}",
+                asked(out)
+            );
         }
         std::fs::create_dir_all(work.join(".git/hooks")).unwrap();
         std::os::unix::fs::symlink(".git/hooks", work.join("hooks")).unwrap();
         for guarded in [".git", ".git/hooks", "hooks"] {
             assert!(
-                asked(guarded).unwrap_err().contains("keep their own files"),
+                asked(guarded).unwrap_err().to_string().contains("keep their own files"),
                 "{guarded}: {:?}",
                 asked(guarded)
             );
         }
-        assert!(asked("missing").unwrap_err().contains("must be there already"));
-        assert!(asked("file").unwrap_err().contains("is not a directory"));
+        assert!(asked("missing").unwrap_err().to_string().contains("must be there already"));
+        assert!(asked("file").unwrap_err().to_string().contains("is not a directory"));
         assert_eq!(directory_below(Path::new("/not/there"), Path::new("sub")), Ok("/not/there/sub".into()));
         assert!(directory_below(Path::new("/not/there"), Path::new("../sub")).is_err());
     }

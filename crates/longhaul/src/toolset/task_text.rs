@@ -243,7 +243,7 @@ impl fmt::Display for TaskTable {
 fn tasks_note(states: &[TaskState]) -> Option<String> {
     let running = states.iter().filter(|state| !state.status.is_final()).count();
     match running {
-        0 => all_ended_note(states),
+        0 => all_ended_note(states.len()),
         _ => Some(format!(
             "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
              look again. If there is nothing else to do, end your turn with a short sentence.",
@@ -253,11 +253,9 @@ fn tasks_note(states: &[TaskState]) -> Option<String> {
 }
 
 /// The note for the case that all of the caller's tasks have ended.
-pub(super) fn all_ended_note(states: &[TaskState]) -> Option<String> {
-    if states.is_empty() || states.iter().any(|state| !state.status.is_final()) {
-        return None;
-    }
-    let all = match states.len() {
+pub(super) fn all_ended_note(tasks: usize) -> Option<String> {
+    let all = match tasks {
+        0 => return None,
         1 => "Your task has ended; what came of it is".to_owned(),
         n => format!("All {n} tasks have ended; what came of them is"),
     };

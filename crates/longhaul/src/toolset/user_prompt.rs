@@ -108,7 +108,7 @@ impl Tool for UserPromptTool {
             let Some(form) = &form else { return Ok(accepted(json!({"response": words}))) };
             match form.parse_answer(&words) {
                 Ok(content) => return Ok(accepted(content)),
-                Err(wrong) => why = wrong,
+                Err(wrong) => why = wrong.to_string(),
             }
             text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", truncate(&words, 200));
         }
@@ -143,7 +143,7 @@ impl AnswerSchema<'_> {
 
     /// Parses an answer: returns the first interpretation of the words that matches the schema, so that
     /// people need not write JSON.
-    pub(super) fn parse_answer(&self, words: &str) -> Result<Value, String> {
+    pub(super) fn parse_answer(&self, words: &str) -> Result<Value, AnswerMismatch> {
         let is_object = self.schema["type"] == "object" || self.schema["properties"].is_object();
         let mut candidates = interpretations(words, self.schema);
         if is_object && let Some([(name, part)]) = only_one(&self.schema["properties"]) {
@@ -155,13 +155,18 @@ impl AnswerSchema<'_> {
         // Report the errors of the likeliest interpretation: JSON, if the words are JSON.
         let first = candidates.first().unwrap_or(&Value::Null);
         if is_object && !first.is_object() {
-            return Err("it is not a JSON object".to_owned());
+            return Err(AnswerMismatch("it is not a JSON object".to_owned()));
         }
         let wrong: Vec<String> =
             self.validator.iter_errors(first).take(3).map(|error| error.to_string()).collect();
-        Err(truncate(&wrong.join("; "), 400))
+        Err(AnswerMismatch(truncate(&wrong.join("; "), 400)))
     }
 }
+
+/// Why an answer does not match its schema.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct AnswerMismatch(String);
 
 /// Returns the possible interpretations of the words, likeliest first.
 fn interpretations(words: &str, schema: &Value) -> Vec<Value> {

@@ -261,7 +261,10 @@ impl HttpClient {
             return Err(CatalogError::MissingBaseUrl(name));
         };
         let base_url = if entry.auth == Auth::Azure { azure(base_url) } else { base_url.to_owned() };
-        let wrong = |why: String| HttpError::Settings { model: name.clone(), why };
+        let wrong = |why: provider_opts::ProviderOptsError| HttpError::Settings {
+            model: name.clone(),
+            why: why.to_string(),
+        };
         let mut settings = spec.settings.clone();
         let from_opts = provider_opts::take_api_type(&mut settings).map_err(wrong)?;
         let by_model = || match matches!(entry.name, "openai" | "azure") && spec.custom.is_none() {
@@ -435,8 +438,7 @@ pub enum CatalogError {
     Bedrock,
     /// `auto` found no model.
     #[error(
-        "no model can be asked: set one of {}, start Ollama or llama.cpp's server, or name a model with a base_url. \
-         `longhaul demo` needs none of these",
+        "no model can be asked: set one of {}, start Ollama or llama.cpp's server, or name a model with a base_url",
         auto_keys()
     )]
     NoModelFound,

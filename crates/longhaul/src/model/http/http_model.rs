@@ -120,7 +120,7 @@ impl HttpModel {
         let body = self
             .wire
             .request_body(request, &self.settings, request.wire_cache)
-            .map_err(|why| self.error(ModelErrorKind::Rejected(why), None))?;
+            .map_err(|why| self.error(ModelErrorKind::Rejected(why.to_string()), None))?;
         let sent = self.http.transport().send(&self.endpoint, self.url.clone(), body);
         let silent = ModelErrorKind::TimedOut(self.first_byte_timeout());
         let answer = match timeout(self.first_byte_timeout(), sent).await {

@@ -151,7 +151,8 @@ impl HttpClient {
         settings: ModelSettings,
         endpoint: Endpoint,
     ) -> Result<HttpModel, HttpError> {
-        wire.check_settings(&settings).map_err(|why| HttpError::Settings { model: name.to_owned(), why })?;
+        wire.check_settings(&settings)
+            .map_err(|why| HttpError::Settings { model: name.to_owned(), why: why.to_string() })?;
         self.transport().add_secrets(&endpoint);
         Ok(HttpModel::new(self.clone(), name, wire, settings, endpoint))
     }

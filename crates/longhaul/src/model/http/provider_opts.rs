@@ -57,13 +57,18 @@ pub(super) struct RequestExtras {
     pub(super) api_version: Option<String>,
 }
 
+/// An option that is wrong or not supported.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct ProviderOptsError(String);
+
 /// Removes the protocol from the options and returns it.
-pub(super) fn take_api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, String> {
+pub(super) fn take_api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, ProviderOptsError> {
     let Some(value) = settings.provider_opts.remove("api_type") else { return Ok(None) };
     serde_json::from_value(value.clone()).map(Some).map_err(|_| {
-        format!(
+        ProviderOptsError(format!(
             "provider_opts: api_type is openai_chatcompletions, openai_responses, anthropic or gemini, not {value}"
-        )
+        ))
     })
 }
 
@@ -73,46 +78,53 @@ pub(super) fn translate_opts(
     provider: &str,
     api: ApiType,
     settings: &mut ModelSettings,
-) -> Result<RequestExtras, String> {
+) -> Result<RequestExtras, ProviderOptsError> {
     let opts = &mut settings.provider_opts;
     if let Some((key, instead)) = REFUSED.iter().find(|(key, _)| opts.contains_key(*key)) {
-        return Err(format!(
+        return Err(ProviderOptsError(format!(
             "provider_opts: {key} is an option of docker-agent that Longhaul does not support: {instead}"
-        ));
+        )));
     }
     if let Some(key) = REFUSED_BY_DMR.iter().find(|key| provider == "dmr" && opts.contains_key(**key)) {
-        return Err(format!(
+        return Err(ProviderOptsError(format!(
             "provider_opts: {key} is an option of docker-agent that Longhaul does not support: use `docker model configure`"
-        ));
+        )));
     }
     let mut beside =
         RequestExtras { headers: http_headers(opts)?, api_version: api_version(provider, opts)? };
     match opts.remove("transport").as_ref().map(|value| value.as_str().unwrap_or_default()) {
         None | Some("sse") => {}
-        Some(_) => return Err("provider_opts: transport can only be sse here; leave it out".to_owned()),
+        Some(_) => {
+            return Err(ProviderOptsError(
+                "provider_opts: transport can only be sse here; leave it out".to_owned(),
+            ));
+        }
     }
     if let Some(size) = opts.remove("context_size") {
         let tokens = size.as_u64().filter(|tokens| *tokens > 0);
-        settings.context_size = Some(
-            tokens.ok_or_else(|| format!("provider_opts: context_size is a number of tokens, not {size}"))?,
-        );
+        settings.context_size = Some(tokens.ok_or_else(|| {
+            ProviderOptsError(format!("provider_opts: context_size is a number of tokens, not {size}"))
+        })?);
     }
     match opts.remove("extra_body") {
         None => {}
         Some(Value::Object(body)) => opts.extend(body),
-        Some(other) => return Err(format!("provider_opts: extra_body is a map, not {other}")),
+        Some(other) => {
+            return Err(ProviderOptsError(format!("provider_opts: extra_body is a map, not {other}")));
+        }
     }
     gemini(api, opts)?;
     let betas = anthropic(api, settings)?;
     if !betas.is_empty() {
-        let value = HeaderValue::from_str(&betas.join(",")).map_err(|error| error.to_string())?;
+        let value =
+            HeaderValue::from_str(&betas.join(",")).map_err(|error| ProviderOptsError(error.to_string()))?;
         beside.headers.push((HeaderName::from_static("anthropic-beta"), value));
     }
     Ok(beside)
 }
 
-fn http_headers(opts: &mut Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
-    let wrong = |what: &str| format!("provider_opts: http_headers {what}");
+fn http_headers(opts: &mut Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, ProviderOptsError> {
+    let wrong = |what: &str| ProviderOptsError(format!("provider_opts: http_headers {what}"));
     let headers = match opts.remove("http_headers") {
         None => return Ok(Vec::new()),
         Some(Value::Object(headers)) => headers,
@@ -137,27 +149,29 @@ fn http_headers(opts: &mut Map<String, Value>) -> Result<Vec<(HeaderName, Header
     Ok(made)
 }
 
-fn api_version(provider: &str, opts: &mut Map<String, Value>) -> Result<Option<String>, String> {
+fn api_version(provider: &str, opts: &mut Map<String, Value>) -> Result<Option<String>, ProviderOptsError> {
     match opts.remove("api_version") {
         None => Ok(None),
-        Some(_) if provider != "azure" => Err("provider_opts: api_version is for azure only".to_owned()),
+        Some(_) if provider != "azure" => {
+            Err(ProviderOptsError("provider_opts: api_version is for azure only".to_owned()))
+        }
         Some(Value::String(version)) => Ok(Some(version)),
-        Some(other) => Err(format!("provider_opts: api_version is a text, not {other}")),
+        Some(other) => Err(ProviderOptsError(format!("provider_opts: api_version is a text, not {other}"))),
     }
 }
 
 /// Gemini's built-in tools, and settings that belong elsewhere in its body.
-fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), String> {
+fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), ProviderOptsError> {
     for (key, tool) in GEMINI_TOOLS {
         if !is_on(opts, key)? {
             continue;
         }
         if api != ApiType::Gemini {
-            return Err(format!("provider_opts: {key} is for Gemini only"));
+            return Err(ProviderOptsError(format!("provider_opts: {key} is for Gemini only")));
         }
         match opts.entry("tools").or_insert_with(|| json!([])) {
             Value::Array(tools) => tools.push(json!({ tool: {} })),
-            other => return Err(format!("provider_opts: tools is a list, not {other}")),
+            other => return Err(ProviderOptsError(format!("provider_opts: tools is a list, not {other}"))),
         }
     }
     if api != ApiType::Gemini {
@@ -167,7 +181,11 @@ fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), String> {
         let Some(value) = opts.remove(key) else { continue };
         match opts.entry("generationConfig").or_insert_with(|| json!({})) {
             Value::Object(config) => config.insert(name.to_owned(), value),
-            other => return Err(format!("provider_opts: generationConfig is a map, not {other}")),
+            other => {
+                return Err(ProviderOptsError(format!(
+                    "provider_opts: generationConfig is a map, not {other}"
+                )));
+            }
         };
     }
     if let Some(tier) = opts.remove("service_tier") {
@@ -177,7 +195,7 @@ fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), String> {
 }
 
 /// Translates Anthropic's options and returns the names of the betas that they need.
-fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static str>, String> {
+fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static str>, ProviderOptsError> {
     let thinks = match &settings.thinking {
         None | Some(Thinking::Off) => false,
         Some(Thinking::Effort(word)) => word != "none",
@@ -187,7 +205,7 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
     let keys = ["interleaved_thinking", "thinking_display", "thinking_prefix_mismatch", "fallbacks"];
     if api != ApiType::Anthropic {
         if let Some(key) = keys.iter().find(|key| opts.get(**key).is_some_and(|value| value != false)) {
-            return Err(format!("provider_opts: {key} is for Anthropic's models only"));
+            return Err(ProviderOptsError(format!("provider_opts: {key} is for Anthropic's models only")));
         }
         opts.remove("interleaved_thinking");
         return Ok(Vec::new());
@@ -203,18 +221,24 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
             opts.insert("fallbacks".to_owned(), Value::Array(models));
             betas.push("server-side-fallback-2026-06-01");
         }
-        Some(other) => return Err(format!("provider_opts: fallbacks is a list of models, not {other}")),
+        Some(other) => {
+            return Err(ProviderOptsError(format!(
+                "provider_opts: fallbacks is a list of models, not {other}"
+            )));
+        }
     }
     let mut thinking = Map::new();
     if let Some(shown) = opts.remove("thinking_display") {
         if !matches!(shown.as_str(), Some("summarized" | "omitted")) {
-            return Err(format!("provider_opts: thinking_display is summarized or omitted, not {shown}"));
+            return Err(ProviderOptsError(format!(
+                "provider_opts: thinking_display is summarized or omitted, not {shown}"
+            )));
         }
         if !thinks {
-            return Err(
+            return Err(ProviderOptsError(
                 "provider_opts: thinking_display has no effect without thinking: set thinking_budget"
                     .to_owned(),
-            );
+            ));
         }
         thinking.insert("display".to_owned(), shown);
     }
@@ -226,9 +250,9 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
             .then(|| json!("drop_block")),
         Some(value) if matches!(value.as_str(), Some("error" | "drop_block")) => Some(value),
         Some(other) => {
-            return Err(format!(
+            return Err(ProviderOptsError(format!(
                 "provider_opts: thinking_prefix_mismatch is error or drop_block, not {other}"
-            ));
+            )));
         }
     };
     if let Some(binding) = binding {
@@ -249,15 +273,15 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
             }
             Ok(betas)
         }
-        other => Err(format!("provider_opts: thinking is a map, not {other}")),
+        other => Err(ProviderOptsError(format!("provider_opts: thinking is a map, not {other}"))),
     }
 }
 
-fn is_on(opts: &mut Map<String, Value>, key: &str) -> Result<bool, String> {
+fn is_on(opts: &mut Map<String, Value>, key: &str) -> Result<bool, ProviderOptsError> {
     match opts.remove(key) {
         None => Ok(false),
         Some(Value::Bool(on)) => Ok(on),
-        Some(other) => Err(format!("provider_opts: {key} is true or false, not {other}")),
+        Some(other) => Err(ProviderOptsError(format!("provider_opts: {key} is true or false, not {other}"))),
     }
 }
 

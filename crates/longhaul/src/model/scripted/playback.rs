@@ -3,7 +3,9 @@
 use std::mem;
 use std::time::Duration;
 
-use super::script::{ModelScript, ScriptTurn, ScriptedFailure, StreamPace, describe_template_failure};
+use super::script::{
+    ModelScript, ScriptPlaybackError, ScriptTurn, ScriptedFailure, StreamPace, describe_template_failure,
+};
 use super::template_context::TemplateContext;
 use super::{NAME, ScriptedModel};
 use crate::message::{Block, Call, Message, Reply, StopReason, Usage};
@@ -102,7 +104,7 @@ async fn rest_for(time: Duration) {
 }
 
 impl PlannedReply {
-    fn new(script: &ModelScript, request: &ModelRequest<'_>) -> Result<PlannedReply, String> {
+    fn new(script: &ModelScript, request: &ModelRequest<'_>) -> Result<PlannedReply, ScriptPlaybackError> {
         let turn = script.find_turn(request)?;
         let mishap = usize::try_from(request.retry).ok().and_then(|retry| turn.errors.get(retry));
         let mut take = PlannedReply {

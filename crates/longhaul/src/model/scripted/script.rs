@@ -115,10 +115,10 @@ impl ModelScript {
     }
 
     /// The turn that answers a request. Fails if the script has none for the agent or the task.
-    pub(super) fn find_turn(&self, request: &ModelRequest<'_>) -> Result<&ScriptTurn, String> {
+    pub(super) fn find_turn(&self, request: &ModelRequest<'_>) -> Result<&ScriptTurn, ScriptPlaybackError> {
         let agent = request.agent.as_str();
         let cases = self.agents.get(agent).or_else(|| self.agents.get(ANY_AGENT));
-        let cases = cases.ok_or_else(|| format!("the script has no agent '{agent}'"))?;
+        let cases = cases.ok_or_else(|| ScriptPlaybackError(format!("the script has no agent '{agent}'")))?;
         let case = match cases.as_slice() {
             [ScriptCase { when: TaskCondition::Always, .. }] => cases.first(),
             _ => {
@@ -126,7 +126,8 @@ impl ModelScript {
                 cases.iter().find(|case| case.when.matches(task))
             }
         };
-        let case = case.ok_or_else(|| format!("agent '{agent}' has no case for this task"))?;
+        let case =
+            case.ok_or_else(|| ScriptPlaybackError(format!("agent '{agent}' has no case for this task")))?;
         if case.repeats {
             case.repeated(request, &self.templates)
                 .map_err(|error| describe_template_failure(request, &error))
@@ -136,14 +137,19 @@ impl ModelScript {
     }
 }
 
+/// Why a script has no reply to a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct ScriptPlaybackError(String);
+
 /// Describes a template that failed while the script was played.
-pub(super) fn describe_template_failure(request: &ModelRequest<'_>, error: &Error) -> String {
-    format!(
+pub(super) fn describe_template_failure(request: &ModelRequest<'_>, error: &Error) -> ScriptPlaybackError {
+    ScriptPlaybackError(format!(
         "agent '{}', turn {}: {}",
         request.agent,
         u64::from(request.turn) + 1,
         describe_template_error(error)
-    )
+    ))
 }
 
 impl TaskCondition {

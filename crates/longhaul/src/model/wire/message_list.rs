@@ -11,6 +11,7 @@ use super::tools::{ToolBytes, WireTool};
 use crate::message::{Block, Message, Reply, ToolResult};
 use crate::model::ToolSpec;
 use crate::model::settings::ModelSettings;
+use crate::model::wire::WireRequestError;
 
 /// Stands in for the result of a call that never returned.
 const UNFINISHED: &str = "(no result: the call was not finished)";
@@ -227,9 +228,11 @@ pub(crate) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
 }
 
 /// Refuses options that would overwrite a key that only Longhaul sets.
-pub(crate) fn reject_reserved_keys(settings: &ModelSettings, ours: &[&str]) -> Result<(), String> {
+pub(crate) fn reject_reserved_keys(settings: &ModelSettings, ours: &[&str]) -> Result<(), WireRequestError> {
     match ours.iter().find(|key| settings.provider_opts.contains_key(**key)) {
-        Some(key) => Err(format!("provider_opts: `{key}` is set by Longhaul and cannot be changed")),
+        Some(key) => {
+            Err(WireRequestError(format!("provider_opts: `{key}` is set by Longhaul and cannot be changed")))
+        }
         None => Ok(()),
     }
 }

@@ -43,10 +43,15 @@ use super::settings::ModelSettings;
 use super::{ModelErrorKind, ModelRequest, ReplyChunk};
 use crate::message::Reply;
 
+/// Why a request cannot be made: the protocol does not support a setting, or the conversation cannot be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct WireRequestError(String);
+
 /// A protocol that a family of providers shares.
 pub trait WireProtocol: Send + Sync + 'static {
     /// Checks that the protocol supports these settings. The error names the key.
-    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String>;
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), WireRequestError>;
 
     /// The path of the request below the provider's base URL.
     fn request_path(&self, settings: &ModelSettings) -> String;
@@ -58,7 +63,7 @@ pub trait WireProtocol: Send + Sync + 'static {
         request: &ModelRequest<'_>,
         settings: &ModelSettings,
         memo: &WireCache,
-    ) -> Result<Vec<u8>, String>;
+    ) -> Result<Vec<u8>, WireRequestError>;
 
     /// A parser for one response.
     fn parser(&self) -> Box<dyn ReplyParser>;

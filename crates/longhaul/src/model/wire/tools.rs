@@ -8,6 +8,7 @@ use super::WireCache;
 use super::schema::{self, SchemaDialect};
 use super::tool_names::wire_name;
 use crate::model::ToolSpec;
+use crate::model::wire::schema::SchemaAdaptError;
 
 /// A tool in wire format.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +22,7 @@ pub(crate) struct WireTool {
 }
 
 /// Converts a tool. Fails if the dialect cannot express its schema.
-pub(crate) fn to_wire_tool(spec: &ToolSpec, dialect: &SchemaDialect) -> Result<WireTool, String> {
+pub(crate) fn to_wire_tool(spec: &ToolSpec, dialect: &SchemaDialect) -> Result<WireTool, SchemaAdaptError> {
     let schema::AdaptedSchema { schema: parameters, notes } =
         schema::adapt_arguments(&spec.parameters, dialect)?;
     let mut description = spec.description.clone();

@@ -106,7 +106,11 @@ fn responses_ask_for_thinking_of_models_that_think() {
     assert_eq!((chat("gpt-4.1-mini"), chat("gpt-5.2")), (None, Some(json!("none"))));
     // The published minimum of `max_output_tokens`.
     let few = ModelSettings { model: "gpt-5.4".into(), max_tokens: Some(8), ..settings() };
-    assert!(OpenAiResponses::new().check_settings(&few).is_err_and(|why| why.starts_with("max_tokens: ")));
+    assert!(
+        OpenAiResponses::new()
+            .check_settings(&few)
+            .is_err_and(|why| why.to_string().starts_with("max_tokens: "))
+    );
 }
 
 /// An event that is too large is refused before it is buffered, wherever it is split.

@@ -124,7 +124,7 @@ fn collect_line(line: &str, found: &mut CommandLine, depth: usize, sure: bool) {
     if let Err(why) = parse::parse(line, depth, &mut parsed)
         && sure
     {
-        found.unclear(why);
+        found.unclear(why.to_string());
     }
     for command in parsed.commands {
         programs::collect_command(command, found, depth, sure);

@@ -33,7 +33,12 @@ pub(super) struct HereDocument {
     plain: bool,
 }
 
-pub(super) type ParseResult<T> = Result<T, String>;
+pub(super) type ParseResult<T> = Result<T, ShellSyntaxError>;
+
+/// Why a command line cannot be read with certainty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct ShellSyntaxError(pub(super) &'static str);
 
 /// The parser's results.
 #[derive(Debug, Default)]
@@ -56,7 +61,7 @@ pub(super) struct ShellParser<'a> {
 /// Parses all commands of a text. What was found before an error stays.
 pub(super) fn parse(text: &str, depth: usize, found: &mut ParsedCommands) -> ParseResult<()> {
     if text.contains('\0') {
-        return Err("it has a zero byte in it".to_owned());
+        return Err(ShellSyntaxError("it has a zero byte in it"));
     }
     let mut parser = ShellParser::new(text, depth, found);
     parser.list(ListEnd::Text)?;
@@ -132,13 +137,13 @@ impl<'a> ShellParser<'a> {
     fn documents_read(&self) -> ParseResult<()> {
         match self.here.is_empty() {
             true => Ok(()),
-            false => Err("a here-document does not begin where it should".to_owned()),
+            false => Err(ShellSyntaxError("a here-document does not begin where it should")),
         }
     }
 
     pub(super) fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= DEEPEST {
-            return Err("it is too deeply nested to be read".to_owned());
+            return Err(ShellSyntaxError("it is too deeply nested to be read"));
         }
         self.depth += 1;
         let done = work(self);
@@ -153,7 +158,7 @@ impl<'a> ShellParser<'a> {
         work: impl FnOnce(&mut ShellParser<'_>) -> ParseResult<()>,
     ) -> ParseResult<()> {
         if self.depth >= DEEPEST {
-            return Err("it is too deeply nested to be read".to_owned());
+            return Err(ShellSyntaxError("it is too deeply nested to be read"));
         }
         let mut inner = ShellParser::new(text, self.depth + 1, self.found);
         work(&mut inner)?;
@@ -166,12 +171,12 @@ impl<'a> ShellParser<'a> {
             self.space()?;
             match self.peek() {
                 None if end == ListEnd::Text => return Ok(ClosedBy::Other),
-                None => return Err("something in it is not closed".to_owned()),
+                None => return Err(ShellSyntaxError("something in it is not closed")),
                 Some(')') if end == ListEnd::Paren => {
                     self.at += 1;
                     return self.documents_read().map(|()| ClosedBy::Other);
                 }
-                Some(')') => return Err("it has a ')' too many".to_owned()),
+                Some(')') => return Err(ShellSyntaxError("it has a ')' too many")),
                 Some(';') => {
                     self.at += 1;
                     if self.eat(';') || self.eat('&') {
@@ -222,10 +227,10 @@ impl<'a> ShellParser<'a> {
                     return match self.eat(')') {
                         // A function body follows.
                         true => Ok(ClosedBy::Other),
-                        false => Err("it has a '(' where none can be".to_owned()),
+                        false => Err(ShellSyntaxError("it has a '(' where none can be")),
                     };
                 }
-                Some('(') => return Err("it has a '(' where none can be".to_owned()),
+                Some('(') => return Err(ShellSyntaxError("it has a '(' where none can be")),
                 Some(_) => {
                     let word = self.word()?;
                     let plain = word.known().filter(|_| !word.quoted).map(str::to_owned);
@@ -263,7 +268,7 @@ impl<'a> ShellParser<'a> {
             return Ok(());
         }
         if self.found.commands.len() >= MOST {
-            return Err("it has too many commands to be read".to_owned());
+            return Err(ShellSyntaxError("it has too many commands to be read"));
         }
         self.found.commands.push(simple);
         Ok(())
@@ -277,7 +282,7 @@ impl<'a> ShellParser<'a> {
             loop {
                 self.space()?;
                 match self.peek() {
-                    None => return Err("a list in it is not closed".to_owned()),
+                    None => return Err(ShellSyntaxError("a list in it is not closed")),
                     Some(')') => break self.at += 1,
                     Some(_) => {
                         let value = self.word_there()?;
@@ -345,7 +350,7 @@ impl<'a> ShellParser<'a> {
         self.word_there()?;
         self.space()?;
         if self.word_there()?.known() != Some("in") {
-            return Err("a `case` in it has no `in`".to_owned());
+            return Err(ShellSyntaxError("a `case` in it has no `in`"));
         }
         loop {
             self.space()?;
@@ -361,7 +366,7 @@ impl<'a> ShellParser<'a> {
                     break;
                 }
                 if !self.eat('|') {
-                    return Err("a `case` in it cannot be read".to_owned());
+                    return Err(ShellSyntaxError("a `case` in it cannot be read"));
                 }
                 self.blanks();
                 self.word_there()?;
@@ -421,7 +426,7 @@ impl<'a> ShellParser<'a> {
 
     fn document_begins(&mut self) -> ParseResult<()> {
         if self.arithmetic > 0 {
-            return Err("it has a '<<' that shells read differently".to_owned());
+            return Err(ShellSyntaxError("it has a '<<' that shells read differently"));
         }
         let tabs = self.eat('-');
         self.blanks();
@@ -500,8 +505,8 @@ impl<'a> ShellParser<'a> {
     }
 }
 
-fn unclear_document() -> String {
-    "a here-document in it cannot be read".to_owned()
+fn unclear_document() -> ShellSyntaxError {
+    ShellSyntaxError("a here-document in it cannot be read")
 }
 
 /// The number of a descriptor before a redirection, or `{name}` for one.

@@ -1,6 +1,6 @@
 //! The words of a command line, without their quotes. Expansions are gaps.
 
-use super::parse::{ListEnd, ParseResult, ShellParser, is_meta};
+use super::parse::{ListEnd, ParseResult, ShellParser, ShellSyntaxError, is_meta};
 use super::{ShellWord, WordPiece};
 
 /// How far to search for the end of a bracket; a longer one may end anywhere.
@@ -13,7 +13,7 @@ impl ShellParser<'_> {
         let word = self.word()?;
         match self.at > from {
             true => Ok(word),
-            false => Err("a word is missing in it".to_owned()),
+            false => Err(ShellSyntaxError("a word is missing in it")),
         }
     }
 
@@ -50,7 +50,7 @@ impl ShellParser<'_> {
                     word.push_gap(false);
                 }
                 '[' if open.is_none() && self.closes("]=", &[]) => {
-                    return Err("it sets a part of a list".to_owned());
+                    return Err(ShellSyntaxError("it sets a part of a list"));
                 }
                 '[' if open.is_none() && self.closes("]", &[]) => open = self.opens(&mut word, false),
                 '{' if open.is_none() && self.closes("}", &[",", ".."]) => open = self.opens(&mut word, true),
@@ -103,7 +103,7 @@ impl ShellParser<'_> {
     fn single(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         loop {
             let Some(c) = self.text.get(self.at).copied() else {
-                return Err("a quote in it is not closed".to_owned());
+                return Err(ShellSyntaxError("a quote in it is not closed"));
             };
             self.at += 1;
             if c == '\'' {
@@ -118,7 +118,7 @@ impl ShellParser<'_> {
         word.quoted = true;
         loop {
             match self.peek() {
-                None => return Err("a quote in it is not closed".to_owned()),
+                None => return Err(ShellSyntaxError("a quote in it is not closed")),
                 Some('"') => {
                     self.at += 1;
                     return Ok(());
@@ -204,14 +204,14 @@ impl ShellParser<'_> {
         let mut unused = ShellWord::default();
         loop {
             match self.peek() {
-                None => return Err("a '${' in it is not closed".to_owned()),
+                None => return Err(ShellSyntaxError("a '${' in it is not closed")),
                 Some('}') => {
                     self.at += 1;
                     return Ok(());
                 }
                 Some('\\') => self.at += 2,
                 Some('\'' | '"') if in_double => {
-                    return Err("it has quotes in a '${' that shells read differently".to_owned());
+                    return Err(ShellSyntaxError("it has quotes in a '${' that shells read differently"));
                 }
                 Some('\'') => {
                     self.at += 1;
@@ -221,7 +221,9 @@ impl ShellParser<'_> {
                 Some('$') => self.dollar(&mut unused, in_double)?,
                 Some('`') => self.backquote(&mut unused, in_double)?,
                 Some('@') if self.ahead(3) == "@P}" => {
-                    return Err("it expands a variable as a prompt, which runs what is in it".to_owned());
+                    return Err(ShellSyntaxError(
+                        "it expands a variable as a prompt, which runs what is in it",
+                    ));
                 }
                 Some(_) => self.at += 1,
             }
@@ -233,7 +235,7 @@ impl ShellParser<'_> {
         let mut text = String::new();
         loop {
             let Some(c) = self.text.get(self.at).copied() else {
-                return Err("a backquote in it is not closed".to_owned());
+                return Err(ShellSyntaxError("a backquote in it is not closed"));
             };
             self.at += 1;
             match c {
@@ -261,14 +263,16 @@ impl ShellParser<'_> {
         word.quoted = true;
         loop {
             let Some(c) = self.text.get(self.at).copied() else {
-                return Err("a quote in it is not closed".to_owned());
+                return Err(ShellSyntaxError("a quote in it is not closed"));
             };
             self.at += 1;
             match c {
                 '\'' => return Ok(()),
                 '\\' => {
                     if self.text.get(self.at) == Some(&'\'') {
-                        return Err("it has a quote in \"$'\" that shells read differently".to_owned());
+                        return Err(ShellSyntaxError(
+                            "it has a quote in \"$'\" that shells read differently",
+                        ));
                     }
                     self.escape(word);
                 }

@@ -134,7 +134,8 @@ impl Trap {
     }
 
     async fn settle(&self, name: &str) -> Result<Worktree, String> {
-        Worktree::open_or_create(&self.repo().join("sub"), name, &self.turn).await
+        let opened = Worktree::open_or_create(&self.repo().join("sub"), name, &self.turn).await;
+        opened.map_err(|why| why.to_string())
     }
 
     fn marks(&self) -> Vec<String> {
@@ -312,7 +313,7 @@ async fn a_forged_index_or_head_is_only_data() {
     let worktree = trap.settle("t-1").await.unwrap();
     let admin = trap.repo().join(".git/worktrees/t-1");
     fs::write(admin.join("HEAD"), "ref: refs/heads/../../../../etc/passwd\n").unwrap();
-    assert!(worktree.changes().await.unwrap_err().contains("HEAD"));
+    assert!(worktree.changes().await.unwrap_err().to_string().contains("HEAD"));
     fs::write(admin.join("HEAD"), "ref: refs/heads/longhaul/t-1\n").unwrap();
     fs::remove_file(admin.join("index")).unwrap();
     assert!(Command::new("mkfifo").arg(admin.join("index")).status().unwrap().success());

@@ -19,6 +19,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use uuid::Uuid;
 
+use super::WorktreeError;
 use crate::toolset::linked_git_dirs;
 
 /// How long git may take: a large working tree is checked out file by file.
@@ -98,16 +99,22 @@ pub(super) type CancelFlag = Arc<AtomicBool>;
 impl Repository {
     /// Finds the repository whose working tree contains `origin`, without git. Links and `commondir` files
     /// that the repository does not confirm are not trusted.
-    pub(super) fn find(origin: &Path, given_up: &CancelFlag) -> Result<Repository, String> {
+    pub(super) fn find(origin: &Path, given_up: &CancelFlag) -> Result<Repository, WorktreeError> {
         let none = |why: String| {
-            format!("isolation: worktree needs a git repository, and {} is in none ({why})", origin.display())
+            WorktreeError(format!(
+                "isolation: worktree needs a git repository, and {} is in none ({why})",
+                origin.display()
+            ))
         };
         let real = origin.canonicalize().map_err(|error| none(error.to_string()))?;
         for top in real.ancestors() {
             let dot = top.join(".git");
             let Ok(meta) = fs::symlink_metadata(&dot) else { continue };
             let refused = |why: &str| {
-                format!("isolation: worktree cannot use the git repository at {}: {why}", top.display())
+                WorktreeError(format!(
+                    "isolation: worktree cannot use the git repository at {}: {why}",
+                    top.display()
+                ))
             };
             let (git_dir, common) = if meta.is_symlink() {
                 return Err(refused("its .git is a symbolic link"));
@@ -148,15 +155,17 @@ impl Repository {
     }
 
     /// A private git directory with this repository's data and the HEAD of the working tree itself.
-    pub(super) fn git(&self) -> Result<PrivateGit, String> {
-        let head =
-            one_line(&self.git_dir.join("HEAD")).map_err(|error| format!("HEAD cannot be read: {error}"))?;
+    pub(super) fn git(&self) -> Result<PrivateGit, WorktreeError> {
+        let head = one_line(&self.git_dir.join("HEAD"))
+            .map_err(|error| WorktreeError(format!("HEAD cannot be read: {error}")))?;
         PrivateGit::new(self, &head)
     }
 
     /// A private git directory with the HEAD of another working tree of the repository.
-    pub(super) fn git_of(&self, admin: &Path) -> Result<PrivateGit, String> {
-        let head = self.read(&admin.join("HEAD")).map_err(|error| format!("HEAD cannot be read: {error}"))?;
+    pub(super) fn git_of(&self, admin: &Path) -> Result<PrivateGit, WorktreeError> {
+        let head = self
+            .read(&admin.join("HEAD"))
+            .map_err(|error| WorktreeError(format!("HEAD cannot be read: {error}")))?;
         PrivateGit::new(self, &head)
     }
 
@@ -282,7 +291,7 @@ fn lexical(path: &Path) -> PathBuf {
 struct TempGitDir(PathBuf, CancelFlag);
 
 impl TempGitDir {
-    fn new(given_up: &CancelFlag) -> Result<TempGitDir, String> {
+    fn new(given_up: &CancelFlag) -> Result<TempGitDir, WorktreeError> {
         // Sandboxes may grant write access to `/tmp`, but never to `/dev/shm`.
         let bases = [Path::new("/dev/shm"), Path::new("/tmp")];
         let mut why = io::Error::from(io::ErrorKind::NotFound);
@@ -293,14 +302,16 @@ impl TempGitDir {
                 Err(error) => why = error,
             }
         }
-        Err(format!("no directory can be created for git's own files: {why}"))
+        Err(WorktreeError(format!("no directory can be created for git's own files: {why}")))
     }
 
     /// Reads a configuration. Files that it includes are not read.
-    fn config(&self, file: &Path) -> Result<Vec<(String, String)>, String> {
+    fn config(&self, file: &Path) -> Result<Vec<(String, String)>, WorktreeError> {
         match fs::metadata(file) {
             Err(_) => return Ok(Vec::new()),
-            Ok(meta) if !meta.is_file() => return Err("its config is not a plain file".to_owned()),
+            Ok(meta) if !meta.is_file() => {
+                return Err(WorktreeError("its config is not a plain file".to_owned()));
+            }
             Ok(_) => {}
         }
         let mut command = git_command(&self.0);
@@ -333,7 +344,7 @@ pub(super) struct PrivateGit {
 }
 
 impl PrivateGit {
-    fn new(repository: &Repository, head: &str) -> Result<PrivateGit, String> {
+    fn new(repository: &Repository, head: &str) -> Result<PrivateGit, WorktreeError> {
         let git = PrivateGit { dir: TempGitDir::new(&repository.given_up)? };
         let made = || -> io::Result<()> {
             fs::write(git.dir.0.join("config"), CONFIG)?;
@@ -345,21 +356,29 @@ impl PrivateGit {
             }
             Ok(())
         };
-        made().map_err(|error| format!("git's own files cannot be made: {error}"))?;
+        made().map_err(|error| WorktreeError(format!("git's own files cannot be made: {error}")))?;
         let known = git.dir.config(&repository.common.join("config"))?;
         let config = format!("{CONFIG}{}", copied_config(&known)?);
         fs::write(git.dir.0.join("config"), config)
-            .map_err(|error| format!("git's own files cannot be made: {error}"))?;
+            .map_err(|error| WorktreeError(format!("git's own files cannot be made: {error}")))?;
         Ok(git)
     }
 
     /// Runs git outside of any working tree.
-    pub(super) fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String, String> {
+    pub(super) fn run<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<String, WorktreeError> {
         run_git(git_command(&self.dir.0).args(args).current_dir(&self.dir.0), &self.dir.1)
     }
 
     /// Runs git in a working tree, with the private index.
-    pub(super) fn run_in_worktree(&self, top: &Dir, path: &Path, args: &[&str]) -> Result<String, String> {
+    pub(super) fn run_in_worktree(
+        &self,
+        top: &Dir,
+        path: &Path,
+        args: &[&str],
+    ) -> Result<String, WorktreeError> {
         let mut command = git_command(&self.dir.0);
         command.env("GIT_WORK_TREE", ".").env("GIT_INDEX_FILE", self.index()).args(args);
         run_git(command.current_dir(by_handle(top, path)), &self.dir.1)
@@ -398,17 +417,17 @@ fn head_of(text: &str) -> io::Result<String> {
 }
 
 /// The part of a repository's configuration that is needed to read its data and to write files as it does.
-fn copied_config(known: &[(String, String)]) -> Result<String, String> {
+fn copied_config(known: &[(String, String)]) -> Result<String, WorktreeError> {
     let last =
         |key: &str| known.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.to_lowercase());
     let mut text = String::new();
     match last("extensions.objectformat").as_deref() {
         None | Some("sha1") => {}
         Some("sha256") => text += "[extensions]\n\tobjectFormat = sha256\n",
-        Some(other) => return Err(format!("its object format '{other}' is not known")),
+        Some(other) => return Err(WorktreeError(format!("its object format '{other}' is not known"))),
     }
     if let Some(other) = last("extensions.refstorage").filter(|other| other != "files") {
-        return Err(format!("its ref storage '{other}' is not supported"));
+        return Err(WorktreeError(format!("its ref storage '{other}' is not supported")));
     }
     text += "[core]\n";
     for key in ["filemode", "symlinks", "ignorecase", "precomposeunicode", "autocrlf"] {
@@ -459,11 +478,11 @@ fn kill_git(mut child: Child) {
 }
 
 /// Runs git to its end: returns its stdout, or fails with its stderr.
-fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, String> {
+fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, WorktreeError> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "git is not installed".to_owned(),
-        _ => format!("git cannot be started: {error}"),
+        io::ErrorKind::NotFound => WorktreeError("git is not installed".to_owned()),
+        _ => WorktreeError(format!("git cannot be started: {error}")),
     })?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let read = |pipe: Option<Box<dyn io::Read + Send>>| {
@@ -485,7 +504,7 @@ fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, Strin
             }
             _ => {
                 kill_git(child);
-                return Err(format!("git did not answer within {PATIENCE:?}"));
+                return Err(WorktreeError(format!("git did not answer within {PATIENCE:?}")));
             }
         }
         nap = (nap * 2).min(Duration::from_millis(20));
@@ -493,7 +512,10 @@ fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, Strin
     let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
     match status.success() {
         true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
-        false => Err(String::from_utf8_lossy(&stderr).trim().trim_start_matches("fatal: ").to_owned()),
+        false => {
+            let said = String::from_utf8_lossy(&stderr);
+            Err(WorktreeError(said.trim().trim_start_matches("fatal: ").to_owned()))
+        }
     }
 }
 

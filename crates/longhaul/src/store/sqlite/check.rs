@@ -302,7 +302,7 @@ fn check_tasks(
         }
         if !columns.is_empty() {
             wrong.push(format!(
-                "{name}: its row is damaged ({}); `longhaul tasks` rebuilds it from the journal",
+                "{name}: its row is damaged ({}); listing the tasks rebuilds it from the journal",
                 columns.join(", ")
             ));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
-use crate::store::StoreError;
+use crate::store::{DatabaseFault, StoreError};
 
 /// The file of a store: every error names it.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ impl DatabasePath {
                     "{} is a file; the database is kept in a directory. Give the path of one, whether it is there or not.",
                     parent.display()
                 );
-                return Err(StoreError::Database { what, transient: false });
+                return Err(StoreError::Database { what, fault: DatabaseFault::Permanent });
             }
             super::private_files::create_private_dir(parent).map_err(|e| {
                 let what = format!(
@@ -31,7 +31,7 @@ impl DatabasePath {
                     parent.display(),
                     place.name()
                 );
-                StoreError::Database { what, transient: false }
+                StoreError::Database { what, fault: DatabaseFault::Permanent }
             })?;
         }
         if place.0.is_dir() {
@@ -50,13 +50,13 @@ impl DatabasePath {
 
     /// An error that a retry does not fix.
     pub(super) fn error(&self, what: std::fmt::Arguments<'_>) -> StoreError {
-        StoreError::Database { what: format!("{} {what}.", self.name()), transient: false }
+        StoreError::Database { what: format!("{} {what}.", self.name()), fault: DatabaseFault::Permanent }
     }
 
     /// Another process holds the worker's lock file, so others would not see that this process is alive.
     pub(super) fn lock_file_error(&self, why: &std::io::Error) -> StoreError {
         let what = format!("{}: the lock file of this process cannot be locked: {why}.", self.name());
-        StoreError::Database { what, transient: true }
+        StoreError::Database { what, fault: DatabaseFault::Busy }
     }
 
     /// The file cannot be created.
@@ -86,8 +86,7 @@ impl DatabasePath {
     pub(super) fn damaged_error(&self, what: std::fmt::Arguments<'_>) -> StoreError {
         StoreError::Damaged {
             what: format!(
-                "{what} is damaged: its content does not match its digest. The database is {name}; restore a backup, \
-                 and run `longhaul doctor` to see what else is damaged",
+                "{what} is damaged: its content does not match its digest. The database is {name}; restore a backup",
                 name = self.name()
             ),
         }
@@ -104,11 +103,11 @@ impl DatabasePath {
     /// Converts an error of SQLite to one for the owner of the file.
     pub(super) fn sqlite_error(&self, error: &rusqlite::Error) -> StoreError {
         let name = self.name();
-        let passing = |what| StoreError::Database { what, transient: true };
+        let passing = |what| StoreError::Database { what, fault: DatabaseFault::Busy };
         if let rusqlite::Error::SqliteFailure(failure, _) = error
             && failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE
         {
-            return passing(self.full());
+            return self.full();
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => self.error(format_args!(
@@ -119,7 +118,7 @@ impl DatabasePath {
                 "is damaged or was cut short ({error}). Nothing more is written to it; put a backup in its place, \
                  or get out what can still be read with `sqlite3 {name} .recover`"
             )),
-            Some(ErrorCode::DiskFull) => passing(self.full()),
+            Some(ErrorCode::DiskFull) => self.full(),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => passing(format!(
                 "{name} is locked by another program, and stayed so while Longhaul waited. See who holds it with \
                  `fuser {name}` (a backup, or an sqlite3 shell with an open transaction?), end that, and try again."
@@ -137,13 +136,13 @@ impl DatabasePath {
         }
     }
 
-    fn full(&self) -> String {
-        format!(
+    fn full(&self) -> StoreError {
+        let what = format!(
             "The disk that holds {} is full. This was not stored; all that was acknowledged before is. Free some \
-             space and try again (`longhaul prune --older-than 30d --vacuum` deletes old tasks and gives back what they \
-             took): the store works on as soon as there is room.",
+             space and try again: the store works on as soon as there is room.",
             self.name()
-        )
+        );
+        StoreError::Database { what, fault: DatabaseFault::DiskFull }
     }
 
     /// Other processes run tasks and would have to wait too long.
@@ -153,7 +152,7 @@ impl DatabasePath {
              changed in it; vacuum it when they have ended.",
             self.name()
         );
-        StoreError::Database { what, transient: true }
+        StoreError::Database { what, fault: DatabaseFault::Busy }
     }
 
     /// There is not enough space for a vacuum.
@@ -164,7 +163,7 @@ impl DatabasePath {
             self.name(),
             size / 1_000_000 + 1
         );
-        StoreError::Database { what, transient: true }
+        StoreError::Database { what, fault: DatabaseFault::Busy }
     }
 
     /// The writer thread is gone, which is always a bug in Longhaul.

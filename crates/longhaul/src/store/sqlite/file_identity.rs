@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use super::errors::{DatabasePath, OrStoreError as _};
 use super::{schema, with_suffix};
-use crate::store::StoreError;
+use crate::store::{DatabaseFault, StoreError};
 
 /// Distinguishes a file from another with the same name.
 type FileId = (u64, u64);
@@ -82,7 +82,7 @@ impl DatabaseIdentity {
         };
         match look() {
             Ok((name, row)) if name == self.name && row >= last => None,
-            Err(StoreError::Database { transient: true, .. }) => None,
+            Err(StoreError::Database { fault, .. }) if fault != DatabaseFault::Permanent => None,
             _ => Some(self.place.lost_error("was overwritten with something else")),
         }
     }

@@ -18,7 +18,7 @@ use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::leases::{LeaseRenewal, LeaseWatch};
 use crate::store::{
-    Clock, Lease, MAX_MATCHES, StoreError, StoreFuture, StoredValue, TaskFilter, single_match,
+    Clock, DatabaseFault, Lease, MAX_MATCHES, StoreError, StoreFuture, StoredValue, TaskFilter, single_match,
 };
 use crate::task::TaskState;
 
@@ -118,7 +118,8 @@ impl ReaderPoolShared {
     /// the connection for that is busy, or if the read would have to wait.
     fn try_read_now(&self, task: TaskId) -> Option<Result<Option<TaskState>, StoreError>> {
         let seen = self.glances.try_lock().ok()?.task_state(task);
-        Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { transient: true, .. })))
+        let passes = |fault| fault != DatabaseFault::Permanent;
+        Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { fault, .. }) if passes(*fault)))
     }
 }
 

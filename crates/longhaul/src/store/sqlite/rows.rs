@@ -246,7 +246,7 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     let TaskFilter {
         status,
         root,
-        parent,
+        parents,
         continues,
         retries,
         agents,
@@ -265,8 +265,14 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     if let Some(old) = continues {
         terms.add("continues", "= ?", text(old));
     }
-    if let Some(parent) = parent {
-        terms.add("parent", "= ?", text(parent));
+    match &parents[..] {
+        [] => {}
+        [parent] => terms.add("parent", "= ?", text(parent)),
+        several => {
+            let several: Vec<String> = several.iter().map(|id| format!("\"{id}\"")).collect();
+            let several = Value::Text(format!("[{}]", several.join(",")));
+            terms.add("parent", "IN (SELECT value FROM json_each(?))", vec![several]);
+        }
     }
     let by_root = root.is_some() && terms.terms.is_empty();
     if let Some(root) = root {

@@ -8,7 +8,7 @@ use super::*;
 use crate::entry::{CallResult, Entry, LiveTextKind, Order, Outcome, Submission, TeamRef};
 use crate::id::{Attempt, CallId, TaskKey};
 use crate::message::Reply;
-use crate::store::Fence;
+use crate::store::{DatabaseFault, Fence};
 
 /// A store in a temporary directory that is removed with the store.
 fn in_a_directory(clock: Clock) -> Arc<dyn Store> {
@@ -58,12 +58,12 @@ fn hasty() -> SqliteOptions {
 
 /// The error about a database; checks that it names the file and says what to do.
 fn trouble<T: std::fmt::Debug>(answer: Result<T, StoreError>, path: &Path, says: &[&str]) -> bool {
-    let Err(StoreError::Database { what, transient: passing }) = answer else { panic!("{answer:?}") };
+    let Err(StoreError::Database { what, fault }) = answer else { panic!("{answer:?}") };
     assert!(what.contains(&path.display().to_string()), "names the file: {what}");
     for words in says {
         assert!(what.contains(words), "'{words}' in: {what}");
     }
-    passing
+    fault != DatabaseFault::Permanent
 }
 
 /// A file with some tasks in it, closed again.

@@ -17,7 +17,7 @@ use super::{Durability, SqliteOptions};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::leases::LeaseWatch;
 use crate::store::validate::WriteDraft;
-use crate::store::{ClaimRequest, ClaimedTask, CountCondition, StoreError};
+use crate::store::{ClaimRequest, ClaimedTask, CountCondition, DatabaseFault, StoreError};
 
 /// How many requests one transaction takes, at most.
 const TOGETHER: usize = 512;
@@ -263,7 +263,7 @@ impl WriterThread {
             }
             // One of them may be the cause (a text that is too large, a damaged page): the others must not
             // fail with it.
-            Err(StoreError::Database { transient: false, .. }) if requests.len() > 1 => {
+            Err(StoreError::Database { fault: DatabaseFault::Permanent, .. }) if requests.len() > 1 => {
                 requests.into_iter().for_each(|request| self.run(vec![request]));
             }
             Err(error) => {

@@ -65,7 +65,7 @@ impl<'a> TeamAssembler<'a> {
             };
             match OutputSchema::new(asked) {
                 Ok(shape) => builder = builder.output_schema(shape),
-                Err(why) => job.add_error(&format!("{path}.structured_output.schema"), why),
+                Err(why) => job.add_error(&format!("{path}.structured_output.schema"), why.to_string()),
             }
         }
         let mut agent = builder.dialect(dialect(&job.team, &part)).build()?;
@@ -106,10 +106,6 @@ impl<'a> TeamAssembler<'a> {
             job.add_error(path, format!("there is no team file '{file}': paths are relative to this one"));
             return Ok(None);
         };
-        if self.open.contains(&key) || key.is_empty() {
-            job.add_error(path, format!("the team file '{file}' refers to itself"));
-            return Ok(None);
-        }
         if self.agents.iter().any(|agent| agent.name.as_str() == name) {
             return Ok(Some(name));
         }
@@ -247,7 +243,7 @@ pub(super) fn limits(root: &AgentConfig) -> TaskLimits {
 
 /// Converts permissions. The reader has already checked the patterns.
 pub(super) fn permissions(part: &PermissionsConfig) -> Result<Permissions, TeamError> {
-    Permissions::parse(&part.allow, &part.ask, &part.deny).map_err(TeamError::File)
+    Permissions::parse(&part.allow, &part.ask, &part.deny).map_err(|error| TeamError::File(error.to_string()))
 }
 
 /// Whether a toolset only selects the tools for sub-agents, which come from the agent's dialect.

@@ -27,7 +27,7 @@ impl TeamAssembler<'_> {
                 // Already checked by the reader.
                 match ToolMatcher::parse(part.matcher.as_deref().unwrap_or_default()) {
                     Ok(matcher) => all.push((matcher, commands(&part.hooks))),
-                    Err(why) => job.add_error(&format!("{path}.{key}[{index}].matcher"), why),
+                    Err(why) => job.add_error(&format!("{path}.{key}[{index}].matcher"), why.to_string()),
                 }
             }
             all

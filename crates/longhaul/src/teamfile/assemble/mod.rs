@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::bundle::{FileProblem, TeamBundle};
-use super::problem::{MAX_PROBLEMS, Problem};
-use super::{TeamFile, parse};
+use super::problem::{MAX_PROBLEMS, Problem, ProblemKind};
+use super::{TeamFile, VariableError, find_cycles, parse};
 use crate::agent::{Agent, Team, TeamError};
 use crate::dispatch::TaskLimits;
 use crate::entry::Budget;
@@ -134,12 +134,16 @@ fn rendered(file: &str, text: &str, problems: &[Problem]) -> String {
 /// Builds a team from a team file and the files it refers to. Fails if a file has errors, or if something
 /// that it needs is missing: a key, a variable, a file.
 pub fn assemble(bundle: &TeamBundle, environment: &Environment) -> Result<AssembledTeam, AssembleError> {
+    let cycles = find_cycles(bundle);
+    if !cycles.is_empty() {
+        let (file, text) = (bundle.name.clone(), bundle.text.clone());
+        return Err(AssembleError::InvalidFile { file, text, problems: cycles });
+    }
     let mut assembler = TeamAssembler {
         bundle,
         environment,
         models: models::ModelRegistry::default(),
         agents: Vec::new(),
-        open: Vec::new(),
         warnings: Vec::new(),
     };
     let source = TeamFileSource { key: String::new(), name: bundle.name.clone(), text: &bundle.text };
@@ -178,8 +182,6 @@ struct TeamAssembler<'a> {
     environment: &'a Environment,
     models: models::ModelRegistry,
     agents: Vec<Agent>,
-    /// The files on the path to the current one.
-    open: Vec<String>,
     warnings: Vec<FileProblem>,
 }
 
@@ -211,7 +213,17 @@ impl FileAssembly<'_> {
     }
 
     fn add_error(&mut self, path: &str, message: impl Into<String>) {
-        self.problems.push(Problem::error(self.team.span_of(path).value, path, message));
+        self.add_error_of(ProblemKind::default(), path, message);
+    }
+
+    fn add_error_of(&mut self, kind: ProblemKind, path: &str, message: impl Into<String>) {
+        self.problems.push(Problem::error(self.team.span_of(path).value, path, message).with_kind(kind));
+    }
+
+    /// Reports variables that cannot be filled in. Returns the text to go on with.
+    fn add_variable_error(&mut self, path: &str, why: &VariableError) -> String {
+        self.add_error_of(why.problem_kind(), path, why.to_string());
+        String::new()
     }
 }
 
@@ -234,13 +246,11 @@ impl<'a> TeamAssembler<'a> {
         for problem in reading.problems {
             self.warnings.push(FileProblem { file: source.name.clone(), problem });
         }
-        self.open.push(source.key.clone());
         let mut job = FileAssembly { source, team, prefix, problems: Vec::new() };
         let names: Vec<String> = job.team.agents.keys().cloned().collect();
         for name in names {
             self.assemble_agent(&mut job, &name)?;
         }
-        self.open.pop();
         if !job.problems.iter().any(Problem::is_error) {
             let file = &job.source.name;
             let doubts = job.problems.into_iter().map(|problem| FileProblem { file: file.clone(), problem });
@@ -277,7 +287,7 @@ impl BundleLoader {
 
 impl TeamLoader for BundleLoader {
     fn load(&self, file: &[u8]) -> Result<Team, TeamError> {
-        let bundle = TeamBundle::decode(file).map_err(TeamError::File)?;
+        let bundle = TeamBundle::decode(file).map_err(|error| TeamError::File(error.to_string()))?;
         let assembly =
             assemble(&bundle, &self.environment).map_err(|error| TeamError::File(error.to_string()))?;
         for notice in &assembly.warnings {

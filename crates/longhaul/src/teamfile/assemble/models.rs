@@ -8,16 +8,15 @@ use indexmap::IndexMap;
 use secrecy::SecretString;
 
 use super::composite_models::{AutoModel, RotatingModel};
-use super::toolsets::describe_variable_error;
 use super::{FileAssembly, TeamAssembler, VariableLookup};
 use crate::model::Model;
-use crate::model::http::{CustomProvider, FallbackModel, ModelSpec};
-use crate::model::scripted::{ModelScript, ScriptedModel};
+use crate::model::http::{CatalogError, CustomProvider, FallbackModel, ModelSpec};
+use crate::model::scripted::{ModelScript, ModelScriptError, ScriptedModel};
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::teamfile::bundle::parent_dir;
 use crate::teamfile::reader::join_path;
 use crate::teamfile::variables::fill_variables;
-use crate::teamfile::{AgentConfig, ModelConfig, ThinkingConfig};
+use crate::teamfile::{AgentConfig, ModelConfig, ProblemKind, ThinkingConfig, VariableError};
 
 /// The default number of retries before a fallback.
 const RETRIES: u32 = 2;
@@ -74,12 +73,12 @@ impl TeamAssembler<'_> {
         }
         let Some(own) = RotatingModel::from_models(models) else {
             for (index, why) in missing {
-                job.add_error(&format!("{path}.model[{index}]"), why);
+                job.add_error_of(why.problem_kind(), &format!("{path}.model[{index}]"), why.to_string());
             }
             return None;
         };
         for (index, why) in missing {
-            self.warn(job, &format!("{path}.model[{index}]"), why, "the other models are used");
+            self.warn(job, &format!("{path}.model[{index}]"), why.to_string(), "the other models are used");
         }
         let Some(fallback) = &agent.fallback else { return Some(own) };
         let mut others = Vec::new();
@@ -89,7 +88,7 @@ impl TeamAssembler<'_> {
                 Ok(model) => others.push(model),
                 Err(why) => {
                     let path = format!("{path}.fallback.models[{index}]");
-                    self.warn(job, &path, why, "the fallback is skipped");
+                    self.warn(job, &path, why.to_string(), "the fallback is skipped");
                 }
             }
         }
@@ -125,7 +124,11 @@ impl TeamAssembler<'_> {
     }
 
     /// The model of a name. The error says why there is none.
-    pub(super) fn model(&mut self, job: &FileAssembly<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
+    pub(super) fn model(
+        &mut self,
+        job: &FileAssembly<'_>,
+        name: &str,
+    ) -> Result<Arc<dyn Model>, ModelConfigError> {
         let key = (job.source.key.clone(), name.to_owned());
         if let Some(model) = self.models.made.get(&key) {
             return Ok(model.clone());
@@ -138,7 +141,7 @@ impl TeamAssembler<'_> {
         Ok(model)
     }
 
-    fn make(&mut self, job: &FileAssembly<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
+    fn make(&mut self, job: &FileAssembly<'_>, name: &str) -> Result<Arc<dyn Model>, ModelConfigError> {
         if name == "auto" {
             return self.auto();
         }
@@ -148,7 +151,7 @@ impl TeamAssembler<'_> {
         if let Some(file) = name.strip_prefix("scripted/") {
             return self.script(job, file);
         }
-        let spec = ModelSpec::parse(name).map_err(|error| error.to_string())?;
+        let spec = ModelSpec::parse(name)?;
         let part = ModelConfig {
             provider: Some(spec.provider),
             model: Some(spec.settings.model),
@@ -157,10 +160,10 @@ impl TeamAssembler<'_> {
         self.part(job, name, &part)
     }
 
-    fn auto(&self) -> Result<Arc<dyn Model>, String> {
+    fn auto(&self) -> Result<Arc<dyn Model>, ModelConfigError> {
         let keys = key_source(&self.environment.variables);
         match self.environment.http.auto_model_by_key(&keys) {
-            Some(found) => found.map(|model| model as Arc<dyn Model>).map_err(|error| error.to_string()),
+            Some(found) => Ok(found?),
             None => Ok(Arc::new(AutoModel::new(
                 self.environment.http.clone(),
                 self.environment.variables.clone(),
@@ -168,9 +171,9 @@ impl TeamAssembler<'_> {
         }
     }
 
-    fn script(&mut self, job: &FileAssembly<'_>, file: &str) -> Result<Arc<dyn Model>, String> {
+    fn script(&mut self, job: &FileAssembly<'_>, file: &str) -> Result<Arc<dyn Model>, ModelConfigError> {
         let Some((key, text)) = self.bundle.find_file(parent_dir(&job.source.key), file) else {
-            return Err(format!("there is no script '{file}': paths are relative to the team file"));
+            return Err(ModelConfigError::NoScript(file.to_owned()));
         };
         if let Some(model) = self.models.scripts.get(&key) {
             return Ok(model.clone());
@@ -185,7 +188,7 @@ impl TeamAssembler<'_> {
         job: &FileAssembly<'_>,
         name: &str,
         part: &ModelConfig,
-    ) -> Result<Arc<dyn Model>, String> {
+    ) -> Result<Arc<dyn Model>, ModelConfigError> {
         let (provider, model) = match (part.provider.as_deref(), part.model.as_deref()) {
             (Some("scripted"), Some(file)) => return self.script(job, file),
             (Some("scripted"), None) => return scripted(name, part.script.as_deref().unwrap_or_default()),
@@ -194,19 +197,17 @@ impl TeamAssembler<'_> {
             (None, None) => ("", ""),
         };
         let own = job.team.providers.get(provider);
-        let filled = |url: Option<&String>| -> Result<Option<String>, String> {
-            url.map(|url| self.try_fill(url)).transpose()
+        let filled = |url: Option<&String>| {
+            url.map(|url| fill_variables(url, &*self.environment.variables)).transpose()
         };
-        let custom = own
-            .map(|own| {
-                let base_url = filled(own.base_url.as_ref())?;
-                Ok::<_, String>(CustomProvider {
-                    api_type: own.api_type,
-                    base_url,
-                    token_key: own.token_key.clone(),
-                })
-            })
-            .transpose()?;
+        let custom = match own {
+            Some(own) => Some(CustomProvider {
+                api_type: own.api_type,
+                base_url: filled(own.base_url.as_ref())?,
+                token_key: own.token_key.clone(),
+            }),
+            None => None,
+        };
         let spec = ModelSpec {
             provider: own.and_then(|own| own.provider.clone()).unwrap_or_else(|| provider.to_owned()),
             settings: ModelSettings {
@@ -230,19 +231,35 @@ impl TeamAssembler<'_> {
             custom,
         };
         let keys = key_source(&self.environment.variables);
-        let model = self.environment.http.model(&spec, &keys).map_err(|error| error.to_string())?;
-        Ok(model)
-    }
-
-    /// Fills in the variables of a text. The error names those that are not set.
-    pub(super) fn try_fill(&self, text: &str) -> Result<String, String> {
-        fill_variables(text, &*self.environment.variables).map_err(|unset| describe_variable_error(&unset))
+        Ok(self.environment.http.model(&spec, &keys)?)
     }
 }
 
-fn scripted(name: &str, text: &str) -> Result<Arc<dyn Model>, String> {
-    let script = ModelScript::parse(name, text).map_err(|error| error.to_string())?;
-    Ok(Arc::new(ScriptedModel::new(Arc::new(script))))
+/// Why a model of the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ModelConfigError {
+    #[error("there is no script '{0}': paths are relative to the team file")]
+    NoScript(String),
+    #[error(transparent)]
+    Script(#[from] ModelScriptError),
+    #[error(transparent)]
+    Variables(#[from] VariableError),
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+}
+
+impl ModelConfigError {
+    fn problem_kind(&self) -> ProblemKind {
+        match self {
+            ModelConfigError::Variables(why) => why.problem_kind(),
+            ModelConfigError::Catalog(CatalogError::MissingKey { .. }) => ProblemKind::Environment,
+            _ => ProblemKind::Content,
+        }
+    }
+}
+
+fn scripted(name: &str, text: &str) -> Result<Arc<dyn Model>, ModelConfigError> {
+    Ok(Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse(name, text)?))))
 }
 
 /// Converts the thinking setting.

@@ -77,11 +77,8 @@ impl Model for RelayModel {
     }
 
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
-        let next = next(&request).map_err(|why| ModelError {
-            model: self.name.clone(),
-            kind: ModelErrorKind::Rejected(why),
-            retry_after: None,
-        });
+        let next =
+            next(&request).map_err(|kind| ModelError { model: self.name.clone(), kind, retry_after: None });
         let done = next.map(|(block, stop)| {
             let reply = Reply {
                 blocks: vec![block],
@@ -97,13 +94,16 @@ impl Model for RelayModel {
 }
 
 /// The next text or call. The error says why there is none.
-fn next(request: &ModelRequest<'_>) -> Result<(Block, StopReason), String> {
+fn next(request: &ModelRequest<'_>) -> Result<(Block, StopReason), ModelErrorKind> {
     match request.messages.last() {
-        Some(Message::Tool(result)) if result.is_error => Err(result.output.to_string()),
+        Some(Message::Tool(result)) if result.is_error => {
+            Err(ModelErrorKind::Rejected(result.output.to_string()))
+        }
         Some(Message::Tool(result)) => Ok((Block::Text(result.output.to_string()), StopReason::End)),
         _ => {
             // If the agent could not be reached, the instruction says why.
-            let tool = request.tools.first().ok_or_else(|| request.system.trim().to_owned())?;
+            let unreachable = || ModelErrorKind::Rejected(request.system.trim().to_owned());
+            let tool = request.tools.first().ok_or_else(unreachable)?;
             let arguments = arguments(request.messages).to_string();
             let id = format!("call_{}", request.turn + 1);
             Ok((Block::Call(Call { id, tool: tool.name.clone(), arguments }), StopReason::Calls))

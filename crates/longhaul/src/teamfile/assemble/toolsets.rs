@@ -10,7 +10,6 @@ use super::{Environment, FileAssembly, TeamAssembler};
 use crate::teamfile::reader::join_path;
 use crate::teamfile::{
     AgentConfig, ApiConfig, FetchConfig, FilesystemConfig, SkillsConfig, ToolsetConfig, ToolsetKind,
-    VariableError,
 };
 use crate::teamfile::{SandboxConfig, ScriptConfig};
 use crate::toolset::{
@@ -127,9 +126,12 @@ impl TeamAssembler<'_> {
                 for (index, name) in models.iter().enumerate() {
                     match self.model(job, name) {
                         Ok(_) => known.push(name.clone()),
-                        Err(why) => {
-                            self.warn(job, &format!("{path}.models[{index}]"), why, "it cannot be picked")
-                        }
+                        Err(why) => self.warn(
+                            job,
+                            &format!("{path}.models[{index}]"),
+                            why.to_string(),
+                            "it cannot be picked",
+                        ),
                     }
                 }
                 Some(Arc::new(ModelPicker::new(known)))
@@ -217,10 +219,8 @@ impl TeamAssembler<'_> {
             true => Some(format!("${{{name}}}")),
             false => (self.environment.variables)(name),
         };
-        let endpoint = crate::teamfile::fill_variables(&call.endpoint, &lookup).unwrap_or_else(|unset| {
-            job.add_error(&format!("{path}.endpoint"), describe_variable_error(&unset));
-            String::new()
-        });
+        let endpoint = crate::teamfile::fill_variables(&call.endpoint, &lookup)
+            .unwrap_or_else(|unset| job.add_variable_error(&format!("{path}.endpoint"), &unset));
         Api::new(ApiSettings {
             name: call.name.clone(),
             instruction: call.instruction.clone(),
@@ -277,16 +277,9 @@ impl TeamAssembler<'_> {
     }
 
     pub(super) fn fill_one(&self, job: &mut FileAssembly<'_>, text: &str, path: &str) -> String {
-        crate::teamfile::fill_variables(text, &*self.environment.variables).unwrap_or_else(|unset| {
-            job.add_error(path, describe_variable_error(&unset));
-            String::new()
-        })
+        crate::teamfile::fill_variables(text, &*self.environment.variables)
+            .unwrap_or_else(|unset| job.add_variable_error(path, &unset))
     }
-}
-
-/// Describes why a text cannot be filled in.
-pub(super) fn describe_variable_error(why: &VariableError) -> String {
-    why.to_string()
 }
 
 /// A name that is safe as a file name.

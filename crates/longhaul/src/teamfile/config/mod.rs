@@ -14,9 +14,9 @@ pub use agent::{
     LimitsConfig, SkillsConfig, StructuredOutputConfig,
 };
 pub use toolset::{
-    A2aConfig, ApiCallConfig, ApiConfig, DeferConfig, FetchConfig, FilesystemConfig, McpConfig,
-    McpRemoteConfig, OpenApiConfig, PostEditConfig, SandboxConfig, ScriptConfig, ScriptToolConfig,
-    ShellConfig, ToolsetConfig, ToolsetKind,
+    A2aConfig, ApiCallConfig, ApiConfig, FetchConfig, FilesystemConfig, McpConfig, McpRemoteConfig,
+    OpenApiConfig, PostEditConfig, SandboxConfig, ScriptConfig, ScriptToolConfig, ShellConfig, ToolsetConfig,
+    ToolsetKind,
 };
 
 use super::reader::SpanIndex;
@@ -147,6 +147,8 @@ pub struct MetadataConfig {
     pub readme: Option<String>,
     /// The version of the team.
     pub version: Option<String>,
+    /// Search keywords.
+    pub tags: Vec<String>,
 }
 
 /// Patterns of tools that are allowed, need approval or are denied.

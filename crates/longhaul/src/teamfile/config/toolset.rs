@@ -17,12 +17,8 @@ pub struct ToolsetConfig {
     pub tools: Option<Vec<String>>,
     /// Instructions for the agent; `{ORIGINAL_INSTRUCTIONS}` stands for the built-in text.
     pub instruction: Option<String>,
-    /// The tools whose results are written in a shorter form.
-    pub toon: Option<Vec<String>>,
     /// The model that reads its results.
     pub model: Option<String>,
-    /// Whether its tools are loaded on demand.
-    pub defer: Option<DeferConfig>,
     /// The type and its keys.
     #[serde(flatten)]
     pub kind: ToolsetKind,
@@ -133,16 +129,6 @@ impl ToolsetKind {
             ToolsetKind::Wrong => "wrong",
         }
     }
-}
-
-/// Which tools are loaded on demand.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum DeferConfig {
-    /// All, or none.
-    Switch(bool),
-    /// These tools.
-    Tools(Vec<String>),
 }
 
 /// Files below the working directory.

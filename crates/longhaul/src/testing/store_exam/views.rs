@@ -70,6 +70,7 @@ pub async fn every_filter_filters(make: StoreFactory<'_>) {
         (TaskFilter::children(a), vec![b]),
         (TaskFilter::children(b), vec![d]),
         (TaskFilter::children(d), vec![]),
+        (TaskFilter { parents: vec![b, a], ..TaskFilter::default() }, vec![b, d]),
         (TaskFilter { agents: another.clone(), ..all() }, vec![c]),
         (TaskFilter { agents: another, root: Some(a), ..all() }, vec![]),
         (TaskFilter { roots: true, ..all() }, vec![a, c]),

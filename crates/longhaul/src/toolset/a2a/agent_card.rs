@@ -4,7 +4,7 @@ use reqwest::Url;
 use serde_json::Value;
 
 use super::wire::A2aVersion;
-use crate::toolset::http_client::{display_url, parse_web_url};
+use crate::toolset::http_client::{RemoteToolError, display_url, parse_web_url};
 use crate::toolset::text::truncate;
 
 /// The parts of a card that are used here.
@@ -28,13 +28,13 @@ pub(super) struct A2aSkill {
 
 impl AgentCard {
     /// Parses a card that was fetched from `at`.
-    pub(super) fn parse(text: &str, at: &Url) -> Result<AgentCard, String> {
-        let card: Value =
-            serde_json::from_str(text).map_err(|error| format!("its agent card is not JSON: {error}"))?;
+    pub(super) fn parse(text: &str, at: &Url) -> Result<AgentCard, RemoteToolError> {
+        let card: Value = serde_json::from_str(text)
+            .map_err(|error| RemoteToolError(format!("its agent card is not JSON: {error}")))?;
         let words = |value: &Value, most: usize| truncate(value.as_str().unwrap_or_default().trim(), most);
         let name = words(&card["name"], 100);
         if name.is_empty() {
-            return Err("its agent card has no name".to_owned());
+            return Err(RemoteToolError("its agent card has no name".to_owned()));
         }
         let skill = |skill: &Value| A2aSkill {
             id: words(&skill["id"], 100),
@@ -56,14 +56,19 @@ impl AgentCard {
 
 /// Finds the JSON-RPC endpoint. Since 1.0 it is one of several interfaces; before that it is the URL of the
 /// card or one of its additional transports.
-fn interface(card: &Value, at: &Url) -> Result<(Url, A2aVersion), String> {
+fn interface(card: &Value, at: &Url) -> Result<(Url, A2aVersion), RemoteToolError> {
     let is_rpc = |binding: &Value| binding.as_str().is_none_or(|word| word.eq_ignore_ascii_case("JSONRPC"));
     let whole = |url: &Value| match url.as_str().map(str::trim) {
         None | Some("") => Ok(origin(at)),
         Some(text) => match parse_web_url(text) {
             Ok(url) => Ok(url),
-            Err(_) if !text.contains("://") => at.join(text).map_err(|error| error.to_string()),
-            Err(why) => Err(format!("its agent card names the address '{}': {why}", truncate(text, 100))),
+            Err(_) if !text.contains("://") => {
+                at.join(text).map_err(|error| RemoteToolError(error.to_string()))
+            }
+            Err(why) => Err(RemoteToolError(format!(
+                "its agent card names the address '{}': {why}",
+                truncate(text, 100)
+            ))),
         },
     };
     if let Some(interfaces) = card["supportedInterfaces"].as_array() {
@@ -82,8 +87,8 @@ fn interface(card: &Value, at: &Url) -> Result<(Url, A2aVersion), String> {
     }
 }
 
-fn no_rpc() -> String {
-    "its agent card names no interface that speaks JSON-RPC".to_owned()
+fn no_rpc() -> RemoteToolError {
+    RemoteToolError("its agent card names no interface that speaks JSON-RPC".to_owned())
 }
 
 fn origin(url: &Url) -> Url {
@@ -94,17 +99,17 @@ fn origin(url: &Url) -> Url {
 }
 
 /// Checks whether headers that are meant for one URL may be sent to another.
-pub(super) fn check_headers_allowed(configured: &Url, card: &Url) -> Result<(), String> {
+pub(super) fn check_headers_allowed(configured: &Url, card: &Url) -> Result<(), RemoteToolError> {
     let same = configured.host_str() == card.host_str()
         && configured.port_or_known_default() == card.port_or_known_default()
         && (configured.scheme() == card.scheme() || card.scheme() == "https");
     match same {
         true => Ok(()),
-        false => Err(format!(
+        false => Err(RemoteToolError(format!(
             "its agent card says that it is spoken to at {}, which is another server: the headers are not sent there. \
              Set `url` to that address if it is right.",
             display_url(card)
-        )),
+        ))),
     }
 }
 
@@ -114,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn read(card: Value) -> Result<AgentCard, String> {
+    fn read(card: Value) -> Result<AgentCard, RemoteToolError> {
         AgentCard::parse(
             &card.to_string(),
             &Url::parse("https://agents.example/.well-known/agent-card.json").unwrap(),
@@ -151,7 +156,7 @@ mod tests {
             (json!({"name": "x", "supportedInterfaces": []}), "no interface that speaks JSON-RPC"),
             (json!({"name": "x", "url": "file:///etc/passwd"}), "names the address 'file:///etc/passwd'"),
         ] {
-            assert!(read(card).unwrap_err().contains(says));
+            assert!(read(card).unwrap_err().to_string().contains(says));
         }
     }
 
@@ -162,7 +167,10 @@ mod tests {
         assert!(check_headers_allowed(&configured, &url("http://a.example:8080/rpc")).is_ok());
         for other in ["http://b.example:8080/", "http://a.example/", "http://a.example:8081/"] {
             assert!(
-                check_headers_allowed(&configured, &url(other)).unwrap_err().contains("another server"),
+                check_headers_allowed(&configured, &url(other))
+                    .unwrap_err()
+                    .to_string()
+                    .contains("another server"),
                 "{other}"
             );
         }

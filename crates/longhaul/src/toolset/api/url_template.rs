@@ -1,5 +1,7 @@
 //! A URL with placeholders for arguments.
 
+use crate::toolset::http_client::RemoteToolError;
+
 /// The part of a URL that a placeholder is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UrlPart {
@@ -22,7 +24,7 @@ enum UrlPiece {
 }
 
 impl UrlTemplate {
-    pub(super) fn parse(text: &str) -> Result<UrlTemplate, String> {
+    pub(super) fn parse(text: &str) -> Result<UrlTemplate, RemoteToolError> {
         let text = text.trim();
         let mut pieces = Vec::new();
         let (mut rest, mut before) = (text, String::new());
@@ -30,11 +32,11 @@ impl UrlTemplate {
             before += &rest[..at];
             pieces.push(UrlPiece::Text(rest[..at].to_owned()));
             let Some(end) = rest[at..].find('}') else {
-                return Err("a '${' has no '}'".to_owned());
+                return Err(RemoteToolError("a '${' has no '}'".to_owned()));
             };
             let name = rest[at + 2..at + end].trim();
             if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c)) {
-                return Err(format!("'${{{name}}}' is not the name of an argument"));
+                return Err(RemoteToolError(format!("'${{{name}}}' is not the name of an argument")));
             }
             pieces.push(UrlPiece::Argument(name.to_owned(), part_after(&before)?));
             before.push('x');
@@ -57,8 +59,8 @@ impl UrlTemplate {
 
     pub(super) fn fill(
         &self,
-        fill: impl Fn(&str, UrlPart) -> Result<String, String>,
-    ) -> Result<String, String> {
+        fill: impl Fn(&str, UrlPart) -> Result<String, RemoteToolError>,
+    ) -> Result<String, RemoteToolError> {
         let mut filled = String::new();
         for piece in &self.pieces {
             match piece {
@@ -71,9 +73,9 @@ impl UrlTemplate {
 }
 
 /// Returns the part of a URL that follows this prefix.
-fn part_after(before: &str) -> Result<UrlPart, String> {
+fn part_after(before: &str) -> Result<UrlPart, RemoteToolError> {
     let Some((_, rest)) = before.split_once("://") else {
-        return Err("an argument cannot stand before '://'".to_owned());
+        return Err(RemoteToolError("an argument cannot stand before '://'".to_owned()));
     };
     match (rest.contains(['?', '#']), rest.contains('/')) {
         (true, _) => Ok(UrlPart::Query),

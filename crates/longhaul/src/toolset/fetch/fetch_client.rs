@@ -16,6 +16,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, LOCATION};
 use reqwest::{Client, Response, Url};
 
+use crate::toolset::http_client::RemoteToolError;
+
 /// How many redirects are followed.
 const MOST_HOPS: usize = 10;
 /// How long connecting may take.
@@ -46,8 +48,11 @@ pub(super) struct FetchClient {
 }
 
 impl FetchClient {
-    pub(super) fn new(address_filter: AddressFilter, lookup: DnsLookup) -> Result<FetchClient, String> {
-        let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
+    pub(super) fn new(
+        address_filter: AddressFilter,
+        lookup: DnsLookup,
+    ) -> Result<FetchClient, RemoteToolError> {
+        let tls = crate::model::http::tls_config().map_err(|error| RemoteToolError(error.to_string()))?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
@@ -59,48 +64,51 @@ impl FetchClient {
             // Keep no connections: each request resolves and checks its address again.
             .pool_max_idle_per_host(0)
             .dns_resolver(Arc::new(FilteringResolver { address_filter, lookup }));
-        let client = client.build().map_err(|error| error.without_url().to_string())?;
+        let client = client.build().map_err(|error| RemoteToolError(error.without_url().to_string()))?;
         Ok(FetchClient { client, address_filter })
     }
 
     /// Requests a URL and follows its redirects. Returns the response and its final URL.
-    pub(super) async fn get(&self, url: Url, accept: &str) -> Result<(Response, Url), String> {
+    pub(super) async fn get(&self, url: Url, accept: &str) -> Result<(Response, Url), RemoteToolError> {
         let mut url = url;
         for hop in 0..=MOST_HOPS {
             self.check(&url).map_err(|why| match hop {
                 0 => why,
-                _ => format!("it redirects to {}, and {why}", shown(&url)),
+                _ => RemoteToolError(format!("it redirects to {}, and {why}", shown(&url))),
             })?;
             let sent = self.client.get(url.clone()).header(ACCEPT, accept).send().await;
-            let response = sent.map_err(|error| explain_error(&error))?;
+            let response = sent.map_err(|error| RemoteToolError(explain_error(&error)))?;
             let next = match response.status().as_u16() {
                 301 | 302 | 303 | 307 | 308 => response.headers().get(LOCATION),
                 _ => None,
             };
             let Some(next) = next else { return Ok((response, url)) };
             let next = String::from_utf8_lossy(next.as_bytes()).into_owned();
-            url = url
-                .join(&next)
-                .map_err(|error| format!("it redirects to something that is no URL: {error}"))?;
+            url = url.join(&next).map_err(|error| {
+                RemoteToolError(format!("it redirects to something that is no URL: {error}"))
+            })?;
         }
-        Err(format!("it redirects more than {MOST_HOPS} times"))
+        Err(RemoteToolError(format!("it redirects more than {MOST_HOPS} times")))
     }
 
     /// Checks whether a URL is allowed, as far as the URL itself shows.
-    fn check(&self, url: &Url) -> Result<(), String> {
+    fn check(&self, url: &Url) -> Result<(), RemoteToolError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("'{}:' is not fetched, only http: and https:", url.scheme()));
+            return Err(RemoteToolError(format!(
+                "'{}:' is not fetched, only http: and https:",
+                url.scheme()
+            )));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("a URL with a user or a password in it is not fetched".to_owned());
+            return Err(RemoteToolError("a URL with a user or a password in it is not fetched".to_owned()));
         }
         let host = url.host_str().unwrap_or_default();
         if host.is_empty() {
-            return Err("it names no host".to_owned());
+            return Err(RemoteToolError("it names no host".to_owned()));
         }
         let literal = host.trim_start_matches('[').trim_end_matches(']');
         match literal.parse::<IpAddr>().ok().and_then(self.address_filter) {
-            Some(why) => Err(AddressRefused { host: literal.to_owned(), why }.to_string()),
+            Some(why) => Err(RemoteToolError(AddressRefused { host: literal.to_owned(), why }.to_string())),
             None => Ok(()),
         }
     }

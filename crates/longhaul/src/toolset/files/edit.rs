@@ -4,6 +4,7 @@ use memchr::memmem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::tool::ToolError;
 use crate::toolset::text::truncate;
 
 /// One replacement.
@@ -20,22 +21,22 @@ pub(super) struct Edit {
 }
 
 /// Applies all edits in order and returns the new text, or what is wrong with the first that fails.
-pub(super) fn apply_edits(text: &[u8], edits: &[Edit]) -> Result<Vec<u8>, String> {
+pub(super) fn apply_edits(text: &[u8], edits: &[Edit]) -> Result<Vec<u8>, ToolError> {
     let mut text = text.to_vec();
     for (i, edit) in edits.iter().enumerate() {
         text = apply_edit(&text, edit).map_err(|why| match edits.len() {
             1 => why,
-            _ => format!("edit {} of {}: {why}", i + 1, edits.len()),
+            _ => ToolError::Retry(format!("edit {} of {}: {why}", i + 1, edits.len())),
         })?;
     }
     Ok(text)
 }
 
-fn apply_edit(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
+fn apply_edit(text: &[u8], edit: &Edit) -> Result<Vec<u8>, ToolError> {
     if edit.old_text.is_empty() {
-        return Err(
-            "`oldText` is empty: say which text to replace, or use write_file for a new file".to_owned()
-        );
+        return Err(ToolError::Retry(
+            "`oldText` is empty: say which text to replace, or use write_file for a new file".to_owned(),
+        ));
     }
     for (old, new) in spellings(text, edit) {
         match places(text, old.as_bytes()).as_slice() {
@@ -43,7 +44,7 @@ fn apply_edit(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
             [at] => return Ok([&text[..*at], new.as_bytes(), &text[at + old.len()..]].concat()),
             many => {
                 let lines: Vec<_> = many.iter().map(|at| line_of(text, *at).to_string()).collect();
-                return Err(format!(
+                return Err(ToolError::Retry(format!(
                     "`oldText` is there {} times (lines {}): take more of the lines around it, so that it fits only one \
                      place",
                     if many.len() > MAX_PLACES {
@@ -52,7 +53,7 @@ fn apply_edit(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
                         many.len().to_string()
                     },
                     lines.join(", ")
-                ));
+                )));
             }
         }
     }
@@ -67,7 +68,7 @@ fn apply_edit(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
             }
         }
     }
-    Err(not_found(text, &edit.old_text))
+    Err(ToolError::Retry(not_found(text, &edit.old_text)))
 }
 
 fn without_end(text: &str) -> &str {
@@ -198,7 +199,8 @@ mod tests {
     }
 
     fn applied(text: &str, edits: &[Edit]) -> Result<String, String> {
-        apply_edits(text.as_bytes(), edits).map(|bytes| String::from_utf8(bytes).unwrap())
+        let applied = apply_edits(text.as_bytes(), edits).map_err(|why| why.to_string())?;
+        Ok(String::from_utf8(applied).unwrap())
     }
 
     #[test]

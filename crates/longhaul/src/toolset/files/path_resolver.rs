@@ -47,7 +47,7 @@ pub(super) fn resolve_path(
     roots: &[RootNames],
     link: impl Fn(&RootedPath) -> io::Result<Option<PathBuf>>,
 ) -> Result<RootedPath, PathResolveError> {
-    check_words(typed).map_err(PathResolveError::Invalid)?;
+    check_words(typed)?;
     let typed = Path::new(typed);
     let base = roots.first().map(|root| root.real.as_path()).unwrap_or(Path::new("/"));
     let whole = match roots.iter().find_map(|root| Some((root, typed.strip_prefix(&root.given).ok()?))) {
@@ -129,27 +129,37 @@ fn inside(path: &Path, roots: &[RootNames]) -> Option<RootedPath> {
 }
 
 /// Returns why a path is unusable: a shell would expand it, or no file system accepts it.
-fn check_words(typed: &str) -> Result<(), String> {
+fn check_words(typed: &str) -> Result<(), PathResolveError> {
     if typed.contains('\0') {
-        return Err("it has a zero byte in it, which no file name can have".to_owned());
+        return Err(PathResolveError::Invalid(
+            "it has a zero byte in it, which no file name can have".to_owned(),
+        ));
     }
     if typed.len() > MAX_PATH {
-        return Err(format!("it is {} bytes long, and no path can be longer than {MAX_PATH}", typed.len()));
+        return Err(PathResolveError::Invalid(format!(
+            "it is {} bytes long, and no path can be longer than {MAX_PATH}",
+            typed.len()
+        )));
     }
     if let Some(long) = typed.split('/').find(|name| name.len() > MAX_NAME) {
-        return Err(format!("one name in it is {} bytes long, and {MAX_NAME} is the most", long.len()));
+        return Err(PathResolveError::Invalid(format!(
+            "one name in it is {} bytes long, and {MAX_NAME} is the most",
+            long.len()
+        )));
     }
     let first = typed.split('/').next().unwrap_or_default();
     if first == "~" {
-        return Err("'~' stands for nothing here: write a path relative to the working directory \
+        return Err(PathResolveError::Invalid(
+            "'~' stands for nothing here: write a path relative to the working directory \
                     ('./~' for a file of that name)"
-            .to_owned());
+                .to_owned(),
+        ));
     }
     if is_variable(first) {
-        return Err(format!(
+        return Err(PathResolveError::Invalid(format!(
             "'{first}' is not replaced by anything here: write a path relative to the working directory \
              ('./{first}' for a file of that name)"
-        ));
+        )));
     }
     Ok(())
 }

@@ -76,19 +76,18 @@ fn matches_pattern(pattern: &str, shown: &str) -> bool {
 }
 
 impl PostEditCommands {
-    async fn run_one(&self, cmd: &str, file: &Path, context: &CallContext) -> Result<(), String> {
+    async fn run_one(&self, cmd: &str, file: &Path, context: &CallContext) -> Result<(), ToolError> {
         use std::time::Duration;
 
         use crate::toolset::command::{CommandSpec, command_dir, default_env, run_command};
 
         const TIMEOUT: Duration = Duration::from_secs(60);
-        let dir = command_dir(context, None).await.map_err(|error| error.to_string())?;
+        let dir = command_dir(context, None).await?;
         let mut env = default_env();
         env.insert("path".into(), file.into());
         let spec = CommandSpec::shell(cmd, dir, env);
-        let result = run_command(&spec, TIMEOUT, context, &self.guardian).await;
-        let result = result.map_err(|error| error.to_string())?;
-        result.into_tool_output("").map(drop).map_err(|error| error.to_string())
+        let result = run_command(&spec, TIMEOUT, context, &self.guardian).await?;
+        result.into_tool_output("").map(drop)
     }
 }
 

@@ -114,8 +114,8 @@ impl FileOp for EditFile {
         if text.contains(&0) {
             return Err(ToolError::Failed(format!("'{typed}' is a binary file, not text")));
         }
-        let wrong = |why| ToolError::Retry(format!("'{typed}' was not changed: {why}"));
-        let new = apply_edits(&text, &args.edits).map_err(wrong)?;
+        let wrong = |why: String| ToolError::Retry(format!("'{typed}' was not changed: {why}"));
+        let new = apply_edits(&text, &args.edits).map_err(|why| wrong(why.to_string()))?;
         if new == text {
             return Err(wrong("the edits change nothing".to_owned()));
         }

@@ -39,14 +39,14 @@ pub(super) struct LegacySseTransport {
 }
 
 struct LegacySseEvents {
-    bytes: BoxStream<'static, Result<bytes::Bytes, String>>,
+    bytes: BoxStream<'static, Result<bytes::Bytes, LegacySseError>>,
     sse: SseParser,
     /// Events that have arrived and were not handled yet: name and data.
     waiting: std::collections::VecDeque<(String, String)>,
 }
 
 impl LegacySseEvents {
-    async fn next(&mut self) -> Result<Option<(String, String)>, String> {
+    async fn next(&mut self) -> Result<Option<(String, String)>, LegacySseError> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(Some(event));
@@ -59,7 +59,7 @@ impl LegacySseEvents {
                 waiting.push_back((event.name.to_owned(), event.data.to_owned()));
                 Ok(())
             });
-            fed.map_err(|error| error.to_string())?;
+            fed.map_err(|error| LegacySseError(error.to_string()))?;
         }
     }
 }
@@ -70,20 +70,26 @@ impl LegacySseTransport {
         client: ToolHttpClient,
         url: Url,
         fault: ConnectionFault,
-    ) -> Result<LegacySseTransport, String> {
+    ) -> Result<LegacySseTransport, LegacySseError> {
         let request = client.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
-        let response = client.start(request).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
+        let response = client
+            .start(request)
+            .await
+            .map_err(|why| LegacySseError(format!("{}: {why}", display_url(&url))))?;
         let status = response.status();
         if !status.is_success() {
-            return Err(format!(
+            return Err(LegacySseError(format!(
                 "{} answered {} to the request for its events",
                 display_url(&url),
                 status.as_u16()
-            ));
+            )));
         }
         let client = Arc::new(client);
         let explains = client.clone();
-        let bytes = response.bytes_stream().map_err(move |error| explains.explain_error(error)).boxed();
+        let bytes = response
+            .bytes_stream()
+            .map_err(move |error| LegacySseError(explains.explain_error(error).to_string()))
+            .boxed();
         let mut events = LegacySseEvents {
             bytes,
             sse: SseParser::with_max_event(LONGEST_EVENT),
@@ -94,21 +100,22 @@ impl LegacySseTransport {
                 Some((name, data)) if name == "endpoint" => break data,
                 Some(_) => {}
                 None => {
-                    return Err(format!(
+                    return Err(LegacySseError(format!(
                         "{} closed its event stream before it named the URL for messages",
                         display_url(&url)
-                    ));
+                    )));
                 }
             }
         };
-        let post =
-            url.join(post.trim()).map_err(|_| "the server's URL for messages is invalid".to_owned())?;
+        let post = url
+            .join(post.trim())
+            .map_err(|_| LegacySseError("the server's URL for messages is invalid".to_owned()))?;
         // The headers are sent there too, so the URL must be on the same host.
         if post.origin() != url.origin() {
-            return Err(format!(
+            return Err(LegacySseError(format!(
                 "the server's URL for messages is on another server, {}",
                 display_url(&post)
-            ));
+            )));
         }
         Ok(LegacySseTransport { client, post, events, fault })
     }
@@ -130,7 +137,8 @@ impl Transport<RoleClient> for LegacySseTransport {
             let body = serde_json::to_vec(&item).map_err(|error| LegacySseError(error.to_string()))?;
             let request =
                 client.request(Method::POST, post).header("content-type", "application/json").body(body);
-            let reply = client.send(request, 4 << 10, POST).await.map_err(LegacySseError)?;
+            let reply =
+                client.send(request, 4 << 10, POST).await.map_err(|why| LegacySseError(why.to_string()))?;
             match reply.status {
                 200..=299 => Ok(()),
                 status => {

@@ -13,22 +13,29 @@ pub(super) struct CheckedLink {
     pub(super) host: String,
 }
 
+/// Why a page is not shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct LinkRefused(String);
+
 /// Accepts a web page: `https`, or `http` on this machine. Rejects schemes that run or read something when
 /// opened.
-pub(super) fn check_link(typed: &str) -> Result<CheckedLink, String> {
+pub(super) fn check_link(typed: &str) -> Result<CheckedLink, LinkRefused> {
     if typed.len() > limits::LINK {
-        return Err(format!("its address is longer than {} bytes", limits::LINK));
+        return Err(LinkRefused(format!("its address is longer than {} bytes", limits::LINK)));
     }
-    let url = Url::parse(typed).map_err(|_| "it is not a URL".to_owned())?;
+    let url = Url::parse(typed).map_err(|_| LinkRefused("it is not a URL".to_owned()))?;
     let host = url.host_str().filter(|host| !host.is_empty());
     let Some(host) = host.filter(|_| matches!(url.scheme(), "http" | "https")) else {
-        return Err(format!("only https: pages are shown, not '{}:'", url.scheme()));
+        return Err(LinkRefused(format!("only https: pages are shown, not '{}:'", url.scheme())));
     };
     if url.scheme() == "http" && !is_loopback(host) {
-        return Err(format!("http: pages are only shown if they are on this machine, and {host} is not"));
+        return Err(LinkRefused(format!(
+            "http: pages are only shown if they are on this machine, and {host} is not"
+        )));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("a name before the host could be mistaken for it".to_owned());
+        return Err(LinkRefused("a name before the host could be mistaken for it".to_owned()));
     }
     Ok(CheckedLink { url: url.as_str().to_owned(), host: host.to_owned() })
 }

@@ -27,7 +27,12 @@ const LOGIN: Duration = Duration::from_secs(600);
 const LONGEST_HEAD: usize = 16 << 10;
 const HEAD: Duration = Duration::from_secs(10);
 
-type LoginOutcome = Option<Result<(), String>>;
+/// Why a login failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct LoginError(String);
+
+type LoginOutcome = Option<Result<(), LoginError>>;
 
 /// The login in progress, if any.
 #[derive(Default)]
@@ -42,9 +47,11 @@ impl PendingLogin {
         url: &Url,
         challenge: Option<String>,
         limit: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), LoginError> {
         let Some(show) = shared.options.show_login.clone() else {
-            return Err("it asks for a login (OAuth), and no one can log in from here".to_owned());
+            return Err(LoginError(
+                "it asks for a login (OAuth), and no one can log in from here".to_owned(),
+            ));
         };
         let mut outcome = {
             let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,13 +66,13 @@ impl PendingLogin {
                     shared.clone().tasks.spawn(async move {
                         let flow = run_login(&shared, &url, challenge.as_deref(), &*show);
                         let done = tokio::select! {
-                            done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("no one logged in within {LOGIN:?}"))),
-                            () = shared.cancel.cancelled() => Err("it has been shut down".to_owned()),
+                            done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(LoginError(format!("no one logged in within {LOGIN:?}")))),
+                            () = shared.cancel.cancelled() => Err(LoginError("it has been shut down".to_owned())),
                         };
                         match &done {
                             Ok(()) => shared.try_again(),
                             Err(why) => {
-                                tracing::warn!(server = %shared.label, why, "the login to an MCP server failed");
+                                tracing::warn!(server = %shared.label, %why, "the login to an MCP server failed");
                             }
                         }
                         let _ = tell.send(Some(done));
@@ -77,11 +84,11 @@ impl PendingLogin {
         let done = timeout(limit, outcome.wait_for(Option::is_some)).await;
         match done {
             Ok(Ok(done)) => done.clone().unwrap_or(Ok(())),
-            Ok(Err(_)) => Err("the login was cancelled".to_owned()),
-            Err(_) => Err(
+            Ok(Err(_)) => Err(LoginError("the login was cancelled".to_owned())),
+            Err(_) => Err(LoginError(
                 "it asks for a login (OAuth): open the page that was shown and log in; its tools are available after that"
                     .to_owned(),
-            ),
+            )),
         }
     }
 }
@@ -91,20 +98,20 @@ async fn run_login(
     url: &Url,
     challenge: Option<&str>,
     show: &(dyn Fn(&str, &str) + Send + Sync),
-) -> Result<(), String> {
+) -> Result<(), LoginError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let (listener, port) = listener
         .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
-        .map_err(|error| format!("cannot listen on a local port for the login: {error}"))?;
+        .map_err(|error| LoginError(format!("cannot listen on a local port for the login: {error}")))?;
     let back = format!("http://127.0.0.1:{port}");
     let (mut manager, refusal) = authorization_manager(shared, url).await?;
-    let explained = |error: AuthError| format!("the login failed: {}", refusal.explain(&error));
+    let explained = |error: AuthError| LoginError(format!("the login failed: {}", refusal.explain(&error)));
     let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(explained)?;
     manager.set_metadata(found.metadata);
     let request = AuthorizationRequest::new(format!("{back}/callback")).with_client_name("Longhaul");
     let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| explained(error))?;
     let page = link_check::check_link(session.get_authorization_url());
-    let page = page.map_err(|why| format!("its login page is not shown: {why}"))?;
+    let page = page.map_err(|why| LoginError(format!("its login page is not shown: {why}")))?;
     show(&shared.label, &page.url);
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
@@ -167,9 +174,9 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
 pub(super) async fn authorization_manager(
     shared: &McpSharedServer,
     url: &Url,
-) -> Result<(AuthorizationManager, RefusalReason), String> {
-    let wrong = |why: String| format!("its login cannot be used: {why}");
-    let client = OAuthClient::new(url).await.map_err(wrong)?;
+) -> Result<(AuthorizationManager, RefusalReason), LoginError> {
+    let wrong = |why: String| LoginError(format!("its login cannot be used: {why}"));
+    let client = OAuthClient::new(url).await.map_err(|why| wrong(why.to_string()))?;
     let refusal = client.refusal.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(client)).await;
     let mut manager = manager.map_err(|error| wrong(refusal.explain(&error)))?;

@@ -25,7 +25,7 @@ const TIME: Duration = Duration::from_secs(30);
 /// A request that was refused or failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct OAuthRequestError(String);
+pub(super) struct OAuthRequestError(String);
 
 /// Why a request was refused, if one was. The library's own error does not carry the reason.
 #[derive(Clone, Default)]
@@ -54,10 +54,11 @@ pub(super) struct OAuthClient {
 
 impl OAuthClient {
     /// Creates a client for logins to this server.
-    pub(super) async fn new(server: &Url) -> Result<OAuthClient, String> {
+    pub(super) async fn new(server: &Url) -> Result<OAuthClient, OAuthRequestError> {
         let policy = LoginAddressPolicy::for_server(server).await;
         let build = |redirects: Policy| {
-            let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
+            let tls =
+                crate::model::http::tls_config().map_err(|error| OAuthRequestError(error.to_string()))?;
             Client::builder()
                 .tls_backend_preconfigured(tls)
                 .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
@@ -69,7 +70,7 @@ impl OAuthClient {
                 .pool_max_idle_per_host(0)
                 .dns_resolver(Arc::new(policy.clone()))
                 .build()
-                .map_err(describe_error)
+                .map_err(|error| OAuthRequestError(describe_error(error)))
         };
         Ok(OAuthClient {
             follows: build(Policy::custom(follow_same_host))?,
@@ -85,7 +86,7 @@ impl OAuthClient {
             _ => &self.stays,
         };
         let request = reqwest::Request::try_from(asked.request)?;
-        self.address_policy.check(request.url()).map_err(|why| self.refusal.note(why))?;
+        self.address_policy.check(request.url()).map_err(|why| self.refusal.note(why.0))?;
         let mut response = client.execute(request).await.map_err(|error| self.explain_error(error))?;
         let mut answer = http::Response::builder().status(response.status());
         for (name, value) in response.headers() {
@@ -149,14 +150,17 @@ impl LoginAddressPolicy {
     }
 
     /// Checks whether a URL is allowed, as far as the URL itself shows.
-    fn check(&self, url: &Url) -> Result<(), String> {
+    fn check(&self, url: &Url) -> Result<(), OAuthRequestError> {
         let host = url.host_str().unwrap_or_default();
         let is_own = self.host.as_deref() == Some(host);
         if url.scheme() != "https" && !(url.scheme() == "http" && (is_own || is_loopback(host))) {
-            return Err(format!("the login leads to {host} by '{}:', and only https: is safe", url.scheme()));
+            return Err(OAuthRequestError(format!(
+                "the login leads to {host} by '{}:', and only https: is safe",
+                url.scheme()
+            )));
         }
         match literal(host).ok().and_then(|address| self.why_not(address)) {
-            Some(kind) => Err(not_there(host, kind)),
+            Some(kind) => Err(OAuthRequestError(not_there(host, kind))),
             None => Ok(()),
         }
     }
@@ -194,7 +198,8 @@ mod tests {
     use super::*;
 
     async fn checked(server: &str, page: &str) -> Result<(), String> {
-        LoginAddressPolicy::for_server(&Url::parse(server).unwrap()).await.check(&Url::parse(page).unwrap())
+        let policy = LoginAddressPolicy::for_server(&Url::parse(server).unwrap()).await;
+        policy.check(&Url::parse(page).unwrap()).map_err(|why| why.to_string())
     }
 
     #[tokio::test]

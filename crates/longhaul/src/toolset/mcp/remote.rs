@@ -12,7 +12,7 @@ use super::legacy_sse::LegacySseTransport;
 use super::limited_transport::LimitedTransport;
 use super::login;
 use super::settings::{McpRemote, McpTransport};
-use super::shared_server::{ConnectError, McpService, McpSharedServer};
+use super::shared_server::{ConnectError, McpServerError, McpService, McpSharedServer};
 use super::streamable_http::McpHttpClient;
 use crate::toolset::http_client::{ToolHttpClient, display_url, parse_web_url};
 use crate::toolset::text::truncate;
@@ -26,7 +26,8 @@ pub(super) async fn connect(
     fault: &ConnectionFault,
 ) -> Result<McpService, ConnectError> {
     let url = parse_web_url(&remote.url).map_err(|why| {
-        format!("'{}' is not the URL of a server: {why}", truncate(&remote.display_url(), 100))
+        let url = truncate(&remote.display_url(), 100);
+        McpServerError(format!("'{url}' is not the URL of a server: {why}"))
     })?;
     let named = |error| format!("{}: {}", display_url(&url), shared.explain_error(&error, fault));
     let http_client = ToolHttpClient::new(&remote.headers)?;
@@ -35,7 +36,7 @@ pub(super) async fn connect(
         let transport = LimitedTransport::new(transport, fault.clone());
         // Servers with this transport speak no newer protocol.
         let served = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
-        return served.map_err(|error| named(error).into());
+        return served.map_err(|error| McpServerError(named(error)).into());
     }
     let client = http_client.client();
     let headers = remote.headers.to_header_map()?;
@@ -48,14 +49,17 @@ pub(super) async fn connect(
         let transport = LimitedTransport::new(transport, fault.clone());
         let served = serve_client_with_lifecycle(handler, transport, mode).await;
         return served.map_err(|error| match error.is_authorization_required() {
-            true => format!("{} does not accept the header `Authorization`", display_url(&url)).into(),
+            true => {
+                McpServerError(format!("{} does not accept the header `Authorization`", display_url(&url)))
+                    .into()
+            }
             false => ConnectError::retry_legacy(named(error)),
         });
     }
     let mut may_ask = true;
     loop {
         let (mut manager, refusal) = login::authorization_manager(shared, &url).await?;
-        let wrong = |error| format!("its login cannot be used: {}", refusal.explain(&error));
+        let wrong = |error| McpServerError(format!("its login cannot be used: {}", refusal.explain(&error)));
         manager.initialize_from_store().await.map_err(wrong)?;
         let transport = StreamableHttpClientTransport::with_client(
             AuthClient::new(http.clone(), manager),

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::McpOptions;
 use super::settings::{McpCommand, McpServer};
+use super::shared_server::McpServerError;
 use crate::process::ProcessGroup;
 use crate::toolset::text::{group_digits, truncate};
 
@@ -40,14 +41,17 @@ pub(super) struct ServerProcess {
 }
 
 /// Starts the server. It inherits only the environment variables that the pool gives it.
-pub(super) fn spawn_server(program: &McpCommand, options: &McpOptions) -> Result<ServerProcess, String> {
+pub(super) fn spawn_server(
+    program: &McpCommand,
+    options: &McpOptions,
+) -> Result<ServerProcess, McpServerError> {
     let McpCommand { command: name, args, env, cwd } = program;
     let dir = match (&options.working_dir, cwd) {
         (Some(base), Some(dir)) => Some(base.join(dir)),
         (base, dir) => dir.clone().or_else(|| base.clone()),
     };
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
-        return Err(format!("there is no directory {} to run '{name}' in", dir.display()));
+        return Err(McpServerError(format!("there is no directory {} to run '{name}' in", dir.display())));
     }
     let started = ProcessGroup::start(name, &options.guardian, |command| {
         command.args(args).env_clear().envs(options.env.exposed()).envs(env.exposed());
@@ -58,17 +62,21 @@ pub(super) fn spawn_server(program: &McpCommand, options: &McpOptions) -> Result
     });
     let mut group = started.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound if name == "docker" => {
-            "Docker is not installed: there is no 'docker' on the PATH, and a server of `ref: docker:…` runs in it"
-                .to_owned()
+            McpServerError(
+                "Docker is not installed: there is no 'docker' on the PATH, and a server of `ref: docker:…` runs in it"
+                    .to_owned(),
+            )
         }
         std::io::ErrorKind::NotFound => {
-            format!("the command '{name}' was not found: install it, put it on the PATH or write its whole path")
+            McpServerError(format!(
+                "the command '{name}' was not found: install it, put it on the PATH or write its whole path"
+            ))
         }
-        _ => format!("the command '{name}' cannot be started: {error}"),
+        _ => McpServerError(format!("the command '{name}' cannot be started: {error}")),
     })?;
     let pipes = (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err(format!("the command '{name}' has no pipes"));
+        return Err(McpServerError(format!("the command '{name}' has no pipes")));
     };
     Ok(ServerProcess { group, stdin, stdout, stderr })
 }

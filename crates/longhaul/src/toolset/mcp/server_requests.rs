@@ -20,6 +20,7 @@ use super::running_calls::McpRunningCall;
 use super::{limits, link_check};
 use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
 use crate::message::{Message, Reply, StopReason};
+use crate::tool::AskModelError;
 use crate::toolset::text::truncate;
 use crate::toolset::user_prompt::AnswerSchema;
 
@@ -139,8 +140,8 @@ pub(super) async fn sample(
     let context = &running.context;
     context.progress("the MCP server asks the model");
     let asking = tokio::time::timeout(SAMPLING_TIME, context.ask_model(&system, &messages));
-    let reply = asking.await.unwrap_or_else(|_| Err("the model took too long".to_owned()));
-    let reply = reply.map_err(|why| refuse(&why))?;
+    let reply = asking.await.unwrap_or(Err(AskModelError::TimedOut));
+    let reply = reply.map_err(|why| refuse(&why.to_string()))?;
     // The model takes no token limit here, so cut the answer to what was requested (about four characters per
     // token).
     let most = usize::try_from(asked.max_tokens).unwrap_or(usize::MAX).saturating_mul(4).max(64);

@@ -75,6 +75,11 @@ struct StartedConnection {
     fault: ConnectionFault,
 }
 
+/// Why a server cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct McpServerError(pub(super) String);
+
 /// Why connecting failed.
 pub(super) struct ConnectError {
     why: String,
@@ -154,7 +159,7 @@ impl McpSharedServer {
     }
 
     /// Returns its tools and instructions; the last known ones if it is not running.
-    pub(super) async fn listing(self: &Arc<Self>) -> Result<McpToolListing, String> {
+    pub(super) async fn listing(self: &Arc<Self>) -> Result<McpToolListing, McpServerError> {
         if let Some(listed) = self.known_listing() {
             return Ok(listed);
         }
@@ -175,10 +180,10 @@ impl McpSharedServer {
     }
 
     /// Returns the connection, and opens one if there is none.
-    pub(super) async fn connection(self: &Arc<Self>) -> Result<ConnectionGuard, String> {
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<ConnectionGuard, McpServerError> {
         let mut current = self.current.lock().await;
         if self.cancel.is_cancelled() {
-            return Err("it has been shut down".to_owned());
+            return Err(McpServerError("it has been shut down".to_owned()));
         }
         if let Some(in_use) = current.as_ref().and_then(McpConnection::acquire) {
             return Ok(in_use);
@@ -187,7 +192,7 @@ impl McpSharedServer {
         let at = match decision {
             RestartDecision::Now => None,
             RestartDecision::At(at) => Some(at),
-            RestartDecision::FailedRecently(why) => return Err(why),
+            RestartDecision::FailedRecently(why) => return Err(McpServerError(why)),
         };
         let starting = async {
             if let Some(at) = at {
@@ -197,7 +202,7 @@ impl McpSharedServer {
         };
         let started = tokio::select! {
             started = starting => started,
-            () = self.cancel.cancelled() => Err("it has been shut down".to_owned()),
+            () = self.cancel.cancelled() => Err(McpServerError("it has been shut down".to_owned())),
         };
         match started {
             Ok((connection, in_use)) => {
@@ -206,13 +211,13 @@ impl McpSharedServer {
                 Ok(in_use)
             }
             Err(why) => {
-                self.backoff().record_failed_start(Instant::now(), &why);
+                self.backoff().record_failed_start(Instant::now(), &why.to_string());
                 Err(why)
             }
         }
     }
 
-    async fn start(self: &Arc<Self>) -> Result<(Arc<McpConnection>, ConnectionGuard), String> {
+    async fn start(self: &Arc<Self>) -> Result<(Arc<McpConnection>, ConnectionGuard), McpServerError> {
         let stderr = Arc::new(ServerStderr::new(&self.server, self.label.clone()));
         let (limit, is_listing) = (self.options.connect_timeout, AtomicBool::new(false));
         let connecting = async {
@@ -226,12 +231,12 @@ impl McpSharedServer {
                             stderr.wait_for_leftovers().await;
                             format!("{how} before its tools were listed")
                         }
-                        None => why,
+                        None => why.to_string(),
                     };
                     if let Some(group) = &mut started.group {
                         group.terminate(GRACE).await;
                     }
-                    Err(format!("{why}{}", stderr.last_lines_after_exit().await))
+                    Err(McpServerError(format!("{why}{}", stderr.last_lines_after_exit().await)))
                 }
             }
         };
@@ -245,10 +250,10 @@ impl McpSharedServer {
                     None => "in time",
                 };
                 // The process was killed when the attempt was dropped.
-                return Err(format!(
+                return Err(McpServerError(format!(
                     "it did not answer {what} within {limit:?}{}",
                     stderr.last_lines_after_exit().await
-                ));
+                )));
             }
         };
         let info = started.service.peer().peer_info();
@@ -257,13 +262,16 @@ impl McpSharedServer {
         tracing::debug!(server = %self.label, ?version, tools = listed.tools.len(), "an MCP server is ready");
         self.update_listing(listed);
         let connection = McpConnection::new(started.service.peer().clone(), started.calls.clone());
-        let in_use = connection.acquire().ok_or_else(|| "it ended at once".to_owned())?;
+        let in_use = connection.acquire().ok_or_else(|| McpServerError("it ended at once".to_owned()))?;
         self.tasks.spawn(self.clone().supervise(connection.clone(), started, stderr));
         Ok((connection, in_use))
     }
 
     /// Connects with the newest protocol that the server speaks.
-    async fn connect(self: &Arc<Self>, stderr: &Arc<ServerStderr>) -> Result<StartedConnection, String> {
+    async fn connect(
+        self: &Arc<Self>,
+        stderr: &Arc<ServerStderr>,
+    ) -> Result<StartedConnection, McpServerError> {
         let old = ClientLifecycleMode::Initialize;
         let new = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -273,10 +281,10 @@ impl McpSharedServer {
             match self.attempt(new, stderr).await {
                 // Some older servers exit when they receive a request before `initialize`.
                 Err(refused) if refused.retry_legacy => {}
-                other => return other.map_err(|refused| refused.why),
+                other => return other.map_err(|refused| McpServerError(refused.why)),
             }
         }
-        self.attempt(old, stderr).await.map_err(|refused| refused.why)
+        self.attempt(old, stderr).await.map_err(|refused| McpServerError(refused.why))
     }
 
     async fn attempt(
@@ -297,10 +305,10 @@ impl McpSharedServer {
             let service = remote::connect(self, remote, handler, mode, &fault).await?;
             return Ok(StartedConnection { service, changed, calls, group: None, fault });
         }
-        let refused = |why| ConnectError { why, retry_legacy: false };
-        let program = self.server.program().ok_or_else(|| refused("there is nothing to start".to_owned()))?;
+        let nothing = || McpServerError("there is nothing to start".to_owned());
+        let program = self.server.program().ok_or_else(nothing)?;
         let server_process::ServerProcess { mut group, stdin, stdout, stderr: pipe } =
-            server_process::spawn_server(&program, &self.options).map_err(refused)?;
+            server_process::spawn_server(&program, &self.options)?;
         // Ends with the pipe, or with the server's last process.
         self.tasks.spawn(StderrReader::new(stderr).read(pipe, self.cancel.clone()));
         let transport =
@@ -385,7 +393,7 @@ impl McpSharedServer {
                     listing = None;
                     match listed {
                         Ok(listed) => self.update_listing(listed),
-                        Err(why) => tracing::warn!(server = %self.label, why, "cannot list the MCP server's tools again"),
+                        Err(why) => tracing::warn!(server = %self.label, %why, "cannot list the MCP server's tools again"),
                     }
                 }
                 () = &mut listening => {}
@@ -440,9 +448,9 @@ impl McpSharedServer {
     }
 }
 
-impl From<String> for ConnectError {
-    fn from(why: String) -> Self {
-        ConnectError { why, retry_legacy: false }
+impl<E: std::error::Error> From<E> for ConnectError {
+    fn from(error: E) -> Self {
+        ConnectError { why: error.to_string(), retry_legacy: false }
     }
 }
 
@@ -499,14 +507,16 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
     std::future::pending().await
 }
 
-async fn relist(peer: Peer<RoleClient>, limit: Duration) -> Result<McpToolListing, String> {
+async fn relist(peer: Peer<RoleClient>, limit: Duration) -> Result<McpToolListing, McpServerError> {
     // Wait a moment, so that several changes in a row are listed once.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    timeout(limit, list(&peer)).await.unwrap_or_else(|_| Err(format!("there was no answer within {limit:?}")))
+    timeout(limit, list(&peer))
+        .await
+        .unwrap_or_else(|_| Err(McpServerError(format!("there was no answer within {limit:?}"))))
 }
 
 /// Lists all tools, page by page.
-async fn list(peer: &Peer<RoleClient>) -> Result<McpToolListing, String> {
+async fn list(peer: &Peer<RoleClient>) -> Result<McpToolListing, McpServerError> {
     let info = peer.peer_info();
     let instructions = info.as_ref().and_then(|info| info.instructions.as_deref()).map(str::trim);
     let instructions =
@@ -518,14 +528,15 @@ async fn list(peer: &Peer<RoleClient>) -> Result<McpToolListing, String> {
     for _ in 0..MOST_PAGES {
         let page = peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await;
         let page = page.map_err(|error| {
-            format!("its tools cannot be listed: {}", truncate(&error_text::service_error_text(&error), 300))
+            let why = truncate(&error_text::service_error_text(&error), 300);
+            McpServerError(format!("its tools cannot be listed: {why}"))
         })?;
         bytes += page.tools.iter().map(size).sum::<usize>();
         if bytes > limits::TOOLS_BYTES {
-            return Err(format!(
+            return Err(McpServerError(format!(
                 "its list of tools is longer than {} MB, which is the limit",
                 limits::TOOLS_BYTES >> 20
-            ));
+            )));
         }
         tools.extend(page.tools);
         cursor = page.next_cursor;

@@ -32,26 +32,33 @@ pub(super) fn parse_message(bytes: &[u8]) -> Incoming {
     let scan = JsonScan::from_bytes(bytes);
     match readable(bytes, &scan) {
         Ok(message) => Incoming::Message(Box::new(message)),
-        Err(why) => substitute(&scan, why),
+        Err(UnreadableMessage(why)) => substitute(&scan, why),
     }
 }
 
-fn readable(bytes: &[u8], scan: &JsonScan) -> Result<ServerJsonRpcMessage, String> {
+/// Why a message cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct UnreadableMessage(String);
+
+fn readable(bytes: &[u8], scan: &JsonScan) -> Result<ServerJsonRpcMessage, UnreadableMessage> {
     if bytes.len() > limits::MESSAGE {
-        return Err(too_long());
+        return Err(UnreadableMessage(too_long()));
     }
     if scan.deepest > limits::DEPTH {
-        return Err(format!("its JSON is nested more than {} levels deep", limits::DEPTH));
+        return Err(UnreadableMessage(format!("its JSON is nested more than {} levels deep", limits::DEPTH)));
     }
     if scan.values > limits::VALUES {
-        return Err(format!("its JSON has more than {} values", group_digits(limits::VALUES as u64)));
+        let most = group_digits(limits::VALUES as u64);
+        return Err(UnreadableMessage(format!("its JSON has more than {most} values")));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
-        format!("it is not UTF-8 (from byte {} on)", group_digits(error.valid_up_to() as u64))
+        let at = group_digits(error.valid_up_to() as u64);
+        UnreadableMessage(format!("it is not UTF-8 (from byte {at} on)"))
     })?;
     serde_json::from_str(text).map_err(|error| match error.is_data() {
-        true => "it is not a JSON-RPC message".to_owned(),
-        false => format!("it is not JSON ({})", truncate(&error.to_string(), 120)),
+        true => UnreadableMessage("it is not a JSON-RPC message".to_owned()),
+        false => UnreadableMessage(format!("it is not JSON ({})", truncate(&error.to_string(), 120))),
     })
 }
 

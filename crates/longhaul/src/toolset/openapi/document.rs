@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::toolset::http_client::RemoteToolError;
+
 /// How deep references in a schema are resolved, and how many nodes are kept per operation.
 const DEEPEST: usize = 12;
 const MOST_PARTS: usize = 2_000;
@@ -40,17 +42,20 @@ pub(super) struct OpenApiDocument(Value);
 
 impl OpenApiDocument {
     /// Parses JSON or YAML.
-    pub(super) fn parse(text: &str) -> Result<OpenApiDocument, String> {
+    pub(super) fn parse(text: &str) -> Result<OpenApiDocument, RemoteToolError> {
         let value: Value = match text.trim_start().starts_with('{') {
-            true => serde_json::from_str(text).map_err(|error| format!("it is not valid JSON: {error}"))?,
+            true => serde_json::from_str(text)
+                .map_err(|error| RemoteToolError(format!("it is not valid JSON: {error}")))?,
             false => yaml(text)?,
         };
         match (value["openapi"].as_str(), value["swagger"].as_str()) {
             (Some(version), _) if version.starts_with("3.") => Ok(OpenApiDocument(value)),
             (Some(version), _) | (None, Some(version)) => {
-                Err(format!("it is version {version}; only OpenAPI 3 is supported"))
+                Err(RemoteToolError(format!("it is version {version}; only OpenAPI 3 is supported")))
             }
-            (None, None) => Err("it is not an OpenAPI document: it has no `openapi: 3.…`".to_owned()),
+            (None, None) => {
+                Err(RemoteToolError("it is not an OpenAPI document: it has no `openapi: 3.…`".to_owned()))
+            }
         }
     }
 
@@ -59,21 +64,23 @@ impl OpenApiDocument {
     }
 
     /// Returns the value itself, or the one that it refers to.
-    pub(super) fn resolve_ref<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
+    pub(super) fn resolve_ref<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, RemoteToolError> {
         for _ in 0..DEEPEST {
             let Some(reference) = value["$ref"].as_str() else { return Ok(value) };
             value = self.at(reference)?;
         }
-        Err("its references are circular".to_owned())
+        Err(RemoteToolError("its references are circular".to_owned()))
     }
 
-    fn at(&self, reference: &str) -> Result<&Value, String> {
+    fn at(&self, reference: &str) -> Result<&Value, RemoteToolError> {
         let Some(pointer) = reference.strip_prefix('#') else {
-            return Err(format!("'{reference}' refers to another file, which is not supported"));
+            return Err(RemoteToolError(format!(
+                "'{reference}' refers to another file, which is not supported"
+            )));
         };
         // The reference is part of a URL, so characters may be escaped.
         let pointer = pointer.replace("%7B", "{").replace("%7D", "}").replace("%20", " ");
-        self.0.pointer(&pointer).ok_or_else(|| format!("'{reference}' refers to nothing"))
+        self.0.pointer(&pointer).ok_or_else(|| RemoteToolError(format!("'{reference}' refers to nothing")))
     }
 
     /// Returns a schema with all references replaced by their targets. Where it is recursive or too large,
@@ -156,7 +163,7 @@ fn merge(schema: &mut Map<String, Value>, part: Value) {
     }
 }
 
-fn yaml(text: &str) -> Result<Value, String> {
+fn yaml(text: &str) -> Result<Value, RemoteToolError> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_nodes: 2_000_000,
@@ -172,7 +179,7 @@ fn yaml(text: &str) -> Result<Value, String> {
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| format!("it is not valid YAML: {error}"))
+        .map_err(|error| RemoteToolError(format!("it is not valid YAML: {error}")))
 }
 
 #[cfg(test)]
@@ -196,7 +203,7 @@ mod tests {
             ("[]", "not an OpenAPI document"),
         ] {
             let error = OpenApiDocument::parse(text).err().unwrap();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.to_string().contains(says), "{text}: {error}");
         }
     }
 
@@ -229,7 +236,7 @@ mod tests {
         assert_eq!(schema("Missing"), json!({}));
         assert_eq!(document.inline_refs(&json!({"$ref": "other.yaml#/X"})), json!({}));
         let following =
-            |reference: &str| document.resolve_ref(&json!({"$ref": reference})).map(drop).unwrap_err();
+            |reference: &str| document.resolve_ref(&json!({"$ref": reference})).unwrap_err().to_string();
         assert!(following("#/components/schemas/Loop").contains("circular"));
         assert!(following("#/nope").contains("refers to nothing"));
         assert!(following("other.yaml").contains("another file"));

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::document::OpenApiDocument;
 use crate::toolset::http_client::{
-    display_url, has_dot_segments, percent_encode, sanitize_tool_name, unique_name, value_text,
+    RemoteToolError, display_url, has_dot_segments, percent_encode, sanitize_tool_name, unique_name,
+    value_text,
 };
 use crate::toolset::text::truncate;
 
@@ -105,8 +106,9 @@ fn read(
     word: &str,
     item: &Value,
     operation: &Value,
-) -> Result<OpenApiOperation, String> {
-    let method: Method = word.to_uppercase().parse().map_err(|_| "it has no method".to_owned())?;
+) -> Result<OpenApiOperation, RemoteToolError> {
+    let method: Method =
+        word.to_uppercase().parse().map_err(|_| RemoteToolError("it has no method".to_owned()))?;
     let mut builder = InputsBuilder::default();
     // A parameter of the operation overrides one of its path.
     let own = operation["parameters"].as_array().into_iter().flatten();
@@ -121,7 +123,7 @@ fn read(
             builder.add_input(name, ParameterLocation::Path, true, json!({"type": "string"}));
         }
         if n > 30 {
-            return Err("its path has too many arguments".to_owned());
+            return Err(RemoteToolError("its path has too many arguments".to_owned()));
         }
     }
     let body = match operation.get("requestBody") {
@@ -167,8 +169,10 @@ impl InputsBuilder {
         self.inputs.push(OperationInput { argument, name: name.to_owned(), location: place, required });
     }
 
-    fn parameter(&mut self, document: &OpenApiDocument, parameter: &Value) -> Result<(), String> {
-        let name = parameter["name"].as_str().ok_or("a parameter has no name")?;
+    fn parameter(&mut self, document: &OpenApiDocument, parameter: &Value) -> Result<(), RemoteToolError> {
+        let name = parameter["name"]
+            .as_str()
+            .ok_or_else(|| RemoteToolError("a parameter has no name".to_owned()))?;
         let style = parameter["style"].as_str();
         let place = match parameter["in"].as_str() {
             Some("path") => ParameterLocation::Path,
@@ -178,7 +182,11 @@ impl InputsBuilder {
             },
             Some("header") => ParameterLocation::Header,
             Some("cookie") => ParameterLocation::Cookie,
-            _ => return Err(format!("the parameter '{name}' is neither in path, query, header nor cookie")),
+            _ => {
+                return Err(RemoteToolError(format!(
+                    "the parameter '{name}' is neither in path, query, header nor cookie"
+                )));
+            }
         };
         // The standard excludes these headers from parameters.
         let reserved = ["accept", "content-type", "authorization"];
@@ -206,7 +214,11 @@ impl InputsBuilder {
         Ok(())
     }
 
-    fn body(&mut self, document: &OpenApiDocument, body: &Value) -> Result<Option<RequestBodyKind>, String> {
+    fn body(
+        &mut self,
+        document: &OpenApiDocument,
+        body: &Value,
+    ) -> Result<Option<RequestBodyKind>, RemoteToolError> {
         let Some(content) = body["content"].as_object().filter(|content| !content.is_empty()) else {
             return Ok(None);
         };
@@ -223,7 +235,10 @@ impl InputsBuilder {
             json.map(|found| (RequestBodyKind::Json, found)).or_else(form).or_else(text)
         else {
             let kinds: Vec<&str> = content.keys().map(String::as_str).take(3).collect();
-            return Err(format!("its body is {}, which is not supported", kinds.join(" or ")));
+            return Err(RemoteToolError(format!(
+                "its body is {}, which is not supported",
+                kinds.join(" or ")
+            )));
         };
         let must = body["required"] == true;
         let schema = media.get("schema").map_or(json!({}), |schema| document.inline_refs(schema));
@@ -264,7 +279,7 @@ fn names_in(path: &str) -> impl Iterator<Item = &str> {
 
 /// Returns the base URL: the first server in the document, with its variables at their defaults, resolved
 /// against the document's own location.
-fn server(places: &[&Value; 3], from: Option<&Url>) -> Result<Url, String> {
+fn server(places: &[&Value; 3], from: Option<&Url>) -> Result<Url, RemoteToolError> {
     let servers = places.iter().filter_map(|place| place["servers"].as_array());
     let first = servers.filter_map(|servers| servers.first()).next();
     let mut text = first.and_then(|server| server["url"].as_str()).unwrap_or("/").to_owned();
@@ -274,18 +289,18 @@ fn server(places: &[&Value; 3], from: Option<&Url>) -> Result<Url, String> {
     }
     let url = match (Url::parse(&text), from) {
         (Ok(url), _) => url,
-        (Err(_), Some(from)) => {
-            from.join(&text).map_err(|error| format!("its server '{text}' is no URL: {error}"))?
-        }
+        (Err(_), Some(from)) => from
+            .join(&text)
+            .map_err(|error| RemoteToolError(format!("its server '{text}' is no URL: {error}")))?,
         (Err(_), None) => {
-            return Err(format!(
+            return Err(RemoteToolError(format!(
                 "its server '{text}' is relative, and the document was read from a file: write a whole URL under `servers`"
-            ));
+            )));
         }
     };
     match matches!(url.scheme(), "http" | "https") {
         true => Ok(url),
-        false => Err(format!("its server '{text}' does not begin with http:// or https://")),
+        false => Err(RemoteToolError(format!("its server '{text}' does not begin with http:// or https://"))),
     }
 }
 
@@ -296,16 +311,19 @@ impl OpenApiOperation {
     }
 
     /// Builds the request of a call. An error describes what is wrong with the arguments, for the model.
-    pub(super) fn build_request(&self, arguments: &Map<String, Value>) -> Result<OperationRequest, String> {
+    pub(super) fn build_request(
+        &self,
+        arguments: &Map<String, Value>,
+    ) -> Result<OperationRequest, RemoteToolError> {
         if let Some(unknown) =
             arguments.keys().find(|key| !self.inputs.iter().any(|input| input.argument == **key))
         {
             let known: Vec<&str> = self.inputs.iter().map(|input| input.argument.as_str()).collect();
-            return Err(format!(
+            return Err(RemoteToolError(format!(
                 "there is no argument '{}'; there are: {}",
                 truncate(unknown, 60),
                 known.join(", ")
-            ));
+            )));
         }
         let mut path = self.path.clone();
         let (mut headers, mut cookies) = (Vec::new(), Vec::new());
@@ -314,7 +332,9 @@ impl OpenApiOperation {
         for input in &self.inputs {
             let Some(value) = arguments.get(&input.argument).filter(|value| !value.is_null()) else {
                 match input.required {
-                    true => return Err(format!("the argument '{}' is missing", input.argument)),
+                    true => {
+                        return Err(RemoteToolError(format!("the argument '{}' is missing", input.argument)));
+                    }
                     false => continue,
                 }
             };
@@ -322,11 +342,11 @@ impl OpenApiOperation {
                 ParameterLocation::Path => {
                     let text = value_text(value);
                     if text.is_empty() || has_dot_segments(&text) {
-                        return Err(format!(
+                        return Err(RemoteToolError(format!(
                             "the argument '{}' cannot be '{}'",
                             input.argument,
                             truncate(&text, 60)
-                        ));
+                        )));
                     }
                     path = path.replace(&format!("{{{}}}", input.name), &percent_encode(&text));
                 }

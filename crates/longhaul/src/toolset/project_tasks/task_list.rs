@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::tool::ToolError;
 use crate::toolset::text::truncate;
 
 /// All tasks, in order of creation.
@@ -43,9 +44,12 @@ pub(super) enum ProjectTaskPriority {
 }
 
 impl ProjectTaskPriority {
-    pub(super) fn parse(text: &str) -> Result<ProjectTaskPriority, String> {
+    pub(super) fn parse(text: &str) -> Result<ProjectTaskPriority, ToolError> {
         word(text).ok_or_else(|| {
-            format!("'{}' is no priority: use critical, high, medium or low", truncate(text, 40))
+            ToolError::Retry(format!(
+                "'{}' is no priority: use critical, high, medium or low",
+                truncate(text, 40)
+            ))
         })
     }
 }
@@ -61,9 +65,12 @@ pub(super) enum ProjectTaskStatus {
 }
 
 impl ProjectTaskStatus {
-    pub(super) fn parse(text: &str) -> Result<ProjectTaskStatus, String> {
+    pub(super) fn parse(text: &str) -> Result<ProjectTaskStatus, ToolError> {
         word(text).ok_or_else(|| {
-            format!("'{}' is no status: use pending, in_progress, done or blocked", truncate(text, 40))
+            ToolError::Retry(format!(
+                "'{}' is no status: use pending, in_progress, done or blocked",
+                truncate(text, 40)
+            ))
         })
     }
 }
@@ -96,15 +103,15 @@ pub(super) struct ProjectTaskChange {
 }
 
 impl ProjectTaskList {
-    pub(super) fn get(&self, id: &str) -> Result<&ProjectTask, String> {
+    pub(super) fn get(&self, id: &str) -> Result<&ProjectTask, ToolError> {
         self.tasks.get(id).ok_or_else(|| self.unknown(id))
     }
 
-    fn unknown(&self, id: &str) -> String {
+    fn unknown(&self, id: &str) -> ToolError {
         let similar = self.tasks.keys().find(|key| key.eq_ignore_ascii_case(id.trim()));
         let hint =
             similar.map_or("list_tasks shows what there is".to_owned(), |key| format!("did you mean {key}?"));
-        format!("there is no task '{}': {hint}", truncate(id, 60))
+        ToolError::Retry(format!("there is no task '{}': {hint}", truncate(id, 60)))
     }
 
     pub(super) fn to_json(&self, task: &ProjectTask) -> serde_json::Value {
@@ -129,7 +136,7 @@ impl ProjectTaskList {
         &mut self,
         ids: impl Iterator<Item = String>,
         mut task: ProjectTask,
-    ) -> Result<&ProjectTask, String> {
+    ) -> Result<&ProjectTask, ToolError> {
         for id in ids {
             match self.tasks.get(&id) {
                 Some(there) if there.title == task.title => return self.get(&id),
@@ -142,7 +149,7 @@ impl ProjectTaskList {
                 }
             }
         }
-        Err("no free id was found for the task: make the call again".to_owned())
+        Err(ToolError::Retry("no free id was found for the task: make the call again".to_owned()))
     }
 
     pub(super) fn change(
@@ -150,7 +157,7 @@ impl ProjectTaskList {
         id: &str,
         change: ProjectTaskChange,
         now: &str,
-    ) -> Result<&ProjectTask, String> {
+    ) -> Result<&ProjectTask, ToolError> {
         self.get(id)?;
         let dependencies = change.dependencies.map(|list| self.checked(Some(id), list)).transpose()?;
         if let Some(task) = self.tasks.get_mut(id) {
@@ -164,7 +171,7 @@ impl ProjectTaskList {
         self.get(id)
     }
 
-    pub(super) fn delete(&mut self, id: &str) -> Result<(), String> {
+    pub(super) fn delete(&mut self, id: &str) -> Result<(), ToolError> {
         self.get(id)?;
         self.tasks.shift_remove(id);
         for task in self.tasks.values_mut() {
@@ -175,7 +182,12 @@ impl ProjectTaskList {
 
     /// Makes one task depend on another. An existing dependency is not an error, because the call may be a
     /// repetition.
-    pub(super) fn add_dependency(&mut self, id: &str, on: &str, now: &str) -> Result<&ProjectTask, String> {
+    pub(super) fn add_dependency(
+        &mut self,
+        id: &str,
+        on: &str,
+        now: &str,
+    ) -> Result<&ProjectTask, ToolError> {
         let mut dependencies = self.get(id)?.dependencies.clone();
         if !dependencies.iter().any(|other| other == on) {
             dependencies.push(on.to_owned());
@@ -192,7 +204,7 @@ impl ProjectTaskList {
         id: &str,
         on: &str,
         now: &str,
-    ) -> Result<&ProjectTask, String> {
+    ) -> Result<&ProjectTask, ToolError> {
         let mut dependencies = self.get(id)?.dependencies.clone();
         dependencies.retain(|other| other != on);
         self.change(
@@ -220,7 +232,7 @@ impl ProjectTaskList {
     }
 
     /// Checks the dependencies of `id`: each must exist, and none may depend on `id`, directly or indirectly.
-    fn checked(&self, id: Option<&str>, dependencies: Vec<String>) -> Result<Vec<String>, String> {
+    fn checked(&self, id: Option<&str>, dependencies: Vec<String>) -> Result<Vec<String>, ToolError> {
         let mut list: Vec<String> = Vec::new();
         for other in dependencies {
             self.get(&other)?;
@@ -233,9 +245,9 @@ impl ProjectTaskList {
         let mut ahead: Vec<&str> = list.iter().map(String::as_str).collect();
         while let Some(other) = ahead.pop() {
             if other == id {
-                return Err(format!(
+                return Err(ToolError::Retry(format!(
                     "'{id}' would wait for itself, by way of its dependencies: that is a cycle, and nothing was changed"
-                ));
+                )));
             }
             if !seen.contains(&other) {
                 seen.push(other);
@@ -310,7 +322,10 @@ mod tests {
         list.add_dependency("b", "c", "").unwrap();
         for (id, on) in [("a", "a"), ("c", "a"), ("c", "b")] {
             let before = list.clone();
-            assert!(list.add_dependency(id, on, "").unwrap_err().contains("cycle"), "{id} on {on}");
+            assert!(
+                list.add_dependency(id, on, "").unwrap_err().to_string().contains("cycle"),
+                "{id} on {on}"
+            );
             assert_eq!(list, before);
         }
         list.add_dependency("a", "b", "").unwrap();
@@ -319,8 +334,8 @@ mod tests {
         list.add_dependency("c", "a", "").unwrap();
         list.delete("a").unwrap();
         assert_eq!(list.get("c").unwrap().dependencies, [""; 0], "nobody waits for what is gone");
-        assert!(list.add_dependency("c", "a", "").unwrap_err().contains("there is no task 'a'"));
-        assert!(list.get("C").unwrap_err().contains("did you mean c?"));
+        assert!(list.add_dependency("c", "a", "").unwrap_err().to_string().contains("there is no task 'a'"));
+        assert!(list.get("C").unwrap_err().to_string().contains("did you mean c?"));
     }
 
     #[test]
@@ -339,6 +354,11 @@ mod tests {
         assert_eq!(ProjectTaskStatus::parse("In-Progress"), Ok(ProjectTaskStatus::InProgress));
         assert_eq!(ProjectTaskStatus::parse("completed"), Ok(ProjectTaskStatus::Done));
         assert_eq!(ProjectTaskPriority::parse(" HIGH "), Ok(ProjectTaskPriority::High));
-        assert!(ProjectTaskPriority::parse("urgent").unwrap_err().contains("critical, high, medium or low"));
+        assert!(
+            ProjectTaskPriority::parse("urgent")
+                .unwrap_err()
+                .to_string()
+                .contains("critical, high, medium or low")
+        );
     }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use crate::tool::ToolError;
+
 /// How many worktrees or submodules are protected one by one. If there are more, all of them are read-only.
 const EACH: usize = 32;
 
@@ -23,7 +25,7 @@ pub(super) struct GitDirs {
 
 impl GitDirs {
     /// Returns the paths of the working tree at `top`; `None` if there is no `.git`.
-    pub(super) fn for_worktree(top: &Path) -> Result<Option<Self>, String> {
+    pub(super) fn for_worktree(top: &Path) -> Result<Option<Self>, ToolError> {
         let dot = top.join(".git");
         let Ok(meta) = fs::symlink_metadata(&dot) else { return Ok(None) };
         let mut dirs = GitDirs::default();
@@ -36,13 +38,13 @@ impl GitDirs {
     }
 
     /// Adds a git directory: that of the working tree, or that of a submodule.
-    fn own(&mut self, dot: &Path) -> Result<(), String> {
+    fn own(&mut self, dot: &Path) -> Result<(), ToolError> {
         let elsewhere = dot.join("commondir");
         if elsewhere.symlink_metadata().is_ok() {
-            return Err(format!(
+            return Err(ToolError::Failed(format!(
                 "{} leads git to the configuration of another directory, and does not belong there: remove it",
                 elsewhere.display()
-            ));
+            )));
         }
         self.writable.push(dot.to_owned());
         self.keep(dot.join("config"));
@@ -76,8 +78,8 @@ impl GitDirs {
     fn each(
         &mut self,
         dir: &Path,
-        mut act: impl FnMut(&mut Self, PathBuf) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut act: impl FnMut(&mut Self, PathBuf) -> Result<(), ToolError>,
+    ) -> Result<(), ToolError> {
         let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.retain(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir()));

@@ -16,8 +16,13 @@ const NEWEST: ABI = ABI::V6;
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
 
+/// Why Landlock cannot confine a command.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct LandlockError(String);
+
 /// Checks whether this kernel supports what is needed, without confining anything.
-pub(super) fn is_available(network: bool) -> Result<(), String> {
+pub(super) fn is_available(network: bool) -> Result<(), LandlockError> {
     let asked = || -> Result<(), RulesetError> {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let ruleset = ruleset.handle_access(AccessFs::from_all(ABI::V1))?;
@@ -25,8 +30,8 @@ pub(super) fn is_available(network: bool) -> Result<(), String> {
         ruleset.create().map(drop)
     };
     asked().map_err(|error| match network {
-        true => format!("this kernel has no Landlock: {error}"),
-        false => format!("this kernel's Landlock cannot block the network: {error}"),
+        true => LandlockError(format!("this kernel has no Landlock: {error}")),
+        false => LandlockError(format!("this kernel's Landlock cannot block the network: {error}")),
     })
 }
 
@@ -46,7 +51,7 @@ struct LandlockArgs {
 /// is started. It returns only on failure, with the reason.
 pub fn sandbox_exec(args: impl IntoIterator<Item = OsString>) -> String {
     match parse(args).and_then(|parsed| confine(&parsed).map(|()| parsed)) {
-        Err(why) => why,
+        Err(why) => why.to_string(),
         Ok(parsed) => match parsed.command.split_first() {
             None => "no command was named".to_owned(),
             Some((program, args)) => {
@@ -57,28 +62,28 @@ pub fn sandbox_exec(args: impl IntoIterator<Item = OsString>) -> String {
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LandlockArgs, String> {
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LandlockArgs, LandlockError> {
     let mut parsed = LandlockArgs::default();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         match arg.to_str() {
             Some("--rw") => {
-                let dir = args.next().ok_or("--rw needs a directory")?;
+                let dir = args.next().ok_or_else(|| LandlockError("--rw needs a directory".to_owned()))?;
                 parsed.writable.push(dir.into());
             }
             Some("--net") => parsed.network = true,
             Some("--") => {
                 parsed.command = args.collect();
                 return if parsed.command.is_empty() {
-                    Err("no command was named".to_owned())
+                    Err(LandlockError("no command was named".to_owned()))
                 } else {
                     Ok(parsed)
                 };
             }
-            _ => return Err(format!("'{}' is not understood", arg.display())),
+            _ => return Err(LandlockError(format!("'{}' is not understood", arg.display()))),
         }
     }
-    Err("there is no '--' with a command after it".to_owned())
+    Err(LandlockError("there is no '--' with a command after it".to_owned()))
 }
 
 /// Every right except creating devices: root could write to a disk through one.
@@ -86,11 +91,11 @@ fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
-fn confine(parsed: &LandlockArgs) -> Result<(), String> {
-    let not = |error: RulesetError| format!("the sandbox could not be entered: {error}");
+fn confine(parsed: &LandlockArgs) -> Result<(), LandlockError> {
+    let not = |error: RulesetError| LandlockError(format!("the sandbox could not be entered: {error}"));
     for dir in &parsed.writable {
         if !dir.exists() {
-            return Err(format!("{} is not there", AsRef::<OsStr>::as_ref(dir).display()));
+            return Err(LandlockError(format!("{} is not there", AsRef::<OsStr>::as_ref(dir).display())));
         }
     }
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).map_err(not)?;
@@ -110,7 +115,7 @@ fn confine(parsed: &LandlockArgs) -> Result<(), String> {
         .and_then(|rules| rules.restrict_self())
         .map_err(not)?;
     match confined.ruleset {
-        RulesetStatus::NotEnforced => Err("this kernel has no Landlock".to_owned()),
+        RulesetStatus::NotEnforced => Err(LandlockError("this kernel has no Landlock".to_owned())),
         _ => Ok(()),
     }
 }
@@ -119,7 +124,7 @@ fn confine(parsed: &LandlockArgs) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<LandlockArgs, String> {
+    fn parsed(words: &[&str]) -> Result<LandlockArgs, LandlockError> {
         parse(words.iter().map(OsString::from))
     }
 

@@ -96,7 +96,7 @@ impl SandboxFixture {
 
     async fn new_in(place: &Path, sandbox: Sandbox) -> Option<Self> {
         if let Err(why) = bubblewrap_works(false).await {
-            crate::testing::report_skipped(&why);
+            crate::testing::report_skipped(&why.to_string());
             return None;
         }
         let outer = TempDir::new_in(place).unwrap();

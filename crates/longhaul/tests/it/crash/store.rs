@@ -11,8 +11,8 @@ use longhaul::TaskId;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{
-    Batch, ClaimRequest, Clock, HintStream, MemoryStore, SqliteOptions, SqliteStore, Store, StoreError,
-    StoreFuture, StoredValue, TaskFilter,
+    Batch, ClaimRequest, Clock, DatabaseFault, HintStream, MemoryStore, SqliteOptions, SqliteStore, Store,
+    StoreError, StoreFuture, StoredValue, TaskFilter,
 };
 use longhaul::task::TaskState;
 
@@ -120,7 +120,10 @@ impl KillAt {
 impl Store for KillAt {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
         if self.fails(&batch) {
-            let failed = StoreError::Database { what: "as a full disk would".to_owned(), transient: false };
+            let failed = StoreError::Database {
+                what: "as a full disk would".to_owned(),
+                fault: DatabaseFault::Permanent,
+            };
             return Box::pin(std::future::ready(Err(failed)));
         }
         Box::pin(self.mortal(|| self.inner.append(batch)))

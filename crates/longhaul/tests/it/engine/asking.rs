@@ -17,6 +17,7 @@ use longhaul::toolset::Tools;
 use longhaul::{EventKind, Longhaul, LonghaulError, Order, Status, TaskId, Team};
 use serde_json::json;
 
+use crate::engine::moody::{Mood, Moody};
 use crate::engine::stage::*;
 
 fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> Permissions {
@@ -153,6 +154,22 @@ async fn a_question_takes_one_answer_and_says_what_was_wrong_with_the_others() {
     );
     assert!(error(longhaul.answer(id, None, "yes").await).contains("has no open question: it is completed"));
     assert!(error(longhaul.answer(id, Some(first), "yes").await).contains("already closed: no"));
+}
+
+/// Like a letter: a file that is locked for a moment does not lose what a person has typed.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_written_again_if_the_store_is_busy() {
+    let (mood, ran) = (Arc::new(Mood::default()), Arc::new(AtomicUsize::new(0)));
+    let store = Moody { inner: MemoryStore::new(), mood: mood.clone(), hints: true };
+    let longhaul =
+        Longhaul::builder(team(one(&writes_once(), &ran))).store(store).attended(true).start().await.unwrap();
+    let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
+    let question = asks(&longhaul, id).await;
+    mood.busy.store(2, Ordering::SeqCst);
+    assert_eq!(longhaul.answer(id, None, "always tool").await.unwrap().question, question);
+    assert_eq!(mood.busy.load(Ordering::SeqCst), 0);
+    assert_done(&end(&longhaul, id).await);
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,7 @@ mod isolation;
 mod jobs;
 mod letters;
 mod limits;
+mod lookups;
 mod processes;
 mod pruning;
 mod public_api;

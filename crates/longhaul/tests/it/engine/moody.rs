@@ -9,8 +9,8 @@ use longhaul::TaskId;
 use longhaul::entry::{EntryCodecError, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{
-    Batch, ClaimRequest, ClaimedTask, HintStream, MemoryStore, Store, StoreError, StoreFuture, StoredValue,
-    TaskFilter,
+    Batch, ClaimRequest, ClaimedTask, DatabaseFault, HintStream, MemoryStore, Store, StoreError, StoreFuture,
+    StoredValue, TaskFilter,
 };
 use longhaul::task::TaskState;
 
@@ -19,6 +19,8 @@ use longhaul::task::TaskState;
 pub(crate) struct Mood {
     /// It takes nothing.
     pub(crate) full: AtomicBool,
+    /// It refuses so many writes, each with an error that passes.
+    pub(crate) busy: AtomicUsize,
     /// It does not answer whoever renews a lease.
     pub(crate) away: AtomicBool,
     /// It lists nothing.
@@ -44,7 +46,7 @@ impl Mood {
 }
 
 fn trouble<T: Send + 'static>(what: &str) -> StoreFuture<'static, T> {
-    let error = StoreError::Database { what: what.to_owned(), transient: false };
+    let error = StoreError::Database { what: what.to_owned(), fault: DatabaseFault::Permanent };
     Box::pin(std::future::ready(Err(error)))
 }
 
@@ -60,6 +62,16 @@ impl Store for Moody {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
         if self.mood.full.load(Ordering::SeqCst) {
             return trouble("the disk is full");
+        }
+        if self
+            .mood
+            .busy
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |times| times.checked_sub(1))
+            .is_ok()
+        {
+            let error =
+                StoreError::Database { what: "the file is locked".to_owned(), fault: DatabaseFault::Busy };
+            return Box::pin(std::future::ready(Err(error)));
         }
         self.inner.append(batch)
     }
@@ -90,6 +102,9 @@ impl Store for Moody {
             self.mood.tasks_listed.fetch_add(listed.len(), Ordering::SeqCst);
             Ok(listed)
         })
+    }
+    fn count(&self, filter: TaskFilter) -> StoreFuture<'_, usize> {
+        self.inner.count(filter)
     }
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
         self.inner.find(typed)

@@ -187,7 +187,9 @@ fn a_budget_for_thinking_is_left_out_where_the_turn_did_not_begin_with_it() {
 fn thinking_settings() {
     let with = |model: &str, thinking: Thinking| {
         let asked = ModelSettings { thinking: Some(thinking), ..settings(model) };
-        let body = TestConversation::new([user("Hi")]).try_body(&Anthropic, &asked)?;
+        let body = TestConversation::new([user("Hi")])
+            .try_body(&Anthropic, &asked)
+            .map_err(|why| why.to_string())?;
         Ok::<_, String>((
             body["thinking"].clone(),
             body["output_config"]["effort"].clone(),

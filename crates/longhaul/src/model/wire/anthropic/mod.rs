@@ -14,6 +14,7 @@ use super::tools::{ToolBytes, WireTool};
 use super::{ReplyParser, WireCache, WireProtocol};
 use crate::message::{Block, Message};
 use crate::model::settings::ModelSettings;
+use crate::model::wire::WireRequestError;
 use crate::model::{ModelErrorKind, ModelRequest};
 
 mod error;
@@ -44,7 +45,7 @@ struct AnthropicCache {
 }
 
 impl WireProtocol for Anthropic {
-    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), WireRequestError> {
         AnthropicParams::from_settings(settings).map(drop)
     }
 
@@ -57,12 +58,12 @@ impl WireProtocol for Anthropic {
         request: &ModelRequest<'_>,
         settings: &ModelSettings,
         memo: &WireCache,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, WireRequestError> {
         let plan = AnthropicParams::from_settings(settings)?;
         memo.with(|kept: &mut AnthropicCache| {
             kept.turns.update(request.messages, &settings.model);
             if kept.turns.is_empty() {
-                return Err("the conversation is empty".to_owned());
+                return Err(WireRequestError("the conversation is empty".to_owned()));
             }
             if !request.tools.is_empty() {
                 kept.tools.write(request.tools, &ANTHROPIC, memo, write_tool);

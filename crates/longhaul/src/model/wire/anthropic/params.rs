@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::claude_version::{ClaudeTier, ClaudeVersion};
 use crate::model::settings::{ModelSettings, Thinking};
+use crate::model::wire::WireRequestError;
 
 /// The parameters of a request.
 #[derive(Debug)]
@@ -24,28 +25,30 @@ const RESERVED_KEYS: [&str; 4] = ["messages", "model", "stream", "system"];
 const BESIDE_THINKING: u64 = 8_192;
 
 impl AnthropicParams {
-    pub(super) fn from_settings(settings: &ModelSettings) -> Result<AnthropicParams, String> {
+    pub(super) fn from_settings(settings: &ModelSettings) -> Result<AnthropicParams, WireRequestError> {
         let family = ClaudeVersion::from_name(&settings.model);
         if let Some(key) = RESERVED_KEYS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
-            return Err(format!("provider_opts: '{key}' is set by Longhaul and cannot be changed"));
+            return Err(WireRequestError(format!(
+                "provider_opts: '{key}' is set by Longhaul and cannot be changed"
+            )));
         }
         for (key, set) in [
             ("frequency_penalty", settings.frequency_penalty.is_some()),
             ("presence_penalty", settings.presence_penalty.is_some()),
         ] {
             if set {
-                return Err(format!("{key}: Anthropic's Messages API does not support it"));
+                return Err(WireRequestError(format!("{key}: Anthropic's Messages API does not support it")));
             }
         }
         let (thinking, effort) = thinking(settings, family)?;
         sampling(settings, family, thinking.as_ref())?;
         let budget = thinking.as_ref().and_then(|t| t["budget_tokens"].as_u64());
         let max_tokens = match (settings.max_tokens, budget) {
-            (Some(0), _) => return Err("max_tokens: must be at least 1".to_owned()),
+            (Some(0), _) => return Err(WireRequestError("max_tokens: must be at least 1".to_owned())),
             (Some(max), Some(budget)) if max <= budget => {
-                return Err(format!(
+                return Err(WireRequestError(format!(
                     "max_tokens: {max} must be larger than the thinking budget of {budget} tokens"
-                ));
+                )));
             }
             (Some(max), _) => max,
             (None, budget) => {
@@ -57,21 +60,23 @@ impl AnthropicParams {
     }
 }
 
-fn cache(settings: &ModelSettings) -> Result<Option<Value>, String> {
+fn cache(settings: &ModelSettings) -> Result<Option<Value>, WireRequestError> {
     match settings.provider_opts.get("cache") {
         None | Some(Value::Bool(true)) => Ok(Some(json!({"type": "ephemeral"}))),
         Some(Value::Bool(false)) => Ok(None),
         Some(Value::String(ttl)) if matches!(ttl.as_str(), "5m" | "1h") => {
             Ok(Some(json!({"type": "ephemeral", "ttl": ttl})))
         }
-        Some(other) => Err(format!("provider_opts: cache is true, false, 5m or 1h, not {other}")),
+        Some(other) => {
+            Err(WireRequestError(format!("provider_opts: cache is true, false, 5m or 1h, not {other}")))
+        }
     }
 }
 
 fn thinking(
     settings: &ModelSettings,
     family: ClaudeVersion,
-) -> Result<(Option<Value>, Option<String>), String> {
+) -> Result<(Option<Value>, Option<String>), WireRequestError> {
     let model = &settings.model;
     let adaptive = || match family.is_adaptive_only() {
         // Without this, these models return empty thinking.
@@ -79,24 +84,26 @@ fn thinking(
         false => json!({"type": "adaptive"}),
     };
     let budget = |tokens: u32| match tokens {
-        0..1024 => Err(format!("thinking: the budget must be at least 1024 tokens, not {tokens}")),
+        0..1024 => {
+            Err(WireRequestError(format!("thinking: the budget must be at least 1024 tokens, not {tokens}")))
+        }
         _ => Ok((Some(json!({"type": "enabled", "budget_tokens": tokens})), None)),
     };
     if family.is_before(3, 7) && !matches!(settings.thinking, None | Some(Thinking::Off)) {
-        return Err(format!("thinking: {model} does not think; Claude 3.7 and later do"));
+        return Err(WireRequestError(format!("thinking: {model} does not think; Claude 3.7 and later do")));
     }
     match &settings.thinking {
         None => Ok((None, None)),
         Some(Thinking::Off) => off(family, model),
         Some(Thinking::Effort(word)) if word == "none" => off(family, model),
-        Some(Thinking::Tokens(tokens)) if family.is_adaptive_only() => Err(format!(
+        Some(Thinking::Tokens(tokens)) if family.is_adaptive_only() => Err(WireRequestError(format!(
             "thinking: {model} takes no budget ({tokens} tokens); use adaptive, or an effort: low, medium, high, …"
-        )),
+        ))),
         Some(Thinking::Tokens(tokens)) => budget(*tokens),
         Some(Thinking::Adaptive) if family.is_adaptive() => Ok((Some(adaptive()), None)),
-        Some(Thinking::Adaptive) => {
-            Err(format!("thinking: {model} does not support adaptive thinking; set a budget"))
-        }
+        Some(Thinking::Adaptive) => Err(WireRequestError(format!(
+            "thinking: {model} does not support adaptive thinking; set a budget"
+        ))),
         Some(Thinking::Effort(word)) if family.is_adaptive() => {
             let word = if word == "minimal" { "low" } else { word };
             Ok((Some(adaptive()), Some(word.to_owned())))
@@ -108,18 +115,18 @@ fn thinking(
             "medium" => budget(10_240),
             "high" => budget(20_480),
             "xhigh" | "max" => budget(30_720),
-            _ => Err(format!(
+            _ => Err(WireRequestError(format!(
                 "thinking: {model} does not know '{word}'; use minimal, low, medium, high or max"
-            )),
+            ))),
         },
     }
 }
 
-fn off(family: ClaudeVersion, model: &str) -> Result<(Option<Value>, Option<String>), String> {
+fn off(family: ClaudeVersion, model: &str) -> Result<(Option<Value>, Option<String>), WireRequestError> {
     match family.tier {
-        ClaudeTier::Deep => Err(format!("thinking: {model} always thinks; use low")),
+        ClaudeTier::Deep => Err(WireRequestError(format!("thinking: {model} always thinks; use low"))),
         ClaudeTier::Opus if family.is_at_least(5, 5) => {
-            Err(format!("thinking: {model} always thinks; use low"))
+            Err(WireRequestError(format!("thinking: {model} always thinks; use low")))
         }
         ClaudeTier::Sonnet if family.is_at_least(5, 5) => Ok((Some(json!({"type": "between_tools"})), None)),
         // Models from here on think unless it is turned off.
@@ -128,7 +135,11 @@ fn off(family: ClaudeVersion, model: &str) -> Result<(Option<Value>, Option<Stri
     }
 }
 
-fn sampling(settings: &ModelSettings, family: ClaudeVersion, thinking: Option<&Value>) -> Result<(), String> {
+fn sampling(
+    settings: &ModelSettings,
+    family: ClaudeVersion,
+    thinking: Option<&Value>,
+) -> Result<(), WireRequestError> {
     let model = &settings.model;
     let thinks = thinking.is_some_and(|t| matches!(t["type"].as_str(), Some("enabled" | "adaptive")));
     if !family.is_claude() {
@@ -137,23 +148,23 @@ fn sampling(settings: &ModelSettings, family: ClaudeVersion, thinking: Option<&V
     for (key, value) in [("temperature", settings.temperature), ("top_p", settings.top_p)] {
         match value {
             Some(_) if family.is_adaptive_only() => {
-                return Err(format!("{key}: {model} does not support it"));
+                return Err(WireRequestError(format!("{key}: {model} does not support it")));
             }
             Some(value) if !(0.0..=1.0).contains(&value) => {
-                return Err(format!("{key}: must be between 0 and 1, not {value}"));
+                return Err(WireRequestError(format!("{key}: must be between 0 and 1, not {value}")));
             }
             _ => {}
         }
     }
     match (settings.temperature, settings.top_p) {
         (Some(_), Some(_)) if family.is_at_least(4, 1) => {
-            Err(format!("top_p: {model} takes either a temperature or a top_p, not both"))
+            Err(WireRequestError(format!("top_p: {model} takes either a temperature or a top_p, not both")))
         }
         (Some(temperature), _) if thinks && temperature != 1.0 => {
-            Err("temperature: must be 1 when thinking is on".to_owned())
+            Err(WireRequestError("temperature: must be 1 when thinking is on".to_owned()))
         }
         (_, Some(top_p)) if thinks && top_p < 0.95 => {
-            Err("top_p: must be at least 0.95 when thinking is on".to_owned())
+            Err(WireRequestError("top_p: must be at least 0.95 when thinking is on".to_owned()))
         }
         _ => Ok(()),
     }

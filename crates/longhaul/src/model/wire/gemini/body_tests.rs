@@ -151,6 +151,7 @@ fn thinking_settings() {
         let asked = ModelSettings { thinking: Some(thinking), ..settings(model) };
         TestConversation::new([user("Hi")])
             .try_body(&Gemini, &asked)
+            .map_err(|why| why.to_string())
             .map(|body| body["generationConfig"].get("thinkingConfig").cloned().unwrap_or_default())
     };
     let effort = |word: &str| Thinking::Effort(word.into());

@@ -13,6 +13,7 @@ use super::schema_dialect::GEMINI;
 use super::tools::{ToolBytes, WireTool};
 use super::{ReplyParser, WireCache, WireProtocol, status_errors};
 use crate::model::settings::ModelSettings;
+use crate::model::wire::WireRequestError;
 use crate::model::{ModelErrorKind, ModelRequest};
 
 mod content_parts;
@@ -34,7 +35,7 @@ struct GeminiCache {
 }
 
 impl WireProtocol for Gemini {
-    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), WireRequestError> {
         params::check_settings(settings)
     }
 
@@ -49,12 +50,12 @@ impl WireProtocol for Gemini {
         request: &ModelRequest<'_>,
         settings: &ModelSettings,
         memo: &WireCache,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, WireRequestError> {
         params::check_settings(settings)?;
         memo.with(|kept: &mut GeminiCache| {
             kept.turns.update(request.messages, &settings.model);
             if kept.turns.is_empty() {
-                return Err("the conversation is empty".to_owned());
+                return Err(WireRequestError("the conversation is empty".to_owned()));
             }
             kept.tools.write(request.tools, &GEMINI, memo, write_tool);
             Ok(body(request, settings, kept))

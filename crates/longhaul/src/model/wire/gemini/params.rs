@@ -6,6 +6,7 @@ use super::super::schema_dialect::GEMINI;
 use super::super::structured_output::{self, SchemaDelivery};
 use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, Thinking};
+use crate::model::wire::WireRequestError;
 
 /// The version in a model's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,20 +39,24 @@ impl GeminiVersion {
 /// The keys of the body that `provider_opts` cannot set.
 const RESERVED_KEYS: [&str; 2] = ["contents", "systemInstruction"];
 
-pub(super) fn check_settings(settings: &ModelSettings) -> Result<(), String> {
+pub(super) fn check_settings(settings: &ModelSettings) -> Result<(), WireRequestError> {
     let model = &settings.model;
     let letters = |c: char| c.is_ascii_alphanumeric() || "-_.:@/".contains(c);
     if model.is_empty() || !model.chars().all(letters) {
-        return Err(format!("model: '{model}' is not a valid model name"));
+        return Err(WireRequestError(format!("model: '{model}' is not a valid model name")));
     }
     if let Some(key) = RESERVED_KEYS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
-        return Err(format!("provider_opts: '{key}' is set by Longhaul and cannot be changed"));
+        return Err(WireRequestError(format!(
+            "provider_opts: '{key}' is set by Longhaul and cannot be changed"
+        )));
     }
     if settings.max_tokens == Some(0) {
-        return Err("max_tokens: must be at least 1".to_owned());
+        return Err(WireRequestError("max_tokens: must be at least 1".to_owned()));
     }
     if settings.parallel_tool_calls == Some(false) {
-        return Err("parallel_tool_calls: Gemini cannot be limited to one call at a time".to_owned());
+        return Err(WireRequestError(
+            "parallel_tool_calls: Gemini cannot be limited to one call at a time".to_owned(),
+        ));
     }
     thinking(settings).map(drop)
 }
@@ -90,7 +95,7 @@ pub(super) fn schema_delivery<'a>(
     )
 }
 
-fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {
+fn thinking(settings: &ModelSettings) -> Result<Option<Value>, WireRequestError> {
     let model = &settings.model;
     let family = GeminiVersion::from_name(model);
     let budget = |tokens: i64| Ok(Some(json!({"includeThoughts": true, "thinkingBudget": tokens})));
@@ -102,15 +107,15 @@ fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {
     if family.is_before(2, 5) {
         return match asked {
             Thinking::Off => Ok(None),
-            _ => Err(format!("thinking: {model} does not think; Gemini 2.5 and later do")),
+            _ => Err(WireRequestError(format!("thinking: {model} does not think; Gemini 2.5 and later do"))),
         };
     }
     match asked {
         Thinking::Off if family.is_gemini_3() => {
-            Err(format!("thinking: {model} always thinks; use minimal or low"))
+            Err(WireRequestError(format!("thinking: {model} always thinks; use minimal or low")))
         }
         Thinking::Off if family.version.is_some() && !family.flash => {
-            Err(format!("thinking: {model} always thinks; set a small budget"))
+            Err(WireRequestError(format!("thinking: {model} always thinks; set a small budget")))
         }
         Thinking::Off => Ok(Some(json!({"thinkingBudget": 0}))),
         Thinking::Tokens(tokens) => budget(i64::from(*tokens)),
@@ -126,7 +131,9 @@ fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {
             "low" => budget(1_024),
             "medium" => budget(8_192),
             "high" | "xhigh" | "max" => budget(24_576),
-            _ => Err(format!("thinking: {model} does not know '{word}'; use minimal, low, medium or high")),
+            _ => Err(WireRequestError(format!(
+                "thinking: {model} does not know '{word}'; use minimal, low, medium or high"
+            ))),
         },
     }
 }

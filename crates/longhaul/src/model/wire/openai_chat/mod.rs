@@ -21,6 +21,7 @@ use super::tool_names::wire_name;
 use super::tools::WireTool;
 use super::{ReplyParser, WireCache, WireProtocol, parsing};
 use crate::model::settings::{ModelSettings, Thinking};
+use crate::model::wire::WireRequestError;
 use crate::model::{ModelErrorKind, ModelRequest};
 use messages::ChatMessageWriter;
 
@@ -130,7 +131,7 @@ fn tool(WireTool { name, description, parameters }: WireTool) -> ChatTool {
 }
 
 impl WireProtocol for OpenAiChat {
-    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), WireRequestError> {
         message_list::reject_reserved_keys(settings, &RESERVED_KEYS)?;
         self.quirks.check_settings(settings)
     }
@@ -144,7 +145,7 @@ impl WireProtocol for OpenAiChat {
         request: &ModelRequest<'_>,
         settings: &ModelSettings,
         memo: &WireCache,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, WireRequestError> {
         self.check_settings(settings)?;
         let delivery = self.schema_delivery(request, settings);
         let frame = self.request_fields(request, settings, &delivery);

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::model::settings::{ModelSettings, Thinking};
+use crate::model::wire::WireRequestError;
 
 /// The quirks of a provider. [`Quirks::for_provider`] knows the common ones; any other is [`Quirks::PLAIN`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,14 +138,14 @@ impl Quirks {
     }
 
     /// Checks that the provider supports these settings.
-    pub(super) fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+    pub(super) fn check_settings(&self, settings: &ModelSettings) -> Result<(), WireRequestError> {
         if let Some(Thinking::Tokens(_)) = settings.thinking
             && self.thinking != ThinkingKey::Object
         {
-            return Err(
+            return Err(WireRequestError(
                 "thinking: this provider takes an effort (such as `low` or `high`), not a number of tokens"
                     .to_owned(),
-            );
+            ));
         }
         Ok(())
     }

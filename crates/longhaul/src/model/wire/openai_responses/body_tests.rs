@@ -61,7 +61,7 @@ fn every_setting_reaches_the_wire_or_is_refused_by_name() {
     let refused = |change: fn(&mut ModelSettings)| {
         let mut settings = settings();
         change(&mut settings);
-        OpenAiResponses.check_settings(&settings).unwrap_err()
+        OpenAiResponses.check_settings(&settings).unwrap_err().to_string()
     };
     assert!(refused(|s| s.frequency_penalty = Some(1.0)).starts_with("frequency_penalty:"));
     assert!(refused(|s| s.presence_penalty = Some(1.0)).starts_with("presence_penalty:"));

@@ -13,6 +13,7 @@ use super::tool_names::wire_name;
 use super::tools::WireTool;
 use super::{ReplyParser, WireCache, WireProtocol, parsing};
 use crate::model::settings::{ModelSettings, Thinking};
+use crate::model::wire::WireRequestError;
 use crate::model::{ModelErrorKind, ModelRequest};
 use items::ResponsesItemWriter;
 
@@ -116,22 +117,26 @@ fn tool(WireTool { name, description, parameters }: WireTool) -> ResponsesTool {
 }
 
 impl WireProtocol for OpenAiResponses {
-    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), WireRequestError> {
         message_list::reject_reserved_keys(settings, &RESERVED_KEYS)?;
         let lacking = [
             ("frequency_penalty", settings.frequency_penalty.is_some()),
             ("presence_penalty", settings.presence_penalty.is_some()),
         ];
         if let Some((key, _)) = lacking.iter().find(|(_, set)| *set) {
-            return Err(format!("{key}: the Responses API does not support it; chat completions do"));
+            return Err(WireRequestError(format!(
+                "{key}: the Responses API does not support it; chat completions do"
+            )));
         }
         if settings.max_tokens.is_some_and(|most| most < LEAST_TOKENS) {
-            return Err(format!("max_tokens: the Responses API needs at least {LEAST_TOKENS}"));
+            return Err(WireRequestError(format!(
+                "max_tokens: the Responses API needs at least {LEAST_TOKENS}"
+            )));
         }
         match settings.thinking {
             Some(Thinking::Tokens(_)) => {
-                Err("thinking: the Responses API takes an effort (such as `low` or `high`), not a number of tokens"
-                    .to_owned())
+                Err(WireRequestError("thinking: the Responses API takes an effort (such as `low` or `high`), not a number of tokens"
+                    .to_owned()))
             }
             _ => Ok(()),
         }
@@ -146,7 +151,7 @@ impl WireProtocol for OpenAiResponses {
         request: &ModelRequest<'_>,
         settings: &ModelSettings,
         memo: &WireCache,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, WireRequestError> {
         self.check_settings(settings)?;
         let frame = Self::request_fields(request, settings);
         memo.with(|ResponsesCache(transcript)| {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::merge::{either, merge};
 use super::words::{bounded, describe, described, list, note, said, types};
 use super::{DEEPEST, LARGEST, SILENT, SchemaAdapter};
+use crate::model::wire::schema::SchemaAdaptError;
 
 impl SchemaAdapter<'_> {
     /// Converts the alternatives of a schema.
@@ -27,7 +28,7 @@ impl SchemaAdapter<'_> {
         alternatives: Vec<Value>,
         notes: Vec<String>,
         depth: usize,
-    ) -> Result<Map<String, Value>, String> {
+    ) -> Result<Map<String, Value>, SchemaAdaptError> {
         // Keywords beside the alternatives apply to each of them.
         let mut beside = map.clone();
         beside.retain(|key, _| !matches!(key.as_str(), "description" | "title" | "default" | "examples"));
@@ -88,7 +89,7 @@ impl SchemaAdapter<'_> {
         &mut self,
         map: &mut Map<String, Value>,
         notes: &mut Vec<String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), SchemaAdaptError> {
         for keyword in ["anyOf", "oneOf"] {
             let Some(alternatives) = map.remove(keyword).and_then(list) else { continue };
             let mut each = Vec::new();
@@ -109,13 +110,16 @@ impl SchemaAdapter<'_> {
 
     /// Resolves the reference of a schema and merges its `allOf`. The references stay open until their schema
     /// has been walked.
-    pub(super) fn flat(&mut self, mut map: Map<String, Value>) -> Result<Map<String, Value>, String> {
+    pub(super) fn flat(
+        &mut self,
+        mut map: Map<String, Value>,
+    ) -> Result<Map<String, Value>, SchemaAdaptError> {
         for _ in 0..=DEEPEST {
             self.parts += 1;
             if self.parts > LARGEST {
-                return Err(format!(
+                return Err(SchemaAdaptError(format!(
                     "its schema has more than {LARGEST} parts once its references are resolved"
-                ));
+                )));
             }
             if let Some(Value::String(to)) = map.remove("$ref") {
                 self.refer(&mut map, to);
@@ -130,7 +134,7 @@ impl SchemaAdapter<'_> {
                 return Ok(map);
             }
         }
-        Err("its references form an endless chain".to_owned())
+        Err(SchemaAdaptError("its references form an endless chain".to_owned()))
     }
 
     pub(super) fn refer(&mut self, map: &mut Map<String, Value>, to: String) {

@@ -51,8 +51,16 @@ pub(crate) struct AdaptedSchema {
     pub(crate) notes: Vec<String>,
 }
 
+/// Why a tool's schema cannot be sent to a provider.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct SchemaAdaptError(String);
+
 /// Adapts the schema of a tool's arguments, which is always an object. The error says why that is impossible.
-pub(crate) fn adapt_arguments(schema: &Value, dialect: &SchemaDialect) -> Result<AdaptedSchema, String> {
+pub(crate) fn adapt_arguments(
+    schema: &Value,
+    dialect: &SchemaDialect,
+) -> Result<AdaptedSchema, SchemaAdaptError> {
     let mut walk = SchemaAdapter::new(schema, dialect);
     let map = match schema {
         Value::Object(map) => map.clone(),
@@ -97,12 +105,15 @@ impl<'a> SchemaAdapter<'a> {
     }
 
     /// The schema of the object that holds the arguments.
-    fn object_root(&mut self, map: Map<String, Value>) -> Result<Map<String, Value>, String> {
+    fn object_root(&mut self, map: Map<String, Value>) -> Result<Map<String, Value>, SchemaAdaptError> {
         let (mut map, mut notes) = (self.flat(map)?, Vec::new());
         self.open.clear();
         let kinds = types(&map, &mut notes);
         if !kinds.is_empty() && !kinds.iter().any(|kind| kind == "object") {
-            return Err(format!("its arguments are of type {}, not an object", kinds.join(" or ")));
+            return Err(SchemaAdaptError(format!(
+                "its arguments are of type {}, not an object",
+                kinds.join(" or ")
+            )));
         }
         map.insert("type".to_owned(), json!("object"));
         self.fold_alternatives(&mut map, &mut notes)?;
@@ -117,10 +128,12 @@ impl<'a> SchemaAdapter<'a> {
         Ok(whole)
     }
 
-    fn schema(&mut self, schema: &Value, depth: usize) -> Result<Map<String, Value>, String> {
+    fn schema(&mut self, schema: &Value, depth: usize) -> Result<Map<String, Value>, SchemaAdaptError> {
         self.parts += 1;
         if self.parts > LARGEST {
-            return Err(format!("its schema has more than {LARGEST} parts once its references are resolved"));
+            return Err(SchemaAdaptError(format!(
+                "its schema has more than {LARGEST} parts once its references are resolved"
+            )));
         }
         let map = match schema {
             Value::Object(map) if depth <= DEEPEST => map.clone(),
@@ -136,7 +149,11 @@ impl<'a> SchemaAdapter<'a> {
         made
     }
 
-    fn whole(&mut self, map: Map<String, Value>, depth: usize) -> Result<Map<String, Value>, String> {
+    fn whole(
+        &mut self,
+        map: Map<String, Value>,
+        depth: usize,
+    ) -> Result<Map<String, Value>, SchemaAdaptError> {
         let mut map = self.flat(map)?;
         let mut notes = Vec::new();
         if map.contains_key("properties") || map.get("type").is_some_and(|kind| kind == "object") {
@@ -172,7 +189,7 @@ impl<'a> SchemaAdapter<'a> {
         kinds: Vec<String>,
         mut notes: Vec<String>,
         depth: usize,
-    ) -> Result<Map<String, Value>, String> {
+    ) -> Result<Map<String, Value>, SchemaAdaptError> {
         let is = |kind: &str| kinds.iter().any(|one| one == kind);
         let mut out = Map::new();
         let mut kinds_said = kinds.clone();

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::words::{bounded, is_short_key, note, values};
 use super::{SILENT, SchemaAdapter};
+use crate::model::wire::schema::SchemaAdaptError;
 
 impl SchemaAdapter<'_> {
     /// `enum` and `const`.
@@ -56,7 +57,7 @@ impl SchemaAdapter<'_> {
         out: &mut Map<String, Value>,
         notes: &mut Vec<String>,
         depth: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), SchemaAdaptError> {
         let none = Map::new();
         let named = map.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let listed = map.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -75,7 +76,9 @@ impl SchemaAdapter<'_> {
         for (name, schema) in named.iter().map(|(name, schema)| (name.clone(), schema)).chain(unnamed) {
             if self.dialect.short_keys && !is_short_key(&name) {
                 if required.contains(&name.as_str()) {
-                    return Err(format!("the provider does not accept the argument name '{name}'"));
+                    return Err(SchemaAdaptError(format!(
+                        "the provider does not accept the argument name '{name}'"
+                    )));
                 }
                 self.narrowed = true;
                 notes.push(format!("(an argument '{name}' is left out here)"));
@@ -115,7 +118,7 @@ impl SchemaAdapter<'_> {
         map: &Map<String, Value>,
         notes: &mut Vec<String>,
         depth: usize,
-    ) -> Result<Map<String, Value>, String> {
+    ) -> Result<Map<String, Value>, SchemaAdaptError> {
         let tuple = map.get("prefixItems").or_else(|| map.get("items").filter(|items| items.is_array()));
         let Some(Value::Array(places)) = tuple else {
             return self.schema(map.get("items").unwrap_or(&Value::Null), depth + 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::{WireCache, WireProtocol};
+use super::super::{WireCache, WireProtocol, WireRequestError};
 use crate::id::AgentName;
 use crate::message::{Block, Message, Reply, StopReason, ToolResult};
 use crate::model::settings::ModelSettings;
@@ -149,7 +149,7 @@ impl TestConversation {
         &self,
         wire: &dyn WireProtocol,
         settings: &ModelSettings,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, WireRequestError> {
         let agent: AgentName = AgentName::from("agent");
         let request = ModelRequest {
             task: "t-7f3k2".parse().unwrap(),
@@ -217,5 +217,5 @@ pub(in crate::model::wire) fn settings(model: &str) -> ModelSettings {
 
 /// The error with which a protocol refuses settings.
 pub(in crate::model::wire) fn refused(wire: &dyn WireProtocol, settings: &ModelSettings) -> String {
-    wire.check_settings(settings).expect_err("refused")
+    wire.check_settings(settings).expect_err("refused").to_string()
 }

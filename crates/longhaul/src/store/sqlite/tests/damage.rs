@@ -282,7 +282,7 @@ async fn a_damaged_team_is_an_error_that_says_what_to_do_and_keeping_it_again_me
     assert_eq!(Connection::open(&path).unwrap().execute(sql, [digest.as_str()]).unwrap(), 1);
     let store = SqliteStore::open(&path).unwrap();
     let Err(StoreError::Damaged { what }) = store.blob(digest.clone()).await else { panic!("it was taken") };
-    for words in [digest.as_str(), &path.display().to_string(), "backup", "longhaul doctor"] {
+    for words in [digest.as_str(), &path.display().to_string(), "backup"] {
         assert!(what.contains(words), "'{words}' in: {what}");
     }
     store.put_blob(b"a team with a deny rule".to_vec()).await.unwrap();

@@ -7,8 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::load_task::submission_in;
-use crate::entry::Submission;
+use crate::entry::{Entry, Record, Submission};
 use crate::id::{Seq, TaskId};
 use crate::store::{Store, StoreError};
 
@@ -27,7 +26,7 @@ impl SubmissionCache {
     }
 
     /// Caches the submission of a task, as long as the returned value is kept.
-    pub(super) fn remember(&self, id: TaskId, submitted: Submission) -> Arc<Submission> {
+    pub(crate) fn remember(&self, id: TaskId, submitted: Submission) -> Arc<Submission> {
         let submitted = Arc::new(submitted);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() == all.capacity() {
@@ -43,10 +42,18 @@ pub(crate) async fn read_submission(store: &dyn Store, id: TaskId) -> Result<Sub
     submission_in(id, &store.read(id, Seq(0), 1).await?)
 }
 
+/// The first entry of a journal.
+pub(crate) fn submission_in(id: TaskId, journal: &[Record]) -> Result<Submission, StoreError> {
+    match journal.first().map(|r| &r.entry) {
+        Some(Entry::Submitted(submitted)) => Ok((**submitted).clone()),
+        _ => Err(StoreError::NoTask(id)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Entry, Order, TeamRef};
+    use crate::entry::{Order, TeamRef};
     use crate::id::TaskKey;
     use crate::store::{Batch, Fence, MemoryStore};
 

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use futures::{Stream, StreamExt as _};
 
-use super::{Store, StoreError, StoreFuture};
 use crate::entry::Record;
 use crate::id::{Seq, TaskId};
+use crate::store::{Store, StoreError, StoreFuture};
 
 /// How many entries a page has.
 const PAGE: usize = 1000;
