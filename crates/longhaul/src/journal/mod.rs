@@ -1,5 +1,4 @@
-//! What every user of a store does with journals: appends that retry, whole journals, first entries, the tasks
-//! below a task, and the entries that end a task or give it back.
+//! Work on journals: appends that retry, whole journals, the tasks below a task, and how a task ends.
 
 mod pages;
 mod settle;

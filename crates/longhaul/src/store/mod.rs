@@ -276,7 +276,7 @@ pub struct TaskFilter {
 fluent_setters!(TaskFilter {
     status: Vec<Status>,
     root: Option<TaskId>,
-    parent: Option<TaskId>,
+    parents: Vec<TaskId>,
     continues: Option<TaskId>,
     retries: Option<TaskId>,
     agents: Vec<AgentName>,

@@ -11,7 +11,7 @@ use crate::entry::{Question, QuestionAnswer, SamplingUsage};
 use crate::id::{CallId, TaskId};
 use crate::model::Model;
 use crate::store::MemoryStore;
-use crate::tool::{CallContext, CallSignal, RunnerChannel, ToolStorage};
+use crate::tool::{BudgetDenial, CallContext, CallSignal, RunnerChannel, ToolStorage};
 
 /// What a tool asks of the engine during a call.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub enum CallRequest {
         /// The approximate size of the request, in tokens.
         tokens: u64,
         /// Takes the decision, with the reason if it is no.
-        reply: Responder<Result<(), String>>,
+        reply: Responder<Result<(), BudgetDenial>>,
     },
     /// It has asked the model.
     Sampled {

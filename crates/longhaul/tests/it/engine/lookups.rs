@@ -69,7 +69,7 @@ async fn what_names_one_task_does_not_list_the_others() {
             }
         }
     });
-    let limits = longhaul::dispatch::TaskLimits { running: MANY + 1, ..Default::default() };
+    let limits = longhaul::dispatch::TaskLimits::default().running(MANY + 1);
     let longhaul = Longhaul::builder(team(pair(&model).toolset(look)))
         .store(store(&mood))
         .limits(limits)
@@ -149,7 +149,7 @@ async fn following_one_below_does_not_list_those_beside_it() {
                 }
             }
         });
-        let limits = longhaul::dispatch::TaskLimits { running: MANY + 1, ..Default::default() };
+        let limits = longhaul::dispatch::TaskLimits::default().running(MANY + 1);
         let longhaul =
             Longhaul::builder(team(pair(&model))).store(store(&mood)).limits(limits).start().await.unwrap();
         let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
