@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::snapshot::{Event, EventKind};
+use longhaul::transcript::TaskBoard;
 
 use crate::cmd::CliContext;
 use crate::data_dir::DataDir;
@@ -10,9 +11,9 @@ use crate::exit::CliError;
 use crate::keyboard::KeyPress;
 use crate::notify::Notifier;
 use crate::view::{
-    AnswerStream, EventDetail, EventFormatter, Ink, LiveBlockFrame, LiveTaskBoard, OutputStream,
-    QuestionQueue, StyledLine, TerminalOutput, TypedAnswer, display_width, live_block_lines, one_line,
-    sanitize, text_format::wrap_text, truncate,
+    AnswerStream, EventDetail, EventFormatter, Ink, LiveBlockFrame, OutputStream, QuestionQueue, StyledLine,
+    TerminalOutput, TypedAnswer, display_width, live_block_lines, one_line, sanitize, text_format::wrap_text,
+    truncate,
 };
 
 /// How to present events.
@@ -36,7 +37,7 @@ pub(crate) struct Presenter<'a> {
     streamed_task: Option<TaskId>,
     /// Events before this time update the state but are not printed again.
     since: Timestamp,
-    pub(crate) board: LiveTaskBoard,
+    pub(crate) board: TaskBoard,
     formatter: EventFormatter,
     answer_stream: AnswerStream,
     pub(crate) questions: QuestionQueue,
@@ -103,7 +104,7 @@ impl<'a> Presenter<'a> {
             mode,
             streamed_task: None,
             since,
-            board: LiveTaskBoard::default(),
+            board: TaskBoard::default(),
             formatter: EventFormatter::new(context.term, EventDetail::Team).with_data_dir(data_dir),
             answer_stream: AnswerStream::new(out.live && out.color),
             questions: QuestionQueue::with_data_dir(data_dir),

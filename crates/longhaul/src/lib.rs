@@ -53,6 +53,7 @@ pub mod model;
 pub mod store;
 pub mod process;
 pub mod snapshot;
+pub mod transcript;
 pub mod dispatch;
 pub mod tool;
 pub mod toolset;

@@ -9,6 +9,7 @@ use longhaul::TaskId;
 use longhaul::entry::{Order, Record};
 use longhaul::id::{CallId, QuestionId, Seq};
 use longhaul::task::TaskState;
+use longhaul::transcript::{Transcript, TranscriptLimits};
 
 use super::detail_page::DetailPage;
 use super::graphemes::wrap_graphemes;
@@ -17,7 +18,6 @@ use super::running::RunningCalls;
 use super::text_input::TextInput;
 use super::text_search::TextSearch;
 use super::theme::Theme;
-use super::transcript::TuiTranscript;
 use super::tree::{TaskTreeView, TreeViewOptions, TuiRow, is_interrupted};
 use crate::view::markdown::SyntaxHighlighter;
 use crate::view::{Ink, one_line};
@@ -30,6 +30,9 @@ pub(crate) const INITIAL_ENTRIES: usize = 400;
 pub(crate) const READ_CHUNK: usize = 1_000;
 /// The maximum number of entries to keep.
 pub(crate) const MAX_ENTRIES: usize = 3_000;
+
+/// How much of long texts to keep.
+pub(crate) const TEXT_LIMITS: TranscriptLimits = TranscriptLimits { text: 64 * 1024, call: 16 * 1024 };
 
 /// The state.
 pub(crate) struct TuiModel {
@@ -91,7 +94,7 @@ pub(crate) struct TuiDetail {
     pub(crate) order: Option<Order>,
     /// The display name of its team.
     pub(crate) team: Option<String>,
-    pub(crate) transcript: TuiTranscript,
+    pub(crate) transcript: Transcript,
     /// Whether the journal continues after the part that was read.
     pub(crate) has_newer: bool,
     /// Whether a read is in progress. The next read waits for it.
@@ -120,7 +123,11 @@ impl TuiDetail {
             task,
             order: None,
             team: None,
-            transcript: TuiTranscript::starting_after(Seq(end.0.saturating_sub(INITIAL_ENTRIES as u64))),
+            transcript: Transcript::starting_after(
+                task,
+                Seq(end.0.saturating_sub(INITIAL_ENTRIES as u64)),
+                TEXT_LIMITS,
+            ),
             has_newer: false,
             reading: true,
             read_again: false,

@@ -152,6 +152,7 @@ impl TestJournal {
             summary,
             deliver: Default::default(),
             ending: None,
+            ended: None,
             effects: false,
         };
         self.and(Entry::Letter(Box::new(letter)))

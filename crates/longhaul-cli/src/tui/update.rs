@@ -4,12 +4,12 @@ use longhaul::TaskId;
 use longhaul::entry::{Order, Record};
 use longhaul::id::Seq;
 use longhaul::task::TaskState;
+use longhaul::transcript::Transcript;
 
 use super::model::{
     ActionReport, Confirmation, DetailTab, Focus, INITIAL_ENTRIES, MAX_ENTRIES, MAX_TASKS, Pane,
-    PromptPurpose, READ_CHUNK, TuiDetail, TuiEffect, TuiMessage, TuiModel, TuiNotice,
+    PromptPurpose, READ_CHUNK, TEXT_LIMITS, TuiDetail, TuiEffect, TuiMessage, TuiModel, TuiNotice,
 };
-use super::transcript::TuiTranscript;
 use super::tree::TuiRow;
 use crate::view::Ink;
 
@@ -245,13 +245,13 @@ impl TuiModel {
             detail.has_newer = !whole && !detail.follow;
             if detail.follow && detail.transcript.entries > MAX_ENTRIES {
                 // Drop half of it, so that this is rare.
-                detail.transcript.truncate_to(detail.transcript.blocks.len() / 2);
+                detail.transcript.truncate_to(detail.transcript.items.len() / 2);
             }
         } else {
             // Another part was read: keep the visible lines in place.
             let in_sight = detail.page.block_at(detail.top).filter(|_| tab == DetailTab::Transcript);
             detail.anchor = detail.back_to.take().or(in_sight);
-            detail.transcript = TuiTranscript::from_records(after, records);
+            detail.transcript = Transcript::starting_after(task, after, TEXT_LIMITS).with_records(records);
             detail.has_newer = !whole;
         }
         let again = std::mem::take(&mut detail.read_again) || (detail.follow && !whole);

@@ -11,9 +11,9 @@ use longhaul::snapshot::{Event, EventKind};
 
 use super::graphemes::wrap_graphemes;
 use super::live_region::StyledLine;
-use super::sanitize::{escape_invisible, escape_invisible_line, one_line, sanitize};
 use super::text_format::{display_width, format_time_left, truncate};
 use super::{Ink, TerminalOutput};
+use super::{escape_invisible, escape_invisible_line, one_line, sanitize};
 use crate::data_dir::DataDir;
 use crate::keyboard::KeyPress;
 

@@ -18,9 +18,9 @@ use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, Seq, T
 use crate::message::{Reply, Usage};
 use crate::permission::{Pattern, ToolIdentity};
 
-pub use letter::{Delivery, Letter, Sender, StopCause, StopRequest};
+pub use letter::{Delivery, Letter, Sender, StopCause, StopRequest, TaskEnding};
 pub use order::{Budget, Isolation, OnFinish, Order};
-pub use outcome::{Failure, FailureKind, Outcome};
+pub use outcome::{Failure, FailureKind, Outcome, Status};
 pub use question::{Approval, ExpectedAnswer, GrantScope, Question, QuestionAnswer};
 
 /// The format version of new entries.

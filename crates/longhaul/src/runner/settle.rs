@@ -10,6 +10,7 @@ use super::{AttemptEnd, Halt, RECHECK_INTERVAL, TaskRun, append_with_retry, hint
 use crate::conversation::NextStep;
 use crate::entry::{
     Delivery, Entry, Failure, Letter, OnFinish, Outcome, ReleaseReason, Sender, StopCause, StopRequest,
+    TaskEnding,
 };
 use crate::id::{Attempt, LetterId, Seq, TaskId};
 use crate::message::prompt_tags::{escape, escape_attribute};
@@ -377,13 +378,14 @@ pub(super) async fn stop_descendants(
 fn completion_letter(state: &TaskState, outcome: &Outcome) -> Letter {
     let error = outcome.error().unwrap_or_default();
     let error = escape(&error);
-    let (status, note) = match outcome {
-        Outcome::Completed { cut_short: None, .. } => (Status::Completed, String::new()),
+    let status = outcome.status();
+    let note = match outcome {
+        Outcome::Completed { cut_short: None, .. } => String::new(),
         Outcome::Completed { cut_short: Some(limit), .. } => {
-            (Status::Completed, format!("It was cut short by {}.\n", escape(limit)))
+            format!("It was cut short by {}.\n", escape(limit))
         }
-        Outcome::Failed { .. } => (Status::Failed, format!("It failed: {error}.\n")),
-        Outcome::Cancelled { .. } => (Status::Cancelled, format!("It was cancelled: {error}.\n")),
+        Outcome::Failed { .. } => format!("It failed: {error}.\n"),
+        Outcome::Cancelled { .. } => format!("It was cancelled: {error}.\n"),
     };
     let output = outcome.output();
     let shown = &output[..output.floor_char_boundary(LETTER_CAP)];
@@ -416,6 +418,7 @@ fn completion_letter(state: &TaskState, outcome: &Outcome) -> Letter {
         summary: Some(format!("{} {status}", state.agent)),
         deliver: Delivery::Asap,
         ending: Some(state.id),
+        ended: Some(Box::new(TaskEnding { task: state.id, agent: state.agent.clone(), status })),
         effects: state.changed.is_some(),
     }
 }

@@ -214,6 +214,7 @@ impl Longhaul {
             summary: None,
             deliver,
             ending: None,
+            ended: None,
             effects: false,
         })
     }

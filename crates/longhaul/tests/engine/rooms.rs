@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `longhaul`, bottom up, as design and `lib.rs` list them.
-const ROOMS: [&str; 19] = [
+const ROOMS: [&str; 20] = [
     "id",
     "message",
     "permission",
@@ -14,6 +14,7 @@ const ROOMS: [&str; 19] = [
     "store",
     "process",
     "snapshot",
+    "transcript",
     "dispatch",
     "tool",
     "toolset",
