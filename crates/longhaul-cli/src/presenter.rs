@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use longhaul::TaskId;
+use longhaul::approval::{GivenAnswer, QuestionKey, QuestionQueue, Reaction};
 use longhaul::snapshot::{Event, EventKind};
 use longhaul::transcript::TaskBoard;
 
@@ -10,10 +11,10 @@ use crate::data_dir::DataDir;
 use crate::exit::CliError;
 use crate::keyboard::KeyPress;
 use crate::notify::Notifier;
+use crate::view::questions::format_question;
 use crate::view::{
-    AnswerStream, EventDetail, EventFormatter, Ink, LiveBlockFrame, OutputStream, QuestionQueue, StyledLine,
-    TerminalOutput, TypedAnswer, display_width, live_block_lines, one_line, sanitize, text_format::wrap_text,
-    truncate,
+    AnswerStream, EventDetail, EventFormatter, Ink, LiveBlockFrame, OutputStream, StyledLine, TerminalOutput,
+    display_width, live_block_lines, one_line, sanitize, text_format::wrap_text, truncate,
 };
 
 /// How to present events.
@@ -41,6 +42,7 @@ pub(crate) struct Presenter<'a> {
     formatter: EventFormatter,
     answer_stream: AnswerStream,
     pub(crate) questions: QuestionQueue,
+    data_dir: DataDir,
     /// Lines to print above the block with the next frame.
     above: Vec<StyledLine>,
     frame: usize,
@@ -107,7 +109,8 @@ impl<'a> Presenter<'a> {
             board: TaskBoard::default(),
             formatter: EventFormatter::new(context.term, EventDetail::Team).with_data_dir(data_dir),
             answer_stream: AnswerStream::new(out.live && out.color),
-            questions: QuestionQueue::with_data_dir(data_dir),
+            questions: QuestionQueue::default(),
+            data_dir: data_dir.clone(),
             above: Vec::new(),
             frame: 0,
             reads_keys: false,
@@ -242,7 +245,10 @@ impl<'a> Presenter<'a> {
         let mut shares = RowAllocation::new(rows, tall(footer));
         // Questions get rows first, then unfinished text; the tasks get the rest.
         let asked = match self.reads_keys {
-            true => self.questions.lines(term, columns, shares.max_part_rows(), now),
+            true => {
+                let size = (columns, shares.max_part_rows());
+                format_question(&mut self.questions, Some(&self.data_dir), term, size, now)
+            }
             false => Vec::new(),
         };
         shares.allocate(asked.len());
@@ -306,8 +312,19 @@ impl<'a> Presenter<'a> {
     }
 
     /// Passes a key to the open question, and returns the answer if the key completes one.
-    pub(crate) fn handle_key(&mut self, key: KeyPress) -> Option<TypedAnswer> {
-        self.questions.handle_key(key, Timestamp::now())
+    pub(crate) fn handle_key(&mut self, key: KeyPress) -> Option<GivenAnswer> {
+        let key = match key {
+            KeyPress::Char(c) => QuestionKey::Char(c),
+            KeyPress::Enter => QuestionKey::Enter,
+            KeyPress::Escape => QuestionKey::Escape,
+            KeyPress::Backspace => QuestionKey::Backspace,
+            KeyPress::Ctrl('u') => QuestionKey::Clear,
+            KeyPress::Ctrl(_) => return None,
+        };
+        match self.questions.handle_key(key, Timestamp::now()) {
+            Reaction::Answer(given) => Some(given),
+            Reaction::Changed | Reaction::Ignored(_) => None,
+        }
     }
 
     /// Prints a line above the block.

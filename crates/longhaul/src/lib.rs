@@ -54,6 +54,7 @@ pub mod store;
 pub mod process;
 pub mod snapshot;
 pub mod transcript;
+pub mod approval;
 pub mod dispatch;
 pub mod tool;
 pub mod toolset;

@@ -36,6 +36,11 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
             calls.into_iter().for_each(|(task, call, summary)| model.calls.take(task, call, summary));
             Vec::new()
         }
+        TuiMessage::Questions(asked) => {
+            model.reading_question = None;
+            asked.into_iter().for_each(|asked| model.questions.ask(asked));
+            model.forget_answered_questions()
+        }
         TuiMessage::TaskGone(task) => {
             model.tasks.shift_remove(&task);
             model.tree_stale = true;
@@ -49,7 +54,10 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
             }
             effects
         }
-        TuiMessage::ActionDone(Err(error)) => model.show_notice(Ink::Bad, error),
+        TuiMessage::ActionDone(Err(error)) => {
+            model.questions.reject_answer(&error);
+            model.show_notice(Ink::Bad, error)
+        }
         TuiMessage::Tick => {
             // A wait for a provider may end without a journal entry.
             model.tree_stale = true;
@@ -113,12 +121,28 @@ impl TuiModel {
             }
         }
         self.forget_old_trees();
+        effects.extend(self.forget_answered_questions());
         self.tree_stale = true;
         if self.selected.is_none() {
             self.prepare_frame();
             effects.extend(self.ensure_selection());
         }
         effects
+    }
+
+    /// Removes questions that are no longer open, and says if someone else answered the one that is shown.
+    fn forget_answered_questions(&mut self) -> Vec<TuiEffect> {
+        let tasks = &self.tasks;
+        let is_open = |known: &longhaul::approval::AskedQuestion| {
+            let asking = tasks.get(&known.task).filter(|head| !head.status.is_final());
+            asking.is_some_and(|head| head.asked.iter().any(|asked| asked.question == known.id))
+        };
+        match self.questions.retain(is_open) {
+            true => {
+                self.show_notice(Ink::Plain, "the question was answered elsewhere, or is no longer asked")
+            }
+            false => Vec::new(),
+        }
     }
 
     /// Drops old ended trees if there are too many.

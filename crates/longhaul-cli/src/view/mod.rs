@@ -1,6 +1,6 @@
 //! Formats output for people.
 
-mod questions;
+pub(crate) mod questions;
 mod live_block;
 mod answer_stream;
 mod text_table;
@@ -17,9 +17,8 @@ pub(crate) use event_text::{EventDetail, EventFormatter};
 pub(crate) use live_block::{LiveBlockFrame, live_block_lines};
 pub(crate) use live_region::{LiveRegion, StyledLine};
 pub(crate) use longhaul::transcript::{
-    describe_wait, escape_invisible, escape_invisible_line, one_line, sanitize, strip_control_chars,
+    describe_wait, escape_invisible, one_line, sanitize, strip_control_chars,
 };
-pub(crate) use questions::{QuestionQueue, TypedAnswer};
 pub(crate) use task_tables::{TaskLayout, summary_table, task_description, task_table, time_of};
 pub(crate) use terminal_output::{Ink, OutputStream, TerminalOutput, status_glyph, status_label};
 pub(crate) use text_format::{

@@ -21,7 +21,7 @@ use crate::permission::{Pattern, ToolIdentity};
 pub use letter::{Delivery, Letter, Sender, StopCause, StopRequest, TaskEnding};
 pub use order::{Budget, Isolation, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome, Status};
-pub use question::{Approval, ExpectedAnswer, GrantScope, Question, QuestionAnswer};
+pub use question::{Approval, ExpectedAnswer, FileChange, GrantScope, Question, QuestionAnswer};
 
 /// The format version of new entries.
 pub const FORMAT: u16 = 1;

@@ -14,6 +14,7 @@ mod board;
 mod call;
 mod numbers;
 mod phrase;
+mod question;
 mod sanitize;
 
 use std::collections::VecDeque;
@@ -32,9 +33,9 @@ pub use board::{Activity, TaskBoard, TaskRow};
 pub use call::{arguments_text, brief_call, format_call, lay_out_arguments, main_argument};
 pub use numbers::{format_count, format_dollars, format_duration, format_time_left, pluralize};
 pub use phrase::{
-    Detail, Level, Phrase, Tone, approval_notes, describe, describe_end, describe_question, describe_wait,
-    sender,
+    Detail, Level, Phrase, Tone, approval_notes, describe, describe_end, describe_wait, sender,
 };
+pub use question::{LineKind, describe_question, question_lines};
 pub use sanitize::{
     escape_invisible, escape_invisible_json, escape_invisible_line, one_line, sanitize, strip_control_chars,
 };

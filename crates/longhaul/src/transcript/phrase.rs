@@ -5,9 +5,7 @@ use serde::{Serialize, Serializer};
 use super::call::{format_call, shorten};
 use super::numbers::{format_count, format_dollars, format_duration, pluralize};
 use super::sanitize::{escape_invisible_line, one_line, sanitize};
-use crate::entry::{
-    Budget, ExpectedAnswer, NudgeReason, Question, ReleaseReason, Sender, TaskEnding, WaitReason,
-};
+use crate::entry::{Budget, NudgeReason, ReleaseReason, Sender, TaskEnding, WaitReason};
 use crate::message::Usage;
 use crate::snapshot::EventKind;
 use crate::task::Status;
@@ -254,18 +252,6 @@ pub fn describe_wait(on: &WaitReason) -> String {
         WaitReason::Person(what) => format!("a person: {}", one_line(what)),
         WaitReason::Provider(why) => format!("its provider: {}", one_line(why)),
     }
-}
-
-/// A question in full: the whole call that a person is to approve, and what to know about it.
-pub fn describe_question(asks: &Question) -> String {
-    let ExpectedAnswer::Leave { tool, arguments, why, changed, .. } = &asks.wants else {
-        return sanitize(&asks.text);
-    };
-    let mut text = format!("may it call {}?", format_call(tool, arguments, usize::MAX));
-    for note in approval_notes(why.as_deref(), changed.as_deref()) {
-        text = format!("{text}\n{note}");
-    }
-    text
 }
 
 /// What to know before approving a call: how its tool has changed, and why a rule alone does not allow it.
