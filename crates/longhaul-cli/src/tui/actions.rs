@@ -58,7 +58,7 @@ impl TuiModel {
                 effects.extend(self.select_tab(DetailTab::Transcript));
                 (self.focus, self.pane) = (Focus::Detail, Pane::Detail);
                 effects.extend(self.follow_end());
-                "read it first, then press the key again"
+                "read it, then press the key again"
             }
         };
         effects.extend(self.show_notice(Ink::Attention, notice));

@@ -111,7 +111,10 @@ fn a_question_is_told_with_its_answer() {
         panic!()
     };
     assert_eq!(answer.to_string(), "no, not today");
-    assert_eq!(item_text(&transcript.items.back().unwrap().kind), "may it call write_file(notes.txt)?");
+    assert_eq!(
+        item_text(&transcript.items.back().unwrap().kind),
+        "may it call this?\nwrite_file\n  path: notes.txt"
+    );
 }
 
 #[test]

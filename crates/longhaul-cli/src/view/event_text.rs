@@ -135,3 +135,41 @@ impl EventFormatter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Every event is worded in `longhaul::transcript`. A door may know a few kinds of events, for what it does
+    /// besides showing them.
+    #[test]
+    fn no_door_has_words_of_its_own_for_events() {
+        fn visit(directory: &Path, found: &mut Vec<(String, usize)>) {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.display().to_string();
+                if path.is_dir() {
+                    visit(&path, found);
+                } else if name.ends_with(".rs") && !name.contains("test") {
+                    let source = std::fs::read_to_string(&path).unwrap();
+                    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+                    let kinds = ["EventKind::", "Entry::"].into_iter().flat_map(|of| {
+                        let names = source.split(of).skip(1);
+                        names.map(|rest| rest.chars().take_while(char::is_ascii_alphanumeric).collect())
+                    });
+                    found.push((name, kinds.collect::<BTreeSet<String>>().len()));
+                }
+            }
+        }
+        let mut found = Vec::new();
+        visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+        assert!(found.len() > 50);
+        for (file, kinds) in found {
+            assert!(
+                kinds <= 8,
+                "{file} knows {kinds} kinds of events: put the words into longhaul::transcript"
+            );
+        }
+    }
+}

@@ -58,7 +58,7 @@ pub(crate) fn format_question(
         });
     }
     if !choices.is_empty() {
-        choices.insert(0, "always allow, in this run and all its tasks:".to_owned());
+        choices.splice(0..0, wrap_graphemes("always allow, in this run and all its tasks:", room));
     }
     let others =
         2 + choices.len() + usize::from(!queue.rejected().is_empty()) + usize::from(!open.is_approval());
