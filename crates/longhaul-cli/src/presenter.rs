@@ -2,17 +2,19 @@
 
 use jiff::Timestamp;
 use longhaul::TaskId;
+use longhaul::approval::{GivenAnswer, QuestionKey, QuestionQueue, Reaction};
 use longhaul::snapshot::{Event, EventKind};
+use longhaul::transcript::TaskBoard;
 
 use crate::cmd::CliContext;
 use crate::data_dir::DataDir;
 use crate::exit::CliError;
 use crate::keyboard::KeyPress;
 use crate::notify::Notifier;
+use crate::view::questions::format_question;
 use crate::view::{
-    AnswerStream, EventDetail, EventFormatter, Ink, LiveBlockFrame, LiveTaskBoard, OutputStream,
-    QuestionQueue, StyledLine, TerminalOutput, TypedAnswer, display_width, live_block_lines, one_line,
-    sanitize, text_format::wrap_text, truncate,
+    AnswerStream, EventDetail, EventFormatter, Ink, LiveBlockFrame, OutputStream, StyledLine, TerminalOutput,
+    display_width, live_block_lines, one_line, sanitize, text_format::wrap_text, truncate,
 };
 
 /// How to present events.
@@ -36,10 +38,11 @@ pub(crate) struct Presenter<'a> {
     streamed_task: Option<TaskId>,
     /// Events before this time update the state but are not printed again.
     since: Timestamp,
-    pub(crate) board: LiveTaskBoard,
+    pub(crate) board: TaskBoard,
     formatter: EventFormatter,
     answer_stream: AnswerStream,
     pub(crate) questions: QuestionQueue,
+    data_dir: DataDir,
     /// Lines to print above the block with the next frame.
     above: Vec<StyledLine>,
     frame: usize,
@@ -103,10 +106,11 @@ impl<'a> Presenter<'a> {
             mode,
             streamed_task: None,
             since,
-            board: LiveTaskBoard::default(),
+            board: TaskBoard::default(),
             formatter: EventFormatter::new(context.term, EventDetail::Team).with_data_dir(data_dir),
             answer_stream: AnswerStream::new(out.live && out.color),
-            questions: QuestionQueue::with_data_dir(data_dir),
+            questions: QuestionQueue::default(),
+            data_dir: data_dir.clone(),
             above: Vec::new(),
             frame: 0,
             reads_keys: false,
@@ -241,7 +245,10 @@ impl<'a> Presenter<'a> {
         let mut shares = RowAllocation::new(rows, tall(footer));
         // Questions get rows first, then unfinished text; the tasks get the rest.
         let asked = match self.reads_keys {
-            true => self.questions.lines(term, columns, shares.max_part_rows(), now),
+            true => {
+                let size = (columns, shares.max_part_rows());
+                format_question(&mut self.questions, Some(&self.data_dir), term, size, now)
+            }
             false => Vec::new(),
         };
         shares.allocate(asked.len());
@@ -305,8 +312,19 @@ impl<'a> Presenter<'a> {
     }
 
     /// Passes a key to the open question, and returns the answer if the key completes one.
-    pub(crate) fn handle_key(&mut self, key: KeyPress) -> Option<TypedAnswer> {
-        self.questions.handle_key(key, Timestamp::now())
+    pub(crate) fn handle_key(&mut self, key: KeyPress) -> Option<GivenAnswer> {
+        let key = match key {
+            KeyPress::Char(c) => QuestionKey::Char(c),
+            KeyPress::Enter => QuestionKey::Enter,
+            KeyPress::Escape => QuestionKey::Escape,
+            KeyPress::Backspace => QuestionKey::Backspace,
+            KeyPress::Ctrl('u') => QuestionKey::Clear,
+            KeyPress::Ctrl(_) => return None,
+        };
+        match self.questions.handle_key(key, Timestamp::now()) {
+            Reaction::Answer(given) => Some(given),
+            Reaction::Changed | Reaction::Ignored(_) => None,
+        }
     }
 
     /// Prints a line above the block.

@@ -42,6 +42,7 @@ proptest::proptest! {
             summary: None,
             deliver: Delivery::Asap,
             ending: None,
+            ended: None,
             effects: false,
         };
         proptest::prop_assert_eq!(tags_in(&letters_text(&[letter(&said), letter(&more)])), 4);
@@ -61,6 +62,7 @@ fn an_old_letter_about_an_end_stays_as_it_is() {
         summary: None,
         deliver: Delivery::Asap,
         ending: Some(ending),
+        ended: None,
         effects: false,
     };
     assert_eq!(&*letters_text(&[letter]), text);

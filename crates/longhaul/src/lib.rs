@@ -86,6 +86,8 @@ pub mod store;
 pub mod process;
 pub mod snapshot;
 pub mod journal;
+pub mod transcript;
+pub mod approval;
 pub mod dispatch;
 pub mod tool;
 pub mod toolset;

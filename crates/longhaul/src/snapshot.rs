@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entry::{
     Budget, Entry, HookFailure, LiveTextKind, NudgeReason, Order, Outcome, Question, QuestionAnswer, Record,
-    ReleaseReason, Sender, StopCause, WaitReason,
+    ReleaseReason, Sender, StopCause, TaskEnding, WaitReason,
 };
 use crate::id::{AgentName, Attempt, CallId, LetterId, QuestionId, Seq, TaskId};
 use crate::message::{Call, Usage};
@@ -87,7 +87,7 @@ impl Snapshot {
         let begins = last.iter().position(is_reply)?;
         let replies = last.iter().filter(|record| is_reply(record)).count();
         // Calls are identified by their turn, and by the reply that contains them.
-        snapshot.projector.turn = state.turns.checked_sub(u32::try_from(replies).ok()?)?;
+        snapshot.projector.turn = Some(state.turns.checked_sub(u32::try_from(replies).ok()?)?);
         snapshot.projector.project(&last[begins]);
         snapshot.events.clear();
         snapshot.dropped = last[begins].seq.0;
@@ -255,6 +255,9 @@ pub enum EventKind {
         from: Sender,
         /// The text.
         text: Arc<str>,
+        /// The child whose end it reports, and how that ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ended: Option<TaskEnding>,
     },
     /// It read letters.
     Read {
@@ -344,6 +347,16 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// The status of the task from this event on, if the event changes it.
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            EventKind::Submitted { .. } | EventKind::Released { .. } => Some(Status::Pending),
+            EventKind::Started { .. } => Some(Status::Running),
+            EventKind::Finished { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
     /// Whether the text streamed so far of an unfinished reply is void. The model is asked again, and its new
     /// reply is reported from the start.
     pub fn voids_partial_reply(&self) -> bool {
@@ -361,14 +374,21 @@ pub struct EventProjector {
     task: TaskId,
     text: usize,
     reasoning: usize,
-    turn: u32,
+    /// The number of replies so far, if it is known.
+    turn: Option<u32>,
     calls: Vec<Call>,
 }
 
 impl EventProjector {
     /// A projector for a task, before its first entry.
     pub fn new(task: TaskId) -> Self {
-        EventProjector { task, text: 0, reasoning: 0, turn: 0, calls: Vec::new() }
+        EventProjector { task, text: 0, reasoning: 0, turn: Some(0), calls: Vec::new() }
+    }
+
+    /// A projector for a task, before an entry somewhere in its journal. The arguments of calls that were
+    /// made before it are unknown.
+    pub fn midway(task: TaskId) -> Self {
+        EventProjector { turn: None, ..EventProjector::new(task) }
     }
 
     /// The task.
@@ -396,6 +416,7 @@ impl EventProjector {
                 letter: letter.id.clone(),
                 from: letter.from.clone(),
                 text: letter.text.clone(),
+                ended: letter.task_ending(),
             }),
             Entry::StopRequested(stop) => tell(EventKind::Stopping { cause: stop.cause }),
             Entry::Read { letters, .. } if letters.is_empty() => {}
@@ -420,7 +441,7 @@ impl EventProjector {
                     tell(EventKind::Text { text: rest.to_owned() });
                 }
                 self.discard_live_text();
-                self.turn += 1;
+                self.turn = self.turn.map(|turn| turn + 1);
                 self.calls = reply.calls().cloned().collect();
                 tell(EventKind::Usage { usage: reply.usage, cost: reply.cost, model: reply.model.clone() });
             }
@@ -465,11 +486,7 @@ impl EventProjector {
             Entry::Worked { .. } | Entry::Denied { .. } => {}
             Entry::Released { why, .. } => tell(EventKind::Released { why: why.clone() }),
             Entry::Finished(outcome) => tell(EventKind::Finished {
-                status: match **outcome {
-                    Outcome::Completed { .. } => Status::Completed,
-                    Outcome::Failed { .. } => Status::Failed,
-                    Outcome::Cancelled { .. } => Status::Cancelled,
-                },
+                status: outcome.status(),
                 output: outcome.output().clone(),
                 error: outcome.error(),
             }),
@@ -479,7 +496,7 @@ impl EventProjector {
     }
 
     fn call(&self, id: CallId) -> Option<&Call> {
-        (id.turn == self.turn).then(|| self.calls.get(id.index as usize)).flatten()
+        self.calls.get(id.index as usize).filter(|_| self.turn.is_none_or(|turn| turn == id.turn))
     }
 
     /// Forgets the streamed text of a reply that is over.

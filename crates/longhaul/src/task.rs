@@ -19,52 +19,10 @@ use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
 use crate::permission::Consent;
 
+pub use crate::entry::Status;
+
 /// How many unread letters a task's mailbox holds. Letters about ended children are always accepted.
 pub const MAILBOX: u32 = 256;
-
-/// The status of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// No worker runs it; it can be claimed.
-    Pending,
-    /// A worker runs it.
-    Running,
-    /// It ended with an answer.
-    Completed,
-    /// It ended without an answer.
-    Failed,
-    /// It was stopped.
-    Cancelled,
-}
-
-impl Status {
-    /// Every status.
-    pub const ALL: [Status; 5] =
-        [Status::Pending, Status::Running, Status::Completed, Status::Failed, Status::Cancelled];
-
-    /// Whether the task has ended. An ended task never changes its status.
-    pub fn is_final(self) -> bool {
-        matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
-    }
-
-    /// The status as a word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Pending => "pending",
-            Status::Running => "running",
-            Status::Completed => "completed",
-            Status::Failed => "failed",
-            Status::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// The state of a task: the fold of its journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -519,11 +477,7 @@ impl TaskState {
     }
 
     fn finish(&mut self, outcome: &Outcome, at: Timestamp) {
-        self.status = match outcome {
-            Outcome::Completed { .. } => Status::Completed,
-            Outcome::Failed { .. } => Status::Failed,
-            Outcome::Cancelled { .. } => Status::Cancelled,
-        };
+        self.status = outcome.status();
         if let Outcome::Completed { cut_short, .. } = outcome {
             self.cut_short = cut_short.clone();
         }

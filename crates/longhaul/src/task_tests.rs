@@ -58,6 +58,7 @@ fn letter(n: u32, ending: bool) -> Entry {
         summary: None,
         deliver: Delivery::Asap,
         ending: ending.then(id),
+        ended: None,
         effects: false,
     }))
 }

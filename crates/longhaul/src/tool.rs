@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, DispatchError, Dispatcher, EarlierResult};
-use crate::entry::{ModelChoice, Question, QuestionAnswer, SamplingUsage};
+use crate::entry::{FileChange, ModelChoice, Question, QuestionAnswer, SamplingUsage};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
 use crate::permission::{RuleNames, ToolIdentity};
@@ -96,6 +96,15 @@ pub trait Tool: Send + Sync + 'static {
     /// network". An approval for one tool does not cover a tool of the same name that runs differently.
     fn setting(&self) -> Option<String> {
         None
+    }
+
+    /// What a call would do to a file, for the person who is asked to approve it. Changes nothing.
+    fn preview(
+        &self,
+        _args: Self::Args,
+        _context: &CallContext,
+    ) -> impl Future<Output = Option<FileChange>> + Send {
+        std::future::ready(None)
     }
 
     /// Runs the tool.
@@ -431,6 +440,15 @@ pub trait DynTool: Send + Sync + 'static {
         identity_from_spec(&self.spec(), self.effects())
     }
 
+    /// What a call would do to a file: see [`Tool::preview`]. A wrapper asks the tool it wraps.
+    fn preview<'a>(
+        &'a self,
+        _arguments: &'a str,
+        _context: &'a CallContext,
+    ) -> BoxFuture<'a, Option<FileChange>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Runs the tool, with the arguments as the model wrote them or as
     /// [`canonical_arguments`](Self::canonical_arguments) returned them.
     fn call<'a>(
@@ -464,6 +482,17 @@ impl<T: Tool> DynTool for T {
     fn identity(&self) -> ToolIdentity {
         let identity = identity_from_spec(&DynTool::spec(self), Tool::effects(self));
         ToolIdentity { setting: Tool::setting(self), ..identity }
+    }
+
+    fn preview<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Option<FileChange>> {
+        Box::pin(async move {
+            let args = parse_arguments_with_aliases::<T::Args>(arguments, Tool::aliases(self)).ok()?;
+            Tool::preview(self, args, context).await
+        })
     }
 
     fn call<'a>(

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use longhaul::id::Seq;
-use longhaul::snapshot::EventProjector;
 use longhaul::store::TaskFilter;
+use longhaul::transcript::{Transcript, TranscriptLimits};
 use longhaul::{Longhaul, TaskId};
 
 use self::transcript::ExportedTask;
@@ -67,18 +67,15 @@ async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<ExportedTask
             continue;
         }
         wanted.insert(head.id);
-        let mut transcript = ExportedTask::new(head);
-        let mut narrator = EventProjector::new(transcript.head.id);
-        let mut after = Seq(0);
+        let mut transcript = Transcript::starting_after(head.id, Seq(0), TranscriptLimits::NONE);
         loop {
-            let page = longhaul.store().read(transcript.head.id, after, 1000).await?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            for record in &page {
-                transcript.apply_record(record, narrator.project(record));
+            let page = longhaul.store().read(head.id, transcript.last, 1000).await?;
+            if page.is_empty() {
+                break;
             }
+            transcript = transcript.with_records(&page);
         }
-        tasks.push(transcript);
+        tasks.push(ExportedTask::new(head, transcript));
     }
     Ok(tasks)
 }

@@ -1,13 +1,14 @@
 //! `longhaul show`.
 
 use jiff::Timestamp;
-use longhaul::entry::{ExpectedAnswer, Order, Outcome, Question, WaitReason};
+use longhaul::entry::{Order, Outcome, Question, WaitReason};
 use longhaul::id::QuestionId;
 use longhaul::journal::descendants;
 use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Snapshot};
 use longhaul::store::TaskFilter;
 use longhaul::task::{TaskState, WaitState};
+use longhaul::transcript::describe_question;
 use longhaul::{Longhaul, Status, TaskId};
 use serde::Serialize;
 
@@ -17,9 +18,9 @@ use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
 use crate::team;
 use crate::view::{
-    self, EventDetail, EventFormatter, Ink, TaskLayout, TerminalOutput, describe_wait, escape_invisible,
-    format_ago, format_count, format_dollars, format_timestamp, one_line, pluralize, sanitize, status_label,
-    time_of, truncate,
+    self, EventDetail, EventFormatter, Ink, TaskLayout, TerminalOutput, describe_wait, format_ago,
+    format_count, format_dollars, format_timestamp, one_line, pluralize, sanitize, status_label, time_of,
+    truncate,
 };
 
 /// How many of the last events to show.
@@ -206,23 +207,8 @@ impl ShowPage {
             self.field("cut short", &format!("by {}", one_line(limit)));
         }
         for (name, question) in &task.questions {
-            // The journal has a short form of the call and the full one: show the full one, because the user
-            // has to approve it.
-            let asks = match &question.wants {
-                ExpectedAnswer::Leave { tool, arguments, why, changed, .. }
-                    if !question.text.contains(arguments) =>
-                {
-                    let why = why
-                        .as_ref()
-                        .map(|why| format!(" A person has to decide: {why}."))
-                        .unwrap_or_default();
-                    let note =
-                        changed.as_ref().map(|changed| format!(" Note: {changed}.")).unwrap_or_default();
-                    format!("May {tool} be called with {arguments}?{why}{note}")
-                }
-                _ => question.text.clone(),
-            };
-            self.field("asks", &escape_invisible(&asks));
+            // In full: the user has to approve it.
+            self.field("asks", &describe_question(question));
             let named = (task.questions.len() > 1).then_some(*name);
             self.field("answer", &self.data_dir.answer_command(head.id, named, &question.wants));
             if let Some(until) = head.asked.iter().find(|asked| asked.question == *name).and_then(|a| a.until)

@@ -1,5 +1,6 @@
 //! Actions on the selected task: answer, stop, resume, retry, pin.
 
+use longhaul::approval::{Ignored, QuestionKey, Reaction};
 use longhaul::task::TaskState;
 use longhaul::{Status, TaskId};
 
@@ -25,7 +26,8 @@ impl TuiModel {
         Vec::new()
     }
 
-    pub(super) fn answer_question(&mut self, words: &str) -> Vec<TuiEffect> {
+    /// Passes a key to the open question: `y`, `n`, `a`, or the key of a choice.
+    pub(super) fn answer_question(&mut self, key: QuestionKey) -> Vec<TuiEffect> {
         let Some((head, question)) = self.open_question() else {
             return self.show_notice(Ink::Plain, "nothing is asked here");
         };
@@ -34,18 +36,33 @@ impl TuiModel {
             self.focus_prompt(Some(PromptPurpose::Answer(task, name)));
             return self.show_notice(Ink::Attention, "this question needs a typed answer");
         }
-        if words != "no" && !self.is_question_visible() {
-            // Do not approve what the user has not seen: open the task first, whose transcript shows all of
-            // it.
-            let mut effects = self.reveal_task(task);
-            effects.extend(self.select_tab(DetailTab::Transcript));
-            (self.focus, self.pane) = (Focus::Detail, Pane::Detail);
-            effects.extend(self.follow_end());
-            let key = if words == "yes" { "y" } else { "a" };
-            effects.extend(self.show_notice(Ink::Attention, format!("read it first; {key} again answers")));
-            return effects;
+        // Anything can be denied, also what was not read yet.
+        if key == QuestionKey::Char('n') && !self.questions.contains(task, name) {
+            return vec![TuiEffect::Answer { task, question: name, words: "no".to_owned() }];
         }
-        vec![TuiEffect::Answer { task, question: name, words: words.to_owned() }]
+        let mut effects: Vec<TuiEffect> = self.show_question().into_iter().collect();
+        let notice = match self.questions.handle_key(key, self.now) {
+            Reaction::Answer(given) => {
+                let words = given.text.unwrap_or_default();
+                effects.push(TuiEffect::Answer { task: given.task, question: given.question, words });
+                return effects;
+            }
+            Reaction::Changed | Reaction::Ignored(Ignored::NoMeaning) => return effects,
+            Reaction::Ignored(Ignored::TooSoon) => "the question has just appeared: press the key again",
+            Reaction::Ignored(Ignored::Sent) => "the answer is on its way",
+            Reaction::Ignored(Ignored::Expired) => "it is too late to answer this",
+            Reaction::Ignored(Ignored::NotVisible | Ignored::NothingAsked) => {
+                // Do not approve what the user has not seen: open the task first, whose transcript shows all of
+                // it.
+                effects.extend(self.reveal_task(task));
+                effects.extend(self.select_tab(DetailTab::Transcript));
+                (self.focus, self.pane) = (Focus::Detail, Pane::Detail);
+                effects.extend(self.follow_end());
+                "read it, then press the key again"
+            }
+        };
+        effects.extend(self.show_notice(Ink::Attention, notice));
+        effects
     }
 
     /// Opens the prompt for a pattern, to allow more than one call permanently.
@@ -62,18 +79,20 @@ impl TuiModel {
     }
 
     /// Returns whether the whole question is on the screen, or its task is open.
-    fn is_question_visible(&self) -> bool {
-        let (Some((head, question)), Some(areas)) = (self.open_question(), self.areas()) else {
+    pub(super) fn is_question_visible(&self) -> bool {
+        let (Some((head, _)), Some(areas)) = (self.open_question(), self.areas()) else {
             return false;
         };
+        let columns = usize::from(areas.question.width.saturating_sub(2));
+        let rows = self.question_lines(columns).len();
+        let room = usize::from(areas.question.height).saturating_sub(1 + usize::from(areas.two_panes));
         let open = self.focus == Focus::Detail && self.tab == DetailTab::Transcript;
         if open && self.selected == Some(head.id) {
-            return true;
+            // The transcript has the whole call. The choices, with a title of up to two lines, are only here.
+            let choices = self.choice_lines(columns).len();
+            return choices == 0 || choices + 2 <= room;
         }
-        let rows = self.question_lines(usize::from(areas.question.width.saturating_sub(2))).len();
-        let room = usize::from(areas.question.height).saturating_sub(1 + usize::from(areas.two_panes));
-        // The list truncates a long question and marks that it goes on.
-        areas.question.height >= 3 && rows <= room && !question.text.ends_with('…')
+        areas.question.height >= 3 && rows <= room
     }
 
     pub(super) fn resume_selected(&mut self) -> Vec<TuiEffect> {

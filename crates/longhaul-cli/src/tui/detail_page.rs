@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use longhaul::id::Seq;
 use longhaul::task::TaskState;
+use longhaul::transcript::{ItemKind, Transcript, TranscriptItem};
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::model::{DetailTab, TuiDetail, TuiModel};
-use super::transcript::{TranscriptBlock, TranscriptBlockKind, TuiTranscript};
 use super::transcript_view::{
     BlockRenderer, LiveReplyLayout, letter_lines, timeline_lines, transcript_lines,
 };
@@ -85,8 +85,8 @@ impl DetailPage {
     fn fill<'a>(
         &mut self,
         key: (DetailTab, usize),
-        blocks: impl Iterator<Item = (&'a TranscriptBlock, bool)>,
-        mut lay: impl FnMut(&TranscriptBlock, bool) -> Vec<Line<'static>>,
+        blocks: impl Iterator<Item = (&'a TranscriptItem, bool)>,
+        mut lay: impl FnMut(&TranscriptItem, bool) -> Vec<Line<'static>>,
     ) {
         self.made_of = None;
         let mut old = std::mem::take(&mut self.chunks);
@@ -152,7 +152,7 @@ impl TuiModel {
         let renderer = BlockRenderer { theme, highlighter: &self.highlighter, columns, now };
         match tab {
             DetailTab::Transcript => {
-                let blocks = transcript.blocks.iter().map(|block| (block, opened.contains(&block.seq)));
+                let blocks = transcript.items.iter().map(|block| (block, opened.contains(&block.seq)));
                 let mut growing = std::mem::take(&mut page.growing);
                 page.fill(key, blocks, |block, opened| {
                     transcript_lines(block, opened, renderer, &mut growing)
@@ -161,18 +161,17 @@ impl TuiModel {
             }
             DetailTab::Timeline => {
                 let (before, last) = (Cell::<Option<Timestamp>>::default(), Cell::default());
-                let blocks = transcript.blocks.iter().map(|block| {
+                let blocks = transcript.items.iter().map(|block| {
                     before.set(last.replace(Some(block.at)));
                     (block, false)
                 });
                 page.fill(key, blocks, |block, _| timeline_lines(block, before.get(), renderer));
             }
             DetailTab::Letters => {
-                let is_letter =
-                    |block: &&TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Letter { .. });
+                let is_letter = |block: &&TranscriptItem| matches!(block.kind, ItemKind::Letter { .. });
                 page.fill(
                     key,
-                    transcript.blocks.iter().filter(is_letter).map(|block| (block, true)),
+                    transcript.items.iter().filter(is_letter).map(|block| (block, true)),
                     |block, _| letter_lines(block, renderer),
                 );
                 if page.total == 0 {
@@ -232,15 +231,17 @@ impl TuiDetail {
     }
 }
 
-fn output_lines(transcript: &TuiTranscript, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
+fn output_lines(transcript: &Transcript, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
     let (text, note) = match &transcript.end {
         Some(end) if end.output.is_empty() => (String::new(), "It said nothing."),
-        Some(end) => (end.output.clone(), ""),
-        None => (transcript.text_so_far(), "It has not ended yet: this is what it has said so far."),
+        Some(end) => (sanitize(&end.output), ""),
+        None => {
+            (sanitize(&transcript.text_so_far()), "It has not ended yet: this is what it has said so far.")
+        }
     };
     let mut lines = Vec::new();
     if let Some(error) = transcript.end.as_ref().and_then(|end| end.error.as_ref()) {
-        lines.extend(renderer.wrapped(Ink::Bad, error));
+        lines.extend(renderer.wrapped(Ink::Bad, &one_line(error)));
         lines.push(Line::default());
     }
     if !note.is_empty() {

@@ -272,7 +272,8 @@ impl<S: TuiScreen> TuiEventLoop<S> {
             update(&mut self.model, TuiMessage::Resize(size.0, size.1));
         }
         self.model.prepare_frame();
-        if let Some(effect) = self.model.unknown_calls() {
+        let reads = [self.model.unknown_calls(), self.model.show_question()];
+        for effect in reads.into_iter().flatten() {
             self.work.spawn(self.effects.clone().run_effect(effect));
         }
         self.screen.draw(&self.model, anew)?;

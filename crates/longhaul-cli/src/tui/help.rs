@@ -19,7 +19,7 @@ const KEYS: [(&str, &str); 28] = [
     ("f", "follow the end"),
     ("", ""),
     ("m", "write to the task"),
-    ("y n a", "yes, no, always this call"),
+    ("y n a", "yes, no, always …"),
     ("r", "resume, or continue"),
     ("R", "retry what failed"),
     ("s", "stop the task (asks)"),

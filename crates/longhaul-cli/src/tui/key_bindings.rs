@@ -1,6 +1,7 @@
 //! Maps keys to actions, depending on the focus.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use longhaul::approval::QuestionKey;
 
 use super::help;
 use super::model::{Confirmation, DetailTab, Focus, Pane, TuiEffect, TuiModel};
@@ -116,6 +117,14 @@ impl TuiModel {
                 _ => Vec::new(),
             };
         }
+        // While the user chooses what to allow, the keys of the choices come first.
+        if self.questions.is_choosing() && self.open_question().is_some() {
+            match key.code {
+                KeyCode::Esc => return self.answer_question(QuestionKey::Escape),
+                KeyCode::Char(c @ ('e' | 'p' | 't')) => return self.answer_question(QuestionKey::Char(c)),
+                _ => {}
+            }
+        }
         match key.code {
             KeyCode::Char('q') => self.quit(),
             KeyCode::Char('?') => {
@@ -164,9 +173,7 @@ impl TuiModel {
                 self.confirm = Some(Confirmation::StopAll);
                 Vec::new()
             }
-            KeyCode::Char('y') => self.answer_question("yes"),
-            KeyCode::Char('n') => self.answer_question("no"),
-            KeyCode::Char('a') => self.answer_question("always exact"),
+            KeyCode::Char(c @ ('y' | 'n' | 'a')) => self.answer_question(QuestionKey::Char(c)),
             KeyCode::Char('A') => self.answer_in_words(),
             KeyCode::Char('r') => self.resume_selected(),
             KeyCode::Char('R') => self.retry(),

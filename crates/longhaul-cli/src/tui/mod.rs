@@ -20,7 +20,6 @@ mod mouse;
 mod navigation;
 mod detail_page;
 mod running;
-mod transcript;
 mod terminal;
 mod theme;
 mod prompt_input;
@@ -33,3 +32,5 @@ pub(crate) use event_loop::run;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod transcript_tests;

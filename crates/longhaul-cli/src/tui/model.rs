@@ -6,20 +6,22 @@ use crossterm::event::{KeyEvent, MouseEvent};
 use indexmap::{IndexMap, IndexSet};
 use jiff::Timestamp;
 use longhaul::TaskId;
+use longhaul::approval::{AskedQuestion, QuestionQueue, Visibility};
 use longhaul::entry::{Order, Record};
 use longhaul::id::{CallId, QuestionId, Seq};
 use longhaul::task::TaskState;
+use longhaul::transcript::{Transcript, TranscriptLimits};
 
 use super::detail_page::DetailPage;
-use super::graphemes::wrap_graphemes;
+use super::graphemes::{truncate_graphemes, wrap_graphemes};
 use super::layout::{ScreenAreas, screen_areas};
 use super::running::RunningCalls;
 use super::text_input::TextInput;
 use super::text_search::TextSearch;
 use super::theme::Theme;
-use super::transcript::TuiTranscript;
 use super::tree::{TaskTreeView, TreeViewOptions, TuiRow, is_interrupted};
 use crate::view::markdown::SyntaxHighlighter;
+use crate::view::questions::wrap_question;
 use crate::view::{Ink, one_line};
 
 /// The maximum number of tasks to keep. Beyond it, the oldest ended trees are dropped.
@@ -30,6 +32,9 @@ pub(crate) const INITIAL_ENTRIES: usize = 400;
 pub(crate) const READ_CHUNK: usize = 1_000;
 /// The maximum number of entries to keep.
 pub(crate) const MAX_ENTRIES: usize = 3_000;
+
+/// How much of long texts to keep.
+pub(crate) const TEXT_LIMITS: TranscriptLimits = TranscriptLimits { text: 64 * 1024, call: 16 * 1024 };
 
 /// The state.
 pub(crate) struct TuiModel {
@@ -54,6 +59,10 @@ pub(crate) struct TuiModel {
     /// The task that was selected when the search began.
     pub(crate) sought_from: Option<TaskId>,
     pub(crate) text_search: TextSearch,
+    /// The questions that were shown, and the state of the one that is.
+    pub(crate) questions: QuestionQueue,
+    /// The question that is being read.
+    pub(crate) reading_question: Option<(TaskId, QuestionId)>,
     /// The arguments of running calls, for tasks that were visible.
     pub(crate) calls: RunningCalls,
 
@@ -91,7 +100,7 @@ pub(crate) struct TuiDetail {
     pub(crate) order: Option<Order>,
     /// The display name of its team.
     pub(crate) team: Option<String>,
-    pub(crate) transcript: TuiTranscript,
+    pub(crate) transcript: Transcript,
     /// Whether the journal continues after the part that was read.
     pub(crate) has_newer: bool,
     /// Whether a read is in progress. The next read waits for it.
@@ -120,7 +129,11 @@ impl TuiDetail {
             task,
             order: None,
             team: None,
-            transcript: TuiTranscript::starting_after(Seq(end.0.saturating_sub(INITIAL_ENTRIES as u64))),
+            transcript: Transcript::starting_after(
+                task,
+                Seq(end.0.saturating_sub(INITIAL_ENTRIES as u64)),
+                TEXT_LIMITS,
+            ),
             has_newer: false,
             reading: true,
             read_again: false,
@@ -235,6 +248,8 @@ pub(crate) enum TuiMessage {
         records: Vec<Record>,
         order: Option<(Box<Order>, String)>,
     },
+    /// The open questions of a task.
+    Questions(Vec<AskedQuestion>),
     /// The arguments of calls; empty if unknown.
     Calls(Vec<(TaskId, CallId, String)>),
     /// The task does not exist any more.
@@ -280,6 +295,8 @@ pub(crate) enum TuiEffect {
     Resume(TaskId),
     /// Retry this task.
     Retry(TaskId),
+    /// Read the open questions of this task.
+    ReadQuestions(TaskId),
     /// Read the arguments of running calls in these tasks.
     ReadCalls(Vec<(TaskId, Seq, Vec<CallId>)>),
     /// Start a run of the team.
@@ -315,6 +332,8 @@ impl TuiModel {
             grouped: true,
             list_search: TextInput::default(),
             sought_from: None,
+            questions: QuestionQueue::default(),
+            reading_question: None,
             calls: RunningCalls::default(),
             text_search: TextSearch::default(),
             selected: None,
@@ -364,14 +383,67 @@ impl TuiModel {
     }
 
     /// Returns the question wrapped to this many columns.
-    pub(crate) fn question_lines(&self, columns: usize) -> Vec<String> {
+    pub(crate) fn question_lines(&self, columns: usize) -> Vec<(Ink, String)> {
         let Some((head, question)) = self.open_question() else { return Vec::new() };
         let agent = one_line(head.agent.as_str());
         let left = question
             .until
             .map(|until| format!(" ({})", crate::view::text_format::format_time_left(until, self.now)));
         let left = left.unwrap_or_default();
-        wrap_graphemes(&format!("{agent} {} asks{left}: {}", head.id, one_line(&question.text)), columns)
+        let wrapped = |text: &str| -> Vec<(Ink, String)> {
+            wrap_graphemes(text, columns).into_iter().map(|line| (Ink::Attention, line)).collect()
+        };
+        let Some(known) = self.known_question().filter(|known| known.is_approval()) else {
+            let text = one_line(&question.text);
+            return wrapped(&format!("{agent} {} asks{left}: {text}", head.id));
+        };
+        let tool = one_line(question.tool.as_deref().unwrap_or_default());
+        let more = if head.asked.len() > 1 { format!(" (1 of {})", head.asked.len()) } else { String::new() };
+        let mut lines = wrapped(&format!("{agent} {}: may it call {tool}?{more}{left}", head.id));
+        lines.extend(self.choice_lines(columns));
+        // The title has the tool.
+        lines.extend(wrap_question(&known.asks, columns).into_iter().skip(1));
+        if !self.questions.rejected().is_empty() {
+            lines.extend(
+                wrap_graphemes(self.questions.rejected(), columns).into_iter().map(|line| (Ink::Bad, line)),
+            );
+        }
+        lines
+    }
+
+    /// Returns what the user can choose to allow from now on.
+    pub(super) fn choice_lines(&self, columns: usize) -> Vec<(Ink, String)> {
+        let mut lines = Vec::new();
+        for choice in self.questions.choices() {
+            let line = format!("[{}] {}", choice.key, choice.text);
+            // The first choice is the call itself, and long.
+            let exact = choice.key == 'e';
+            lines.extend(if exact {
+                vec![truncate_graphemes(&line, columns)]
+            } else {
+                wrap_graphemes(&line, columns)
+            });
+        }
+        lines.into_iter().map(|line| (Ink::Attention, line)).collect()
+    }
+
+    /// Returns the open question in full, if it was read.
+    fn known_question(&self) -> Option<&AskedQuestion> {
+        let (head, question) = self.open_question()?;
+        self.questions.first().filter(|known| (known.task, known.id) == (head.id, question.question))
+    }
+
+    /// Puts the open question in front, and records how much of it is on the screen. Returns the effect that
+    /// reads it, if it is not known in full yet.
+    pub(crate) fn show_question(&mut self) -> Option<TuiEffect> {
+        let (task, id) = self.open_question().map(|(head, question)| (head.id, question.question))?;
+        if !self.questions.focus(task, id) {
+            let reads = self.reading_question.replace((task, id)) == Some((task, id));
+            return (!reads).then_some(TuiEffect::ReadQuestions(task));
+        }
+        let visibility = if self.is_question_visible() { Visibility::Whole } else { Visibility::Hidden };
+        self.questions.mark_shown(visibility, self.now);
+        None
     }
 
     /// Returns whether elapsed times advance.
@@ -413,6 +485,9 @@ impl TuiModel {
             }
         }
         self.scroll_to_selected = false;
+        if let Some((task, id)) = self.open_question().map(|(head, question)| (head.id, question.question)) {
+            self.questions.focus(task, id);
+        }
         self.list_top = self.list_top.min(self.tree.rows.len().saturating_sub(height));
         self.layout_detail(areas.text);
     }

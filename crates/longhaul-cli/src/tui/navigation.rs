@@ -116,7 +116,7 @@ impl TuiModel {
     pub(super) fn toggle_block(&mut self) -> Vec<TuiEffect> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
         let Some((seq, _)) = detail.page.block_at(detail.cursor) else { return Vec::new() };
-        let block = detail.transcript.blocks.iter().find(|block| block.seq == seq);
+        let block = detail.transcript.items.iter().find(|block| block.seq == seq);
         if block.is_some_and(|block| block.kind.is_foldable()) {
             if !detail.unfolded.remove(&seq) {
                 detail.unfolded.insert(seq);

@@ -8,10 +8,10 @@ use longhaul::TaskId;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::{CallId, Seq};
 use longhaul::task::TaskState;
+use longhaul::transcript::brief_call;
 
 use super::model::{TuiEffect, TuiModel};
 use super::tree::TuiRow;
-use crate::view::event_text::brief_call;
 use crate::view::one_line;
 
 /// How much of a call to keep: a line has no room for more.

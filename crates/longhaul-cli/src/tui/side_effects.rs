@@ -4,12 +4,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul::approval::AskedQuestion;
 use longhaul::entry::Entry;
 use longhaul::id::{CallId, Seq};
 use longhaul::store::{Store, TaskFilter};
 use longhaul::task::TaskState;
 use longhaul::teamfile::TeamBundle;
-use longhaul::{Longhaul, LonghaulError, Status, TaskId};
+use longhaul::{Longhaul, LonghaulError, Snapshot, Status, TaskId};
 
 use super::model::{ActionReport, TuiEffect, TuiMessage};
 use super::running::{found, stretch};
@@ -89,6 +90,7 @@ impl EffectRunner {
             TuiEffect::StopAll => self.stop_all().await,
             TuiEffect::Resume(root) => self.resume(root).await,
             TuiEffect::Retry(task) => self.retry(task).await,
+            TuiEffect::ReadQuestions(task) => return self.read_questions(task).await,
             TuiEffect::ReadCalls(wanted) => return self.calls(wanted).await,
             TuiEffect::Run(prompt) => self.start_run(prompt).await,
             TuiEffect::SavePins(pinned) => match self.save_pins(&pinned).await {
@@ -136,6 +138,17 @@ impl EffectRunner {
             _ => None,
         };
         Ok(TuiMessage::Records { task, after, limit, records, order })
+    }
+
+    /// Reads the open questions of a task, in full.
+    async fn read_questions(self, task: TaskId) -> Result<TuiMessage, CliError> {
+        // Ignore read errors here: opening the task reports them.
+        let Ok(Snapshot { state, questions, .. }) = self.longhaul.snapshot(task).await else {
+            return Ok(TuiMessage::Questions(Vec::new()));
+        };
+        let until = |id| state.asked.iter().find(|asked| asked.question == id).and_then(|asked| asked.until);
+        let asked = |(id, asks)| AskedQuestion { task, id, asks, until: until(id) };
+        Ok(TuiMessage::Questions(questions.into_iter().map(asked).collect()))
     }
 
     async fn send(&self, to: TaskId, text: String) -> Result<ActionReport, CliError> {

@@ -1,9 +1,11 @@
 //! Test helpers for the TUI: tasks, journals and rendered screens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use jiff::Timestamp;
+use longhaul::approval::{AskedQuestion, QuestionQueue};
 use longhaul::entry::{
     CallResult, Entry, ExpectedAnswer, Letter, LiveTextKind, Outcome, Question, Record, Sender, Submission,
     TeamRef,
@@ -152,6 +154,7 @@ impl TestJournal {
             summary,
             deliver: Default::default(),
             ending: None,
+            ended: None,
             effects: false,
         };
         self.and(Entry::Letter(Box::new(letter)))
@@ -189,12 +192,15 @@ pub(super) fn leave() -> ExpectedAnswer {
         why: None,
         identity: None,
         changed: None,
+        file: None,
     }
 }
 
 /// Creates a model of this screen size with these tasks.
 pub(super) fn screen(size: (u16, u16), journals: &[TestJournal]) -> TuiModel {
     let mut model = TuiModel::new(Theme { color: true }, None, at(100));
+    // Tests that are not about it press keys at once.
+    model.questions = QuestionQueue::default().with_guard_time(Duration::ZERO);
     update(&mut model, TuiMessage::Resize(size.0, size.1));
     let heads = journals.iter().map(TestJournal::head).collect();
     let effects = update(&mut model, TuiMessage::Loaded(heads, Vec::new()));
@@ -238,6 +244,18 @@ pub(super) fn serve(
         }
         update(model, TuiMessage::Calls(summaries));
         model.prepare_frame();
+    }
+    if let Some(TuiEffect::ReadQuestions(task)) = model.show_question() {
+        let journal = journals.iter().find(|journal| journal.id == task).unwrap();
+        let asked = journal.records.iter().filter_map(|record| match &record.entry {
+            Entry::Asked { question: id, asks, until } => {
+                Some(AskedQuestion { task, id: *id, asks: (**asks).clone(), until: *until })
+            }
+            _ => None,
+        });
+        update(model, TuiMessage::Questions(asked.collect()));
+        model.prepare_frame();
+        model.show_question();
     }
     rest
 }

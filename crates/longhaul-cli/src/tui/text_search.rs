@@ -2,12 +2,13 @@
 //! read yet.
 
 use longhaul::id::Seq;
+use longhaul::transcript::ItemKind;
 use ratatui::text::Line;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::model::{DetailTab, Focus, MAX_ENTRIES, READ_CHUNK, TuiEffect, TuiModel};
 use super::text_input::TextInput;
-use super::transcript::TranscriptBlockKind;
+use super::transcript_view::item_text;
 use crate::view::Ink;
 
 /// The search in the open task.
@@ -108,22 +109,6 @@ impl TextSearchPattern {
 
 fn fold_case(c: char, exact: bool) -> char {
     if exact { c } else { c.to_lowercase().next().unwrap_or(c) }
-}
-
-impl TranscriptBlockKind {
-    /// Returns whether the block contains the search text, folded or not.
-    fn contains(&self, needle: &TextSearchPattern) -> bool {
-        match self {
-            TranscriptBlockKind::Call { summary, arguments, result, .. } => {
-                let result = result.as_ref().is_some_and(|got| needle.occurs_in(&got.text));
-                result || needle.occurs_in(summary) || needle.occurs_in(arguments)
-            }
-            TranscriptBlockKind::Thought { text, .. } | TranscriptBlockKind::Letter { text, .. } => {
-                needle.occurs_in(text)
-            }
-            _ => false,
-        }
-    }
 }
 
 impl TuiModel {
@@ -276,8 +261,8 @@ impl TuiModel {
     fn unfold(&mut self, part: usize, needle: &TextSearchPattern) {
         let Some(detail) = self.detail.as_mut().filter(|_| self.tab == DetailTab::Transcript) else { return };
         let Some((seq, ..)) = detail.page.part_lines(part) else { return };
-        let hides = |what: &TranscriptBlockKind| what.is_foldable() && what.contains(needle);
-        let blocks = &detail.transcript.blocks;
+        let hides = |kind: &ItemKind| kind.is_foldable() && needle.occurs_in(&item_text(kind));
+        let blocks = &detail.transcript.items;
         let at = blocks.partition_point(|block| block.seq < seq);
         let folded = blocks.range(at..).take_while(|block| block.seq == seq).any(|block| hides(&block.kind));
         if folded && detail.unfolded.insert(seq) {

@@ -1,47 +1,47 @@
+//! The transcript as the TUI renders it.
+
 use longhaul::entry::{Entry, QuestionAnswer, Sender, WaitReason};
+use longhaul::id::Seq;
+use longhaul::transcript::{ItemKind, Transcript, format_call};
 
-use super::*;
-use crate::tui::testing::{TestJournal, leave, question};
+use super::model::TEXT_LIMITS;
+use super::testing::{TestJournal, leave, question};
+use super::transcript_view::item_text;
 
-fn texts(transcript: &TuiTranscript) -> Vec<&str> {
-    let text = |block: &'_ TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Text { .. });
-    transcript
-        .blocks
-        .iter()
-        .filter(|block| text(block))
-        .map(|block| match &block.kind {
-            TranscriptBlockKind::Text { text, .. } => text.as_str(),
-            _ => "",
-        })
-        .collect()
+fn from_records(after: Seq, journal: &TestJournal) -> Transcript {
+    let records = &journal.records[after.0 as usize..];
+    Transcript::starting_after(journal.id, after, TEXT_LIMITS).with_records(records)
 }
 
-fn results(transcript: &TuiTranscript) -> Vec<(&str, Option<&str>)> {
-    let call = |block: &'_ TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Call { .. });
-    transcript
-        .blocks
-        .iter()
-        .filter(|block| call(block))
-        .map(|block| match &block.kind {
-            TranscriptBlockKind::Call { summary, result, .. } => {
-                (summary.as_str(), result.as_ref().map(|got| got.text.as_str()))
-            }
-            _ => ("", None),
-        })
-        .collect()
+fn texts(transcript: &Transcript) -> Vec<&str> {
+    let text = transcript.items.iter().map(|item| match &item.kind {
+        ItemKind::Said { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    text.flatten().collect()
+}
+
+fn results(transcript: &Transcript) -> Vec<(String, Option<&str>)> {
+    let call = transcript.items.iter().map(|item| match &item.kind {
+        ItemKind::Call { tool, arguments, result, .. } => {
+            Some((format_call(tool, arguments, 40), result.as_ref().map(|got| got.output.as_str())))
+        }
+        _ => None,
+    });
+    call.flatten().collect()
 }
 
 #[test]
 fn words_that_come_as_they_are_said_are_told_once() {
     let journal = TestJournal::new(1, "a", "Do.").claimed().said("Hel").said("lo wor");
-    let mut transcript = TuiTranscript::from_records(Seq(0), &journal.records);
+    let mut transcript = from_records(Seq(0), &journal);
     assert_eq!(texts(&transcript), ["Hello wor"]);
-    let began = transcript.blocks.back().unwrap().seq;
+    let began = transcript.items.back().unwrap().seq;
     let journal = journal.replied("Hello world.", &[]).said("Next");
     journal.records.iter().for_each(|record| transcript.apply_record(record));
     assert_eq!(texts(&transcript), ["Hello world.", "Next"]);
     assert!(
-        transcript.blocks.iter().any(|block| block.seq == began),
+        transcript.items.iter().any(|block| block.seq == began),
         "what is being read stays the same block"
     );
     // The provider is asked again: the partial reply is void.
@@ -60,14 +60,20 @@ fn a_stretch_from_the_middle_is_told_as_well_as_can_be() {
         .called(1, "shell")
         .returned(1, "/tmp\n")
         .returned(0, "a\nb\n");
-    let whole = TuiTranscript::from_records(Seq(0), &journal.records);
-    assert_eq!(results(&whole), [("shell(ls)", Some("a\nb\n")), ("shell(pwd)", Some("/tmp\n"))]);
+    let whole = from_records(Seq(0), &journal);
+    assert_eq!(
+        results(&whole),
+        [("shell(ls)".to_owned(), Some("a\nb\n")), ("shell(pwd)".to_owned(), Some("/tmp\n"))]
+    );
     // Starting after the reply: results are known, arguments are not.
-    let part = TuiTranscript::from_records(Seq(3), &journal.records[3..]);
-    assert_eq!(results(&part), [("shell()", Some("a\nb\n")), ("shell()", Some("/tmp\n"))]);
+    let part = from_records(Seq(3), &journal);
+    assert_eq!(
+        results(&part),
+        [("shell()".to_owned(), Some("a\nb\n")), ("shell()".to_owned(), Some("/tmp\n"))]
+    );
     // Starting after the calls.
-    let part = TuiTranscript::from_records(Seq(5), &journal.records[5..]);
-    assert_eq!(results(&part), [("a tool", Some("/tmp\n")), ("a tool", Some("a\nb\n"))]);
+    let part = from_records(Seq(5), &journal);
+    assert_eq!(results(&part), [("()".to_owned(), Some("/tmp\n")), ("()".to_owned(), Some("a\nb\n"))]);
 }
 
 #[test]
@@ -82,20 +88,16 @@ fn escape_sequences_are_not_kept_and_what_is_long_is_cut() {
         .returned(0, &format!("{evil}{}", "x\n".repeat(100_000)))
         .asked(leave(), evil)
         .failed(evil);
-    let transcript = TuiTranscript::from_records(Seq(0), &journal.records);
-    let text = format!("{:?}", transcript.blocks);
-    assert!(!text.contains("\\u{1b}") && !text.contains("\\u{7}") && !text.contains("202e"), "{text}");
+    let transcript = from_records(Seq(0), &journal);
+    let text: String = transcript.items.iter().map(|item| item_text(&item.kind)).collect();
+    assert!(!text.contains(['\x1b', '\x07', '\u{202e}']), "{text}");
     assert!(text.len() < 120_000, "{}", text.len());
-    let TranscriptBlockKind::Call { result: Some(got), .. } = &transcript
-        .blocks
-        .iter()
-        .find(|block| matches!(block.kind, TranscriptBlockKind::Call { .. }))
-        .unwrap()
-        .kind
-    else {
-        panic!("no result");
-    };
-    assert!(got.text.contains("KiB more") && got.lines == 100_000, "{}", got.lines);
+    let call = transcript.items.iter().find_map(|item| match &item.kind {
+        ItemKind::Call { result, .. } => result.as_ref(),
+        _ => None,
+    });
+    let got = call.expect("a result");
+    assert!(got.output.contains("KiB more") && got.lines == 100_000, "{}", got.lines);
 }
 
 #[test]
@@ -104,13 +106,15 @@ fn a_question_is_told_with_its_answer() {
         question: question(),
         answer: QuestionAnswer::Given("no, not today".to_owned()),
     });
-    let transcript = TuiTranscript::from_records(Seq(0), &journal.records);
-    let asked = TranscriptBlockKind::Asked {
-        question: question(),
-        text: "may it call write_file(notes.txt)?".to_owned(),
-        answer: Some("no, not today".to_owned()),
+    let transcript = from_records(Seq(0), &journal);
+    let ItemKind::Asked { answer: Some(answer), .. } = &transcript.items.back().unwrap().kind else {
+        panic!()
     };
-    assert_eq!(transcript.blocks.back().unwrap().kind, asked);
+    assert_eq!(answer.to_string(), "no, not today");
+    assert_eq!(
+        item_text(&transcript.items.back().unwrap().kind),
+        "may it call this?\nwrite_file\n  path: notes.txt"
+    );
 }
 
 #[test]
@@ -119,11 +123,10 @@ fn the_oldest_is_forgotten_and_can_be_read_again_from_there() {
     for _ in 0..50 {
         journal = journal.replied("Words.", &[]);
     }
-    let mut transcript = TuiTranscript::from_records(Seq(0), &journal.records);
-    let all = transcript.blocks.len();
+    let mut transcript = from_records(Seq(0), &journal);
+    let all = transcript.items.len();
     assert_eq!(transcript.truncate_to(10), all - 10);
-    assert_eq!(transcript.after, Seq(transcript.blocks[0].seq.0 - 1));
-    let again =
-        TuiTranscript::from_records(transcript.after, &journal.records[transcript.after.0 as usize..]);
-    assert_eq!(again.blocks.len(), 10);
+    assert_eq!(transcript.after, Seq(transcript.items[0].seq.0 - 1));
+    let again = from_records(transcript.after, &journal);
+    assert_eq!(again.items.len(), 10);
 }

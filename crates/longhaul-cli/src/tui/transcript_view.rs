@@ -1,14 +1,16 @@
 //! Renders blocks of a transcript.
 
 use jiff::Timestamp;
-use longhaul::entry::Sender;
 use longhaul::id::Seq;
+use longhaul::transcript::{
+    CallOutput, ItemKind, Level, TranscriptItem, arguments_text, describe_end, describe_question,
+    format_call, one_line, sanitize, sender,
+};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::graphemes::{grapheme_width, truncate_graphemes, wrap_graphemes};
 use super::theme::Theme;
-use super::transcript::{TranscriptBlock, TranscriptBlockKind, TuiCallResult};
 use crate::view::markdown::{self, SyntaxHighlighter, stable_prefix_len};
 use crate::view::text_format::{format_clock, format_duration, pluralize};
 use crate::view::{Ink, status_glyph};
@@ -91,35 +93,36 @@ fn append_part(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
 
 /// Renders a block of the transcript.
 pub(crate) fn transcript_lines(
-    block: &TranscriptBlock,
+    item: &TranscriptItem,
     opened: bool,
     renderer: BlockRenderer<'_>,
     growing: &mut LiveReplyLayout,
 ) -> Vec<Line<'static>> {
     let ink = |ink| renderer.theme.ink(ink);
     let gap = || vec![Line::default()];
-    match &block.kind {
-        TranscriptBlockKind::Order { text } => renderer.hanging("› ", ink(Ink::Id), ink(Ink::Strong), text),
-        TranscriptBlockKind::Text { text, live: true } => {
-            [gap(), growing.layout(block.seq, text, renderer)].concat()
+    match &item.kind {
+        ItemKind::Order(_) => renderer.hanging("› ", ink(Ink::Id), ink(Ink::Strong), &item_text(&item.kind)),
+        ItemKind::Said { text, live: true } => {
+            [gap(), growing.layout(item.seq, &sanitize(text), renderer)].concat()
         }
-        TranscriptBlockKind::Text { text, .. } => [gap(), renderer.markdown_lines(text)].concat(),
-        TranscriptBlockKind::Thought { text, live } => {
+        ItemKind::Said { text, .. } => [gap(), renderer.markdown_lines(&sanitize(text))].concat(),
+        ItemKind::Thought { text, live } => {
+            let text = sanitize(text);
             let lines = renderer.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
             match (opened, live) {
                 (true, _) => lines,
                 // Show the end: the current thought is the most interesting.
                 (false, true) => lines[lines.len().saturating_sub(3)..].to_vec(),
                 (false, false) => {
-                    let text =
-                        truncate_graphemes(&crate::view::one_line(text), renderer.columns.saturating_sub(2));
+                    let text = truncate_graphemes(&one_line(&text), renderer.columns.saturating_sub(2));
                     renderer.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), &text)
                 }
             }
         }
-        TranscriptBlockKind::Call { summary, arguments, progress, result, .. } => {
+        ItemKind::Call { tool, arguments, progress, result, .. } => {
+            let summary = call_summary(tool, arguments);
             let mut lines =
-                vec![call_line(block, summary, progress.as_deref(), result.as_ref(), opened, renderer)];
+                vec![call_line(item, &summary, progress.as_deref(), result.as_ref(), opened, renderer)];
             if opened {
                 let part = |ink, text: &str| {
                     let inner = BlockRenderer { columns: renderer.columns.saturating_sub(4), ..renderer };
@@ -137,22 +140,20 @@ pub(crate) fn transcript_lines(
                         line
                     })
                 };
+                let arguments = arguments_text(arguments);
                 if !arguments.is_empty() {
-                    lines.extend(part(Ink::Faint, arguments));
+                    lines.extend(part(Ink::Faint, &arguments));
                 }
                 if let Some(got) = result {
-                    lines.extend(part(if got.is_error { Ink::Bad } else { Ink::Plain }, &got.text));
+                    let ink = if got.is_error { Ink::Bad } else { Ink::Plain };
+                    lines.extend(part(ink, &sanitize(&got.output)));
                 }
             }
             lines
         }
-        TranscriptBlockKind::Letter { from, text, .. } => {
-            let mut lines = renderer.hanging(
-                "» ",
-                ink(Ink::Attention),
-                ink(Ink::Plain),
-                &format!("{}: {text}", sender(from)),
-            );
+        ItemKind::Letter { from, .. } => {
+            let text = format!("{}: {}", sender(from), item_text(&item.kind));
+            let mut lines = renderer.hanging("» ", ink(Ink::Attention), ink(Ink::Plain), &text);
             if !opened && lines.len() > LETTER_LINES {
                 let more = lines.len() - LETTER_LINES;
                 lines.truncate(LETTER_LINES);
@@ -160,23 +161,21 @@ pub(crate) fn transcript_lines(
             }
             [gap(), lines].concat()
         }
-        TranscriptBlockKind::Asked { text, answer, .. } => {
-            let mut lines = gap();
-            lines.extend(renderer.hanging("? ", ink(Ink::Attention), ink(Ink::Attention), text));
+        ItemKind::Asked { answer, .. } => {
+            let (mut lines, text) = (gap(), item_text(&item.kind));
+            lines.extend(renderer.hanging("? ", ink(Ink::Attention), ink(Ink::Attention), &text));
             if let Some(answer) = answer {
-                lines.extend(renderer.hanging("  → ", ink(Ink::Faint), ink(Ink::Plain), answer));
+                let answer = one_line(&answer.to_string());
+                lines.extend(renderer.hanging("  → ", ink(Ink::Faint), ink(Ink::Plain), &answer));
             }
             lines
         }
-        TranscriptBlockKind::Note { minor: true, .. } => Vec::new(),
-        TranscriptBlockKind::Note { ink: of, text, .. } => {
-            renderer.hanging("· ", ink(Ink::Faint), ink(*of), text)
+        ItemKind::Note(phrase) if phrase.level > Level::Main => Vec::new(),
+        ItemKind::Note(phrase) => {
+            renderer.hanging("· ", ink(Ink::Faint), ink(phrase.tone.into()), &phrase.sentence())
         }
-        TranscriptBlockKind::End { status, error } => {
-            let text = match error {
-                Some(error) => format!("{status}: {error}"),
-                None => status.to_string(),
-            };
+        ItemKind::End { status, error } => {
+            let text = describe_end(*status, error.as_deref());
             let style = ink(Ink::for_status(*status));
             [gap(), renderer.hanging(&format!("{} ", status_glyph(*status)), style, style, &text)].concat()
         }
@@ -184,17 +183,18 @@ pub(crate) fn transcript_lines(
 }
 
 fn call_line(
-    block: &TranscriptBlock,
+    item: &TranscriptItem,
     summary: &str,
     progress: Option<&str>,
-    result: Option<&TuiCallResult>,
+    result: Option<&CallOutput>,
     opened: bool,
     renderer: BlockRenderer<'_>,
 ) -> Line<'static> {
     let ink = |ink| renderer.theme.ink(ink);
     let (end, style) = match (result, progress) {
         (Some(got), _) => {
-            let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
+            let took =
+                std::time::Duration::try_from(got.returned.duration_since(item.at)).unwrap_or_default();
             match got.is_error {
                 true => (format!("✗ {}", format_duration(took)), ink(Ink::Bad)),
                 false => {
@@ -203,7 +203,7 @@ fn call_line(
             }
         }
         (None, Some(progress)) => {
-            (format!("… {}", truncate_graphemes(progress, renderer.columns / 3)), ink(Ink::Busy))
+            (format!("… {}", truncate_graphemes(&one_line(progress), renderer.columns / 3)), ink(Ink::Busy))
         }
         (None, None) => ("…".to_owned(), ink(Ink::Busy)),
     };
@@ -221,19 +221,42 @@ fn call_line(
     ])
 }
 
-/// Returns the sender of a letter.
-fn sender(from: &Sender) -> String {
-    match from {
-        Sender::Person => "you".to_owned(),
-        Sender::Task(id) => id.to_string(),
-        Sender::System => "longhaul".to_owned(),
+/// Returns the text of an item, sanitized.
+pub(super) fn item_text(kind: &ItemKind) -> String {
+    match kind {
+        ItemKind::Order(order) => {
+            let more = [("Expected output", &order.expected_output), ("Context", &order.context)];
+            let more = more.into_iter().filter_map(|(title, text)| Some((title, text.as_ref()?)));
+            let more: String = more.map(|(title, text)| format!("\n\n{title}: {}", sanitize(text))).collect();
+            sanitize(&order.task) + &more
+        }
+        ItemKind::Letter { text, ended: Some(ended), .. } => {
+            format!("{} {}: {}", one_line(ended.agent.as_str()), ended.verb(), sanitize(text))
+        }
+        ItemKind::Said { text, .. } | ItemKind::Thought { text, .. } | ItemKind::Letter { text, .. } => {
+            sanitize(text)
+        }
+        ItemKind::Call { tool, arguments, result, .. } => {
+            let result = result.as_ref().map(|got| sanitize(&got.output)).unwrap_or_default();
+            format!("{}\n{}\n{result}", call_summary(tool, arguments), arguments_text(arguments))
+        }
+        ItemKind::Asked { asks, .. } => describe_question(asks),
+        ItemKind::Note(phrase) => phrase.sentence(),
+        ItemKind::End { status, error } => describe_end(*status, error.as_deref()),
+    }
+}
+
+fn call_summary(tool: &str, arguments: &str) -> String {
+    match (tool, arguments) {
+        ("", "") => "a tool".to_owned(),
+        (tool, arguments) => format_call(tool, arguments, 400),
     }
 }
 
 /// Renders a whole letter.
-pub(crate) fn letter_lines(block: &TranscriptBlock, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
-    let TranscriptBlockKind::Letter { from, text, read, .. } = &block.kind else { return Vec::new() };
-    let (sent, from) = (format!("{} ", format_clock(block.at)), format!("from {}", sender(from)));
+pub(crate) fn letter_lines(item: &TranscriptItem, renderer: BlockRenderer<'_>) -> Vec<Line<'static>> {
+    let ItemKind::Letter { from, read, .. } = &item.kind else { return Vec::new() };
+    let (sent, from) = (format!("{} ", format_clock(item.at)), format!("from {}", sender(from)));
     // Show whether the task has read it, and when if there is room.
     let (read, ink) = match read {
         Some(at) => (format!(" · read by the task at {}", format_clock(*at)), Ink::Faint),
@@ -246,48 +269,45 @@ pub(crate) fn letter_lines(block: &TranscriptBlock, renderer: BlockRenderer<'_>)
         Span::styled(from, renderer.theme.ink(Ink::Strong)),
         Span::styled(read, renderer.theme.ink(ink)),
     ])];
-    lines.extend(renderer.wrapped(Ink::Plain, text));
+    lines.extend(renderer.wrapped(Ink::Plain, &item_text(&item.kind)));
     lines.push(Line::default());
     lines
 }
 
 /// Renders a block as a line with its time.
 pub(crate) fn timeline_lines(
-    block: &TranscriptBlock,
+    item: &TranscriptItem,
     before: Option<Timestamp>,
     renderer: BlockRenderer<'_>,
 ) -> Vec<Line<'static>> {
-    let (ink, text) = match &block.kind {
-        TranscriptBlockKind::Order { text } => (Ink::Strong, format!("submitted  {text}")),
-        TranscriptBlockKind::Text { text, .. } => (Ink::Plain, format!("said  {text}")),
-        TranscriptBlockKind::Thought { text, .. } => (Ink::Faint, format!("thought  {text}")),
-        TranscriptBlockKind::Call { summary, result: Some(got), .. } if got.is_error => {
-            (Ink::Bad, format!("{summary}  failed"))
+    let whole = || item_text(&item.kind);
+    let (ink, text) = match &item.kind {
+        ItemKind::Order(order) => (Ink::Strong, format!("order  {}", sanitize(&order.task))),
+        ItemKind::Said { .. } => (Ink::Plain, format!("says  {}", whole())),
+        ItemKind::Thought { .. } => (Ink::Faint, format!("thinks  {}", whole())),
+        ItemKind::Call { tool, arguments, result, .. } => {
+            let summary = call_summary(tool, arguments);
+            match result {
+                Some(got) if got.is_error => (Ink::Bad, format!("{summary}  failed")),
+                Some(got) => {
+                    let took = std::time::Duration::try_from(got.returned.duration_since(item.at));
+                    (Ink::Id, format!("{summary}  {}", format_duration(took.unwrap_or_default())))
+                }
+                None => (Ink::Busy, format!("{summary}  …")),
+            }
         }
-        TranscriptBlockKind::Call { summary, result: Some(got), .. } => {
-            let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
-            (Ink::Id, format!("{summary}  {}", format_duration(took)))
-        }
-        TranscriptBlockKind::Call { summary, .. } => (Ink::Busy, format!("{summary}  …")),
-        TranscriptBlockKind::Letter { from, text, .. } => {
-            (Ink::Plain, format!("letter from {}  {text}", sender(from)))
-        }
-        TranscriptBlockKind::Asked { text, answer: Some(answer), .. } => {
-            (Ink::Plain, format!("asked  {text}  {answer}"))
-        }
-        TranscriptBlockKind::Asked { text, .. } => (Ink::Attention, format!("asks  {text}")),
-        TranscriptBlockKind::Note { ink, text, .. } => (*ink, text.clone()),
-        TranscriptBlockKind::End { status, error } => (
-            Ink::for_status(*status),
-            format!("{status}{}", error.as_ref().map(|e| format!(": {e}")).unwrap_or_default()),
-        ),
+        ItemKind::Letter { from, .. } => (Ink::Plain, format!("letter from {}  {}", sender(from), whole())),
+        ItemKind::Asked { answer: Some(answer), .. } => (Ink::Plain, format!("asks  {}  {answer}", whole())),
+        ItemKind::Asked { .. } => (Ink::Attention, format!("asks  {}", whole())),
+        ItemKind::Note(phrase) => (phrase.tone.into(), phrase.sentence()),
+        ItemKind::End { status, .. } => (Ink::for_status(*status), whole()),
     };
-    let since = before.and_then(|before| std::time::Duration::try_from(block.at.duration_since(before)).ok());
+    let since = before.and_then(|before| std::time::Duration::try_from(item.at.duration_since(before)).ok());
     let since = since.map(|since| format!("+{}", format_duration(since))).unwrap_or_default();
     let start: String = text.chars().take(2000).collect();
     let room = renderer.columns.saturating_sub(17);
     vec![Line::from(vec![
-        Span::styled(format!("{} {since:>6}  ", format_clock(block.at)), renderer.theme.ink(Ink::Faint)),
-        Span::styled(truncate_graphemes(&crate::view::one_line(&start), room), renderer.theme.ink(ink)),
+        Span::styled(format!("{} {since:>6}  ", format_clock(item.at)), renderer.theme.ink(Ink::Faint)),
+        Span::styled(truncate_graphemes(&one_line(&start), room), renderer.theme.ink(ink)),
     ])]
 }

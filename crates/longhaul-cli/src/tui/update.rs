@@ -4,12 +4,12 @@ use longhaul::TaskId;
 use longhaul::entry::{Order, Record};
 use longhaul::id::Seq;
 use longhaul::task::TaskState;
+use longhaul::transcript::Transcript;
 
 use super::model::{
     ActionReport, Confirmation, DetailTab, Focus, INITIAL_ENTRIES, MAX_ENTRIES, MAX_TASKS, Pane,
-    PromptPurpose, READ_CHUNK, TuiDetail, TuiEffect, TuiMessage, TuiModel, TuiNotice,
+    PromptPurpose, READ_CHUNK, TEXT_LIMITS, TuiDetail, TuiEffect, TuiMessage, TuiModel, TuiNotice,
 };
-use super::transcript::TuiTranscript;
 use super::tree::TuiRow;
 use crate::view::Ink;
 
@@ -36,6 +36,11 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
             calls.into_iter().for_each(|(task, call, summary)| model.calls.take(task, call, summary));
             Vec::new()
         }
+        TuiMessage::Questions(asked) => {
+            model.reading_question = None;
+            asked.into_iter().for_each(|asked| model.questions.ask(asked));
+            model.forget_answered_questions()
+        }
         TuiMessage::TaskGone(task) => {
             model.tasks.shift_remove(&task);
             model.tree_stale = true;
@@ -49,7 +54,10 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
             }
             effects
         }
-        TuiMessage::ActionDone(Err(error)) => model.show_notice(Ink::Bad, error),
+        TuiMessage::ActionDone(Err(error)) => {
+            model.questions.reject_answer(&error);
+            model.show_notice(Ink::Bad, error)
+        }
         TuiMessage::Tick => {
             // A wait for a provider may end without a journal entry.
             model.tree_stale = true;
@@ -113,12 +121,28 @@ impl TuiModel {
             }
         }
         self.forget_old_trees();
+        effects.extend(self.forget_answered_questions());
         self.tree_stale = true;
         if self.selected.is_none() {
             self.prepare_frame();
             effects.extend(self.ensure_selection());
         }
         effects
+    }
+
+    /// Removes questions that are no longer open, and says if someone else answered the one that is shown.
+    fn forget_answered_questions(&mut self) -> Vec<TuiEffect> {
+        let tasks = &self.tasks;
+        let is_open = |known: &longhaul::approval::AskedQuestion| {
+            let asking = tasks.get(&known.task).filter(|head| !head.status.is_final());
+            asking.is_some_and(|head| head.asked.iter().any(|asked| asked.question == known.id))
+        };
+        match self.questions.retain(is_open) {
+            true => {
+                self.show_notice(Ink::Plain, "the question was answered elsewhere, or is no longer asked")
+            }
+            false => Vec::new(),
+        }
     }
 
     /// Drops old ended trees if there are too many.
@@ -245,13 +269,13 @@ impl TuiModel {
             detail.has_newer = !whole && !detail.follow;
             if detail.follow && detail.transcript.entries > MAX_ENTRIES {
                 // Drop half of it, so that this is rare.
-                detail.transcript.truncate_to(detail.transcript.blocks.len() / 2);
+                detail.transcript.truncate_to(detail.transcript.items.len() / 2);
             }
         } else {
             // Another part was read: keep the visible lines in place.
             let in_sight = detail.page.block_at(detail.top).filter(|_| tab == DetailTab::Transcript);
             detail.anchor = detail.back_to.take().or(in_sight);
-            detail.transcript = TuiTranscript::from_records(after, records);
+            detail.transcript = Transcript::starting_after(task, after, TEXT_LIMITS).with_records(records);
             detail.has_newer = !whole;
         }
         let again = std::mem::take(&mut detail.read_again) || (detail.follow && !whole);

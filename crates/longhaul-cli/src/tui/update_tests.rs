@@ -5,6 +5,8 @@ use super::*;
 use crate::tui::draw::draw;
 use crate::tui::testing::{TestJournal, at, id, leave, picture, press, question, screen, serve};
 
+#[path = "update_tests/approvals.rs"]
+mod approvals;
 #[path = "update_tests/looks.rs"]
 mod looks;
 #[path = "update_tests/pictures.rs"]
@@ -73,7 +75,9 @@ fn keys_do_what_the_help_says() {
         // Answers: from the task that asks, and from above it.
         ("Down y", "t-00001", answer("yes")),
         ("Down Down Down n", "t-00003", answer("no")),
-        ("Down Down Down a", "t-00003", answer("always exact")),
+        ("Down Down Down a", "t-00003", vec![]),
+        ("Down Down Down a Esc p", "t-00003", vec![TuiEffect::SavePins(vec![id(1)])]),
+        ("Down Down Down a e", "t-00003", answer("always exact")),
         // Stop asks for confirmation.
         ("Down s", "t-00001", vec![]),
         ("Down s n y", "t-00001", answer("yes")),
@@ -358,7 +362,9 @@ fn letters_are_told_with_whether_they_were_read() {
     press(&mut model, "4", &journals);
     let shown = picture(&mut model);
     assert!(
-        shown.contains("from you · not read yet") && shown.contains("Hurry.") && shown.contains("t-00002"),
+        shown.contains("from a person · not read yet")
+            && shown.contains("Hurry.")
+            && shown.contains("t-00002"),
         "{shown}"
     );
 }

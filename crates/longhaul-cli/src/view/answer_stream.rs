@@ -2,7 +2,7 @@
 
 use super::live_region::StyledLine;
 use super::markdown::{self, SyntaxHighlighter};
-use super::sanitize::sanitize;
+use super::sanitize;
 use super::text_format::{display_width, wrap_text};
 
 /// How far from the end an incomplete escape sequence may begin.

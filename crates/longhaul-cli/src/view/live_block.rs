@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::Status;
+use longhaul::transcript::{Activity, TaskBoard, TaskRow};
 
-use super::live_board::{LiveActivity, LiveTaskBoard, LiveTaskRow};
 use super::live_region::StyledLine;
-use super::sanitize::one_line;
 use super::text_format::{
     align_left, align_right, display_width, format_duration, format_price, format_short_count, pluralize,
     truncate, wrap_text,
@@ -31,14 +30,14 @@ pub(crate) struct LiveBlockFrame<'a> {
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// Returns the lines of the block.
-pub(crate) fn live_block_lines(board: &LiveTaskBoard, frame: &LiveBlockFrame<'_>) -> Vec<StyledLine> {
+pub(crate) fn live_block_lines(board: &TaskBoard, frame: &LiveBlockFrame<'_>) -> Vec<StyledLine> {
     let (columns, rows) = frame.size;
     // One row is for the cursor, and some text above the block stays visible.
     let footer = wrap_text(frame.footer, columns);
     let room = rows.saturating_sub(2 + footer.lines().count()).clamp(1, 30);
     let tree = board.tree();
     let shape = LiveBlockWidths::fit_to(&tree, columns);
-    let mut shown: Vec<&(Vec<bool>, &LiveTaskRow)> = tree.iter().collect();
+    let mut shown: Vec<&(Vec<bool>, &TaskRow)> = tree.iter().collect();
     let mut hidden = 0;
     if tree.len() > room {
         // Drop ended tasks first and roots last.
@@ -84,7 +83,7 @@ struct LiveBlockWidths {
 }
 
 impl LiveBlockWidths {
-    fn fit_to(tree: &[(Vec<bool>, &LiveTaskRow)], columns: usize) -> LiveBlockWidths {
+    fn fit_to(tree: &[(Vec<bool>, &TaskRow)], columns: usize) -> LiveBlockWidths {
         let stem =
             tree.iter().map(|(path, row)| 3 * path.len() + 2 + row.id.to_string().len()).max().unwrap_or(9);
         let agents = tree.iter().map(|(_, row)| display_width(&row.agent)).max().unwrap_or(0);
@@ -106,7 +105,7 @@ impl LiveBlockWidths {
         LiveBlockWidths { stem, agent, headline, doing, elapsed, tokens, cost }
     }
 
-    fn format_row(&self, path: &[bool], row: &LiveTaskRow, frame: &LiveBlockFrame<'_>) -> StyledLine {
+    fn format_row(&self, path: &[bool], row: &TaskRow, frame: &LiveBlockFrame<'_>) -> StyledLine {
         let term = frame.term;
         let mut branch = String::new();
         for (level, last) in path.iter().enumerate() {
@@ -118,10 +117,8 @@ impl LiveBlockWidths {
             });
         }
         let (sign, ink) = match (row.status, &row.activity) {
-            (Status::Running, LiveActivity::Waiting(_) | LiveActivity::WaitingForTasks(_)) => {
-                ("◌", Ink::Attention)
-            }
-            (Status::Running, LiveActivity::Asking(_)) => ("?", Ink::Attention),
+            (Status::Running, Activity::Waiting(_) | Activity::WaitingForTasks(_)) => ("◌", Ink::Attention),
+            (Status::Running, Activity::Asking(_)) => ("?", Ink::Attention),
             (Status::Running, _) => (SPINNER[frame.tick % SPINNER.len()], Ink::Busy),
             (status, _) => (status_glyph(status), Ink::for_status(status)),
         };
@@ -170,37 +167,28 @@ impl LiveBlockWidths {
     }
 }
 
-/// Describes what a task does, and in which colour.
-fn describe_activity(row: &LiveTaskRow, alone: bool) -> (String, Ink) {
-    match (&row.activity, row.status) {
-        (LiveActivity::Failed(why), status) => (why.clone(), Ink::for_status(status)),
-        (LiveActivity::Stopping, _) => ("stopping".to_owned(), Ink::Attention),
-        (LiveActivity::WaitingForTasks(ids), _) => {
-            (format!("waiting for {}", pluralize(ids.len(), "task")), Ink::Attention)
-        }
-        (LiveActivity::Asking(what), _) => (format!("asks: {what}"), Ink::Attention),
-        (LiveActivity::Waiting(what), _) => (format!("waiting for {what}"), Ink::Attention),
-        (LiveActivity::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
-        (LiveActivity::Called(what), _) => (format!("✓ {what}"), Ink::Faint),
-        (LiveActivity::Saying(said), _) => (one_line(said), Ink::Faint),
-        (LiveActivity::Idle, _) if alone => (row.headline.clone(), Ink::Plain),
-        (LiveActivity::Idle, Status::Running) => ("thinking".to_owned(), Ink::Faint),
-        (LiveActivity::Idle, status) => {
-            (if status == Status::Pending { "queued" } else { "" }.to_owned(), Ink::Faint)
+/// Describes what a task does, and in which colour; a task without a column for its order shows that instead
+/// of nothing.
+fn describe_activity(row: &TaskRow, alone: bool) -> (String, Ink) {
+    match row.activity {
+        Activity::Idle if alone => (row.headline.clone(), Ink::Plain),
+        _ => {
+            let (words, tone) = row.activity.words(row.status);
+            (words, tone.into())
         }
     }
 }
 
 /// Truncates the activity: streamed text keeps its end, everything else its beginning.
-fn truncate_activity(row: &LiveTaskRow, text: &str, columns: usize) -> String {
+fn truncate_activity(row: &TaskRow, text: &str, columns: usize) -> String {
     // The status glyph already shows that it waits or asks.
     let plain = match row.activity {
-        LiveActivity::WaitingForTasks(_) | LiveActivity::Waiting(_) => text.strip_prefix("waiting "),
-        LiveActivity::Asking(_) => text.strip_prefix("asks: "),
+        Activity::WaitingForTasks(_) | Activity::Waiting(_) => text.strip_prefix("waits "),
+        Activity::Asking(_) => text.strip_prefix("asks: "),
         _ => None,
     };
     let text = plain.filter(|_| display_width(text) > columns).unwrap_or(text);
-    if !matches!(row.activity, LiveActivity::Saying(_)) || display_width(text) <= columns || columns == 0 {
+    if !matches!(row.activity, Activity::Saying(_)) || display_width(text) <= columns || columns == 0 {
         return truncate(text, columns);
     }
     let mut tail: Vec<char> = Vec::new();
@@ -222,8 +210,8 @@ mod tests {
     use longhaul::id::{Attempt, Seq};
     use longhaul::snapshot::{Event, EventKind};
 
-    fn board(children: usize) -> LiveTaskBoard {
-        let mut board = LiveTaskBoard::default();
+    fn board(children: usize) -> TaskBoard {
+        let mut board = TaskBoard::default();
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
         let root = "t-aaaaa".parse().unwrap();
         let mut feed =

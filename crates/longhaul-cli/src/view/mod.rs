@@ -1,12 +1,9 @@
 //! Formats output for people.
 
-mod questions;
+pub(crate) mod questions;
 mod live_block;
-mod live_board;
-mod sanitize;
 mod answer_stream;
 mod text_table;
-pub(crate) mod letter;
 pub(crate) mod markdown;
 mod terminal_output;
 mod live_region;
@@ -16,12 +13,12 @@ pub(crate) mod text_format;
 pub(crate) mod graphemes;
 
 pub(crate) use answer_stream::AnswerStream;
-pub(crate) use event_text::{EventDetail, EventFormatter, describe_wait};
+pub(crate) use event_text::{EventDetail, EventFormatter};
 pub(crate) use live_block::{LiveBlockFrame, live_block_lines};
-pub(crate) use live_board::LiveTaskBoard;
 pub(crate) use live_region::{LiveRegion, StyledLine};
-pub(crate) use questions::{QuestionQueue, TypedAnswer};
-pub(crate) use sanitize::{escape_invisible, escape_invisible_line, one_line, sanitize, strip_control_chars};
+pub(crate) use longhaul::transcript::{
+    describe_wait, escape_invisible, one_line, sanitize, strip_control_chars,
+};
 pub(crate) use task_tables::{TaskLayout, summary_table, task_description, task_table, time_of};
 pub(crate) use terminal_output::{Ink, OutputStream, TerminalOutput, status_glyph, status_label};
 pub(crate) use text_format::{

@@ -6,13 +6,12 @@ use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::task::TaskState;
 
-use super::event_text::describe_wait;
-use super::sanitize::one_line;
 use super::text_format::{
     format_ago, format_clock, format_count, format_duration, format_price, format_short_count,
 };
 use super::text_table::{TableCell, TableColumn, format_table};
 use super::{Ink, TerminalOutput, status_label};
+use super::{describe_wait, one_line};
 
 /// Returns the tasks in tree order, each with its branch prefix.
 fn trees(heads: &[TaskState]) -> Vec<(String, &TaskState)> {

@@ -6,9 +6,9 @@ use anstyle::{AnsiColor, Style};
 use longhaul::Status;
 use longhaul::task::TaskState;
 
-use super::sanitize::escape_invisible_json;
 use super::text_format;
 use crate::exit::CliError;
+use longhaul::transcript::{Tone, escape_invisible_json};
 
 /// Stdout or stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -166,6 +166,19 @@ impl Ink {
             Status::Completed => Ink::Good,
             Status::Failed => Ink::Bad,
             Status::Cancelled => Ink::Attention,
+        }
+    }
+}
+
+impl From<Tone> for Ink {
+    fn from(tone: Tone) -> Ink {
+        match tone {
+            Tone::Plain => Ink::Plain,
+            Tone::Strong => Ink::Strong,
+            Tone::Faint => Ink::Faint,
+            Tone::Busy => Ink::Busy,
+            Tone::Attention => Ink::Attention,
+            Tone::Status(status) => Ink::for_status(status),
         }
     }
 }

@@ -5,16 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Formats a duration: `0.4s`, `12s`, `1m05s`, `2h03m`, `3d04h`.
-pub(crate) fn format_duration(time: Duration) -> String {
-    match time.as_secs() {
-        ..10 => format!("{:.1}s", (time.as_millis() / 100) as f64 / 10.0),
-        s @ ..60 => format!("{s}s"),
-        s @ ..3600 => format!("{}m{:02}s", s / 60, s % 60),
-        s @ ..86_400 => format!("{}h{:02}m", s / 3600, s % 3600 / 60),
-        s => format!("{}d{:02}h", s / 86_400, s % 86_400 / 3600),
-    }
-}
+pub(crate) use longhaul::transcript::{
+    format_count, format_dollars, format_duration, format_time_left, pluralize,
+};
 
 /// Formats how long ago something was: `just now`, `3 min ago`, `5 h ago`, `2 days ago`.
 pub(crate) fn format_ago(then: Timestamp, now: Timestamp) -> String {
@@ -28,11 +21,6 @@ pub(crate) fn format_ago(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Formats the time left to answer: `4m05s left`.
-pub(crate) fn format_time_left(until: Timestamp, now: Timestamp) -> String {
-    format!("{} left", format_duration(Duration::try_from(until.duration_since(now)).unwrap_or_default()))
-}
-
 /// Formats the local time of day.
 pub(crate) fn format_clock(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
@@ -41,19 +29,6 @@ pub(crate) fn format_clock(at: Timestamp) -> String {
 /// Formats date and time.
 pub(crate) fn format_timestamp(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
-}
-
-/// Formats a number with thousands separators: `12,345`.
-pub(crate) fn format_count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Formats a number in short form: `950`, `12.3k`, `1.2M`.
@@ -79,11 +54,6 @@ pub(crate) fn format_bytes(number: u64) -> String {
     }
     let digits = usize::from(unit > 0 && scaled < 10.0);
     format!("{scaled:.digits$} {}", units[unit])
-}
-
-/// Formats a count: `1 task`, `3 tasks`.
-pub(crate) fn pluralize(number: usize, what: &str) -> String {
-    format!("{} {what}{}", format_count(number as u64), if number == 1 { "" } else { "s" })
 }
 
 /// Parses a duration: `30s`, `500ms`, `1h30m`, or plain seconds.
@@ -115,14 +85,6 @@ pub(crate) fn parse_age(typed: &str) -> Result<Duration, String> {
 pub(crate) fn parse_dollars(typed: &str) -> Result<f64, String> {
     let wrong = || "an amount of dollars looks like 5 or 0.25".to_owned();
     typed.trim().trim_start_matches('$').parse().map_err(|_| wrong())
-}
-
-/// Formats millionths of a dollar: `$12.30`, `$0.0042`.
-pub(crate) fn format_dollars(cost: u64) -> String {
-    match cost as f64 / 1e6 {
-        much if much >= 10.0 => format!("${much:.2}"),
-        little => format!("${little:.4}"),
-    }
 }
 
 /// Formats the cost of tasks: `–` if nothing was used, `?` if unknown, with `+` if part of it is unknown.
@@ -227,13 +189,6 @@ mod tests {
 
     #[test]
     fn times_are_told_as_people_say_them() {
-        let formatted = |ms| format_duration(Duration::from_millis(ms));
-        assert_eq!(formatted(0), "0.0s");
-        assert_eq!(formatted(9_990), "9.9s");
-        assert_eq!(formatted(42_000), "42s");
-        assert_eq!(formatted(65_000), "1m05s");
-        assert_eq!(formatted(7_380_000), "2h03m");
-        assert_eq!(formatted(273_600_000), "3d04h");
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(format_ago(at(100), at(90)), "just now");
         assert_eq!(format_ago(at(0), at(200)), "3 min ago");
@@ -242,14 +197,10 @@ mod tests {
 
     #[test]
     fn numbers_are_told_as_people_read_them() {
-        assert_eq!(format_count(0), "0");
-        assert_eq!(format_count(999), "999");
-        assert_eq!(format_count(1_234_567), "1,234,567");
         assert_eq!(format_short_count(999), "999");
         assert_eq!(format_short_count(12_345), "12.3k");
         assert_eq!(format_short_count(999_999), "999k");
         assert_eq!(format_short_count(1_250_000), "1.2M");
-        assert_eq!(pluralize(1, "task"), "1 task");
         assert_eq!(format_bytes(812), "812 B");
         assert_eq!(format_bytes(1_234_567), "1.2 MB");
         assert_eq!(format_bytes(56_000_000_000), "56 GB");
@@ -276,12 +227,6 @@ mod tests {
         for wrong in ["", "old", "-3d", "1y", "2 months"] {
             assert!(parse_age(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn money_is_told_as_finely_as_it_is_worth() {
-        assert_eq!(format_dollars(4_200), "$0.0042");
-        assert_eq!(format_dollars(12_300_000), "$12.30");
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
 
     // Answer the one that asks.
     terminal.keys(&["Down"]);
-    comes_to(&terminal, "tui_asks", |screen| screen.contains("may it call write_file("));
+    comes_to(&terminal, "tui_asks", |screen| screen.contains("may it call write_file?"));
     terminal.keys(&["y"]);
     terminal.until("the answer", |screen| screen.contains(": yes"));
     head(&kit, "writer", |status| status == Status::Completed);

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::dispatch::EarlierResult;
-use crate::entry::Letter;
+use crate::entry::{Letter, TaskEnding};
 use crate::id::{CallId, TaskId, TaskKey};
 use crate::message::{Call, Reply};
 
@@ -89,7 +89,7 @@ impl LaunchHistory {
     pub(super) fn read(&mut self, letters: &[Letter], at: Timestamp) {
         for letter in letters {
             if let Some(task) = letter.ending {
-                self.know(task, at, inside(&letter.text));
+                self.know(task, at, TaskEnding::body(&letter.text));
             }
         }
         // A message may be the reason to launch the same again, also if it arrived together with a result.
@@ -221,11 +221,4 @@ fn is_alike(one: &str, two: &str) -> bool {
 /// Whether one reply launches the same several times, which is intended.
 fn is_several(all: &[LaunchedOrder], asked: &LaunchedOrder) -> bool {
     all.iter().filter(|other| other.is_same(asked)).count() > 1
-}
-
-/// The text of a letter about an ended task, without its tags.
-fn inside(letter: &str) -> &str {
-    let body = letter.strip_prefix("<task_ended").and_then(|rest| rest.split_once(">\n"));
-    let body = body.map_or(letter, |(_, body)| body);
-    body.strip_suffix("\n</task_ended>").unwrap_or(body)
 }

@@ -107,6 +107,7 @@ impl ConversationFixture {
             summary: None,
             deliver,
             ending,
+            ended: None,
             effects: false,
         };
         self.note(Entry::Letter(Box::new(letter)));
@@ -122,6 +123,7 @@ impl ConversationFixture {
             summary: None,
             deliver: Delivery::Asap,
             ending: Some(ending),
+            ended: None,
             effects: true,
         };
         self.note(Entry::Letter(Box::new(letter)));

@@ -18,10 +18,12 @@ use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, Seq, T
 use crate::message::{Reply, Usage};
 use crate::permission::{Pattern, ToolIdentity};
 
-pub use letter::{Delivery, Letter, Sender, StopCause, StopRequest};
+pub use letter::{Delivery, Letter, Sender, StopCause, StopRequest, TaskEnding};
 pub use order::{Budget, Isolation, OnFinish, Order};
-pub use outcome::{Failure, FailureKind, Outcome};
-pub use question::{Approval, ApprovalError, ExpectedAnswer, GrantScope, Question, QuestionAnswer};
+pub use outcome::{Failure, FailureKind, Outcome, Status};
+pub use question::{
+    Approval, ApprovalError, ExpectedAnswer, FileChange, GrantScope, Question, QuestionAnswer,
+};
 
 /// The format version of new entries.
 pub const FORMAT: u16 = 1;

@@ -6,6 +6,50 @@ use serde::{Deserialize, Serialize};
 
 use super::StopRequest;
 
+/// The status of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// No worker runs it; it can be claimed.
+    Pending,
+    /// A worker runs it.
+    Running,
+    /// It ended with an answer.
+    Completed,
+    /// It ended without an answer.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl Status {
+    /// Every status.
+    pub const ALL: [Status; 5] =
+        [Status::Pending, Status::Running, Status::Completed, Status::Failed, Status::Cancelled];
+
+    /// Whether the task has ended. An ended task never changes its status.
+    pub fn is_final(self) -> bool {
+        matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
+    }
+
+    /// The status as a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Pending => "pending",
+            Status::Running => "running",
+            Status::Completed => "completed",
+            Status::Failed => "failed",
+            Status::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// How a task ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,6 +79,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The status of a task that ended like this.
+    pub fn status(&self) -> Status {
+        match self {
+            Outcome::Completed { .. } => Status::Completed,
+            Outcome::Failed { .. } => Status::Failed,
+            Outcome::Cancelled { .. } => Status::Cancelled,
+        }
+    }
+
     /// The answer, or the part of it that exists.
     pub fn output(&self) -> &Arc<str> {
         match self {

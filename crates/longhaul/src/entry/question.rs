@@ -47,6 +47,9 @@ pub enum ExpectedAnswer {
         /// How the tool differs from the one that was approved before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<String>,
+        /// What the call does to a file, as its tool saw the file when the question was asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<Box<FileChange>>,
     },
     /// Free text, or JSON that matches the schema if there is one.
     Words {
@@ -54,6 +57,21 @@ pub enum ExpectedAnswer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         schema: Option<Value>,
     },
+}
+
+/// What a call would do to a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// The file, as the tool names it.
+    pub path: String,
+    /// Whether the file exists: its content is replaced or changed.
+    pub exists: bool,
+    /// The difference: lines with ` `, `-` or `+` in front, shortened if there are very many.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub diff: String,
+    /// Why there is no difference to show: the file is binary or too large, or the call would fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// The answer to a question, or why there is none.

@@ -231,6 +231,7 @@ fn completion_letter(state: &TaskState, outcome: &Outcome) -> Letter {
         summary: Some(format!("{} {status}", state.agent)),
         deliver: Delivery::Asap,
         ending: Some(state.id),
+        ended: Some(Box::new(TaskEnding { task: state.id, agent: state.agent.clone(), status })),
         effects: state.changed.is_some(),
     }
 }

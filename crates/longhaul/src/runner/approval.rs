@@ -15,12 +15,14 @@ use super::open_tools::OpenTool;
 use super::{Halt, TaskRun};
 use crate::agent::Unattended;
 use crate::conversation::{CallQuestion, PendingCall};
-use crate::entry::{Approval, Entry, ExpectedAnswer, HookFailure, Question, QuestionAnswer, WaitReason};
+use crate::entry::{
+    Approval, Entry, ExpectedAnswer, FileChange, HookFailure, Question, QuestionAnswer, WaitReason,
+};
 use crate::hook::{HookDecision, HookVerdict};
 use crate::id::{CallId, QuestionId};
 use crate::message::Call;
 use crate::permission::{Consent, PermissionRequest, PermissionVerdict, Rights, arguments};
-use crate::tool::ToolError;
+use crate::tool::{CallContext, ToolError};
 
 /// How much of a call's arguments the text of a question shows; its `wants` field has all of them.
 const SHOWN: usize = 2000;
@@ -63,6 +65,7 @@ impl ApprovalGate {
         pending: &mut PendingCall,
         open: &OpenTool,
         hooks: Option<&CallHooks>,
+        context: &CallContext,
     ) -> Result<HookVerdict, Denied> {
         let refused = |why| Err(Denied::Refused(ToolError::Failed(why)));
         let mut verdict = self.verdict(&pending.call, open);
@@ -105,7 +108,13 @@ impl ApprovalGate {
                     _ => None,
                 };
                 let (reply, answer) = oneshot::channel();
-                let question = approval_question(&pending.call, why, open);
+                // The tool itself looks at the file: it finds it where the call will find it.
+                let file = tokio::select! {
+                    biased;
+                    () = self.stop.cancelled() => return Err(Denied::Cancelled),
+                    file = open.tool.preview(&pending.call.arguments, context) => file,
+                };
+                let question = approval_question(&pending.call, why, open, file);
                 let _ = self.requests.send(ApprovalRequest::Ask { call: pending.id, question, reply });
                 check_answer(&pending.call.tool, self.wait_for_runner(answer).await?)?;
             }
@@ -164,7 +173,12 @@ fn blocked(tool: &str, why: &str) -> String {
     format!("This call of '{tool}' was not made: a hook blocked it{why}")
 }
 
-fn approval_question(call: &Call, why: Option<String>, open: &OpenTool) -> Question {
+fn approval_question(
+    call: &Call,
+    why: Option<String>,
+    open: &OpenTool,
+    file: Option<FileChange>,
+) -> Question {
     let Call { tool, arguments, .. } = call;
     let shown = &arguments[..arguments.floor_char_boundary(SHOWN)];
     let more = if shown.len() < arguments.len() { "…" } else { "" };
@@ -179,6 +193,7 @@ fn approval_question(call: &Call, why: Option<String>, open: &OpenTool) -> Quest
         why,
         identity,
         changed: None,
+        file: file.map(Box::new),
     };
     let question = Question { text, wants };
     match &open.changed {

@@ -250,7 +250,7 @@ impl TaskRun {
             let mut hook_texts = Vec::new();
             if asks_first {
                 lease.wait_until_held().await;
-                match Box::pin(gate.request_approval(&mut pending, open, hooks.as_deref())).await {
+                match Box::pin(gate.request_approval(&mut pending, open, hooks.as_deref(), &context)).await {
                     Ok(verdict) => {
                         verdict.user_messages.into_iter().for_each(|note| context.progress(note));
                         hook_texts.extend(call_hooks::hook_text(HookEvent::PreToolUse, &verdict.context));

@@ -162,6 +162,7 @@ impl TaskService {
             summary: note.summary,
             deliver: Delivery::Asap,
             ending: None,
+            ended: None,
             effects: false,
         })
     }

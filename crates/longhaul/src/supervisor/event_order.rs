@@ -109,7 +109,7 @@ mod tests {
 
     fn letter(from: &str) -> EventKind {
         let letter = LetterId::for_task_end(id(from));
-        EventKind::Letter { letter, from: Sender::Task(id(from)), text: "".into() }
+        EventKind::Letter { letter, from: Sender::Task(id(from)), text: "".into(), ended: None }
     }
 
     fn used() -> EventKind {

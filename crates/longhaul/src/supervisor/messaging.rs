@@ -215,6 +215,7 @@ impl Longhaul {
             summary: None,
             deliver,
             ending: None,
+            ended: None,
             effects: false,
         })
     }

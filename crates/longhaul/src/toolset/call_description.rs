@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Toolset;
 use super::wrappers::map_tools;
+use crate::entry::FileChange;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
@@ -65,6 +66,17 @@ impl DynTool for DescribedTool {
 
     fn identity(&self) -> ToolIdentity {
         self.0.identity()
+    }
+
+    fn preview<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Option<FileChange>> {
+        Box::pin(async move {
+            let (_, rest) = split(arguments);
+            self.0.preview(rest.as_deref().unwrap_or(arguments), context).await
+        })
     }
 
     fn call<'a>(

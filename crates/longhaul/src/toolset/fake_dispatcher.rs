@@ -229,6 +229,7 @@ impl Dispatcher for FakeDispatcher {
                 summary: note.summary,
                 deliver: Default::default(),
                 ending: None,
+                ended: None,
                 effects: false,
             };
             inner.append(to, Entry::Letter(Box::new(letter)));

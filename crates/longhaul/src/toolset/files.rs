@@ -15,6 +15,7 @@ use serde::de::{self, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
 use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::entry::FileChange;
 use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 use file_roots::{FileAccess, FileRoots};
 use post_edit::PostEditCommands;
@@ -23,6 +24,7 @@ pub use filesystem::{Filesystem, FilesystemBuilder};
 pub use post_edit::PostEdit;
 
 mod count;
+mod diff;
 mod edit;
 mod filesystem;
 mod file_roots;
@@ -81,6 +83,11 @@ trait FileOp: Clone + Send + Sync + 'static {
     }
 
     fn run(&self, args: Self::Args, roots: &FileRoots) -> Result<FileOpOutput, ToolError>;
+
+    /// What the operation would do to a file. Changes nothing.
+    fn preview(&self, _args: Self::Args, _roots: &FileRoots) -> Option<FileChange> {
+        None
+    }
 }
 
 /// The result of a [`FileOp`].
@@ -152,8 +159,14 @@ impl<D: FileOp> Tool for FileOpTool<D> {
         Some(words)
     }
 
+    async fn preview(&self, args: D::Args, context: &CallContext) -> Option<FileChange> {
+        let op = self.op.clone();
+        self.on_files(context, move |roots| Ok(op.preview(args, roots))).await.ok().flatten()
+    }
+
     async fn call(&self, args: D::Args, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let done = self.act(args, context).await?;
+        let op = self.op.clone();
+        let done = self.on_files(context, move |roots| op.run(args, roots)).await?;
         match done.changed {
             Some(file) => self.parts.post_edits.run(&file, done.text, context).await,
             None => Ok(done.text.into()),
@@ -162,14 +175,18 @@ impl<D: FileOp> Tool for FileOpTool<D> {
 }
 
 impl<D: FileOp> FileOpTool<D> {
-    async fn act(&self, args: D::Args, context: &CallContext) -> Result<FileOpOutput, ToolError> {
-        let (op, access) = (self.op.clone(), self.parts.access.clone());
+    /// Does something with the open roots, on a thread that may block.
+    async fn on_files<T: Send + 'static>(
+        &self,
+        context: &CallContext,
+        act: impl FnOnce(&FileRoots) -> Result<T, ToolError> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let access = self.parts.access.clone();
         let mut context = context.clone();
         // Stop the operation when the call is dropped.
         context.cancel = context.cancel.child_token();
         let _stop = context.cancel.clone().drop_guard();
-        let acted =
-            tokio::task::spawn_blocking(move || op.run(args, &FileRoots::open_roots(context, access)?)).await;
+        let acted = tokio::task::spawn_blocking(move || act(&FileRoots::open_roots(context, access)?)).await;
         match acted {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {

@@ -7,6 +7,7 @@ use regex::{Captures, Regex};
 
 use super::Toolset;
 use super::wrappers::map_tools;
+use crate::entry::FileChange;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
@@ -63,6 +64,18 @@ impl DynTool for RedactingTool {
 
     fn identity(&self) -> ToolIdentity {
         self.tool.identity()
+    }
+
+    fn preview<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Option<FileChange>> {
+        Box::pin(async move {
+            let mut change = self.tool.preview(arguments, context).await?;
+            change.diff = redact_secrets(&self.patterns, change.diff);
+            Some(change)
+        })
     }
 
     fn call<'a>(

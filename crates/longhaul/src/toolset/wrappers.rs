@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::{Toolset, ToolsetContext, ToolsetError};
+use crate::entry::FileChange;
 use crate::id::TaskId;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
@@ -127,6 +128,14 @@ impl DynTool for RenamedTool {
         self.inner.identity()
     }
 
+    fn preview<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Option<FileChange>> {
+        self.inner.preview(arguments, context)
+    }
+
     fn call<'a>(
         &'a self,
         arguments: &'a str,
@@ -161,6 +170,14 @@ impl DynTool for PrefixedTool {
 
     fn identity(&self) -> ToolIdentity {
         self.inner.identity()
+    }
+
+    fn preview<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Option<FileChange>> {
+        self.inner.preview(arguments, context)
     }
 
     fn call<'a>(

@@ -65,6 +65,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             summary: None,
             deliver: Delivery::Asap,
             ending,
+            ended: None,
             effects: false,
         }
     };

@@ -4,14 +4,13 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use longhaul::TaskId;
-
-use super::transcript::{ExportedItem, ExportedItemKind, ExportedTask, pretty_arguments, status_line};
-use crate::view::event_text::main_argument;
-use crate::view::letter::ending;
-use crate::view::markdown::{escaped, html};
-use crate::view::{
-    escape_invisible, escape_invisible_line, format_clock, format_timestamp, one_line, sanitize, truncate,
+use longhaul::transcript::{
+    ItemKind, TranscriptItem, describe_end, describe_question, lay_out_arguments, main_argument, sender,
 };
+
+use super::transcript::{ExportedTask, status_line};
+use crate::view::markdown::{escaped, html};
+use crate::view::{format_clock, format_timestamp, one_line, sanitize, truncate};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--faint:#6b7280;--line:#8884;--soft:#8881}
@@ -117,75 +116,66 @@ fn link(id: TaskId, here: &HashSet<TaskId>) -> String {
     }
 }
 
-fn render_html_item(item: &ExportedItem, here: &HashSet<TaskId>) -> String {
+fn render_html_item(item: &TranscriptItem, here: &HashSet<TaskId>) -> String {
     let time = format!("<time datetime=\"{}\">{}</time>", item.at, format_clock(item.at));
     let body = |text: &str| escaped(sanitize(text).trim_end());
-    match &item.what {
-        ExportedItemKind::Thought { text } | ExportedItemKind::Said { text } if text.trim().is_empty() => {
-            String::new()
-        }
-        ExportedItemKind::Thought { text } => format!(
+    match &item.kind {
+        ItemKind::Order(_) => String::new(),
+        ItemKind::Thought { text, .. } => format!(
             "<details><summary class=\"meta\">{time}thinks</summary><div class=\"meta\">\n{}</div></details>\n",
             html(text)
         ),
-        ExportedItemKind::Said { text } => format!("{time}<div class=\"said\">\n{}</div>\n", html(text)),
-        ExportedItemKind::Call { tool, arguments, output, is_error, .. } => {
-            let (class, state) = match (output, is_error) {
-                (None, _) => ("meta", " (no result)"),
-                (Some(_), true) => ("error", " (error)"),
-                (Some(_), false) => ("", ""),
+        ItemKind::Said { text, .. } => format!("{time}<div class=\"said\">\n{}</div>\n", html(text)),
+        ItemKind::Call { tool, arguments, result, .. } => {
+            let (class, state) = match result {
+                None => ("meta", " (no result)"),
+                Some(got) if got.is_error => ("error", " (error)"),
+                Some(_) => ("", ""),
             };
             let tool = escaped(&one_line(tool));
             let main = escaped(&truncate(&main_argument(arguments), 100));
             let output =
-                output.as_deref().map(|output| format!("<pre>{}</pre>", body(output))).unwrap_or_default();
+                result.as_ref().map(|got| format!("<pre>{}</pre>", body(&got.output))).unwrap_or_default();
             format!(
                 "<details><summary class=\"{class}\">{time}calls <code>{tool}</code> <span class=\"meta\">{main}</span>{state}</summary>\n{}{output}</details>\n",
                 laid_out(arguments)
             )
         }
-        ExportedItemKind::Letter { from, text, ending: of } => {
-            let (begins, text) = match of.and_then(|of| Some((of, ending(text)?))) {
-                Some((of, end)) => {
-                    let (agent, task) = (escaped(&one_line(&end.agent)), link(of, here));
+        ItemKind::Letter { from, text, ended, .. } => {
+            let begins = match ended {
+                Some(end) => {
+                    let (agent, task) = (escaped(&one_line(end.agent.as_str())), link(end.task, here));
                     let how = format!("<span class=\"{}\">{}</span>", end.status, end.verb());
-                    (format!("<details><summary>{time}{agent} {task} {how}"), end.text)
+                    format!("<details><summary>{time}{agent} {task} {how}")
                 }
-                None => {
-                    let from = escaped(&one_line(from));
-                    (format!("<details open><summary>{time}letter from {from}"), text.as_str())
-                }
+                None => format!("<details open><summary>{time}letter from {}", escaped(&sender(from))),
             };
             format!("{begins}</summary><div class=\"letter\">\n{}</div></details>\n", html(text))
         }
-        ExportedItemKind::Asked { text, answer } => {
-            let answer = answer.as_deref().map_or_else(|| "not answered".to_owned(), body);
-            format!("{time}<p>asks: {}<br>answer: {answer}</p>\n", body(text))
+        ItemKind::Asked { asks, answer, .. } => {
+            let answer =
+                answer.as_ref().map_or_else(|| "not answered".to_owned(), |said| body(&said.to_string()));
+            format!("{time}<p>asks: {}<br>answer: {answer}</p>\n", escaped(&describe_question(asks)))
         }
-        ExportedItemKind::Note { text } => format!("<p class=\"note\">{time}{}</p>\n", body(text)),
+        ItemKind::Note(phrase) => format!("<p class=\"note\">{time}{}</p>\n", escaped(&phrase.sentence())),
+        ItemKind::End { status, error } => {
+            format!("<p class=\"note\">{time}{}</p>\n", escaped(&describe_end(*status, error.as_deref())))
+        }
     }
 }
 
 /// Formats arguments one per line; leaves text that is not a JSON object as it is.
 fn laid_out(arguments: &str) -> String {
-    let block = |text: &str| format!("<pre>{}</pre>", escaped(escape_invisible(text).trim_end()));
-    let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) else {
-        return if arguments.trim().is_empty() { String::new() } else { block(arguments) };
-    };
-    let row = |(key, value): (&String, &serde_json::Value)| {
-        let value = match value {
-            serde_json::Value::String(text) => text.clone(),
-            other => pretty_arguments(&other.to_string()),
+    let row = |(name, value): (String, String)| {
+        let value = match name.is_empty() || value.contains('\n') {
+            true => format!("<pre>{}</pre>", escaped(&value)),
+            false => format!("<code>{}</code>", escaped(&value)),
         };
-        let value = match value.contains('\n') {
-            true => block(&value),
-            false => format!("<code>{}</code>", escaped(&escape_invisible(&value))),
-        };
-        format!("<dt>{}</dt><dd>{value}</dd>\n", escaped(&escape_invisible_line(key)))
+        if name.is_empty() { value } else { format!("<dt>{}</dt><dd>{value}</dd>\n", escaped(&name)) }
     };
-    match map.is_empty() {
-        true => String::new(),
-        false => format!("<dl>\n{}</dl>\n", map.iter().map(row).collect::<String>()),
+    match lay_out_arguments(arguments).into_iter().map(row).collect::<String>() {
+        rows if rows.starts_with("<dt>") => format!("<dl>\n{rows}</dl>\n"),
+        rows => rows,
     }
 }
 

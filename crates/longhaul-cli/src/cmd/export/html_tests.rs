@@ -19,7 +19,7 @@ fn completed(output: &str) -> Entry {
 fn letter(from: Sender, text: &str, ending: Option<TaskId>) -> Entry {
     let summary = ending.map(|_| "scout completed".to_owned());
     let (id, text, deliver) = (LetterId::random(), text.into(), Default::default());
-    Entry::Letter(Box::new(Letter { id, from, text, summary, deliver, ending, effects: false }))
+    Entry::Letter(Box::new(Letter { id, from, text, summary, deliver, ending, ended: None, effects: false }))
 }
 
 /// A tool call and its result.

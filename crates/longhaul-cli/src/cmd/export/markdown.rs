@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::transcript::{ExportedItemKind, ExportedTask, pretty_arguments, status_line};
-use crate::view::letter::ending;
+use longhaul::transcript::{ItemKind, describe_end, describe_question, sender};
+
+use super::transcript::{ExportedTask, pretty_arguments, status_line};
 use crate::view::{escape_invisible, format_timestamp, one_line, sanitize};
 
 /// Renders the whole transcript.
@@ -29,7 +30,7 @@ pub(super) fn render_markdown(tasks: &[ExportedTask], now: Timestamp) -> String 
         );
         for item in task.before_answer() {
             page.push('\n');
-            page += &render_markdown_item(&item.what);
+            page += &render_markdown_item(&item.kind);
         }
         if !task.output.trim().is_empty() {
             page += &format!("\n**{}**\n\n{}\n", task.output_title(), sanitize(&task.output).trim_end());
@@ -39,43 +40,43 @@ pub(super) fn render_markdown(tasks: &[ExportedTask], now: Timestamp) -> String 
     page + &format!("---\n\nExported by Longhaul {}, {}.\n", env!("CARGO_PKG_VERSION"), format_timestamp(now))
 }
 
-fn render_markdown_item(what: &ExportedItemKind) -> String {
+fn render_markdown_item(what: &ItemKind) -> String {
     match what {
-        ExportedItemKind::Thought { text } if text.trim().is_empty() => String::new(),
-        ExportedItemKind::Thought { text } => format!("*thinks*\n\n{}\n", quoted(&sanitize(text))),
-        ExportedItemKind::Said { text } => format!("{}\n", sanitize(text).trim_end()),
-        ExportedItemKind::Call { tool, arguments, output, is_error, .. } => {
-            let state = match (output, is_error) {
-                (None, _) => " (no result)",
-                (Some(_), true) => " (error)",
-                (Some(_), false) => "",
+        ItemKind::Order(_) => String::new(),
+        ItemKind::Thought { text, .. } => format!("*thinks*\n\n{}\n", quoted(&sanitize(text))),
+        ItemKind::Said { text, .. } => format!("{}\n", sanitize(text).trim_end()),
+        ItemKind::Call { tool, arguments, result, .. } => {
+            let state = match result {
+                None => " (no result)",
+                Some(got) if got.is_error => " (error)",
+                Some(_) => "",
             };
             let tool = one_line(tool).replace('`', "'");
             let mut text = format!(
                 "**calls** `{tool}`{state}\n\n{}",
                 fenced(&escape_invisible(&pretty_arguments(arguments)), "json")
             );
-            if let Some(output) = output {
-                text += &format!("\n{}", fenced(output, ""));
+            if let Some(got) = result {
+                text += &format!("\n{}", fenced(&got.output, ""));
             }
             text
         }
-        ExportedItemKind::Letter { from, text, ending: of } => {
-            match of.and_then(|of| Some((of, ending(text)?))) {
-                Some((of, end)) => {
-                    let agent = escaped(&one_line(&end.agent));
-                    format!("**{agent} {of} {}**\n\n{}\n", end.verb(), quoted(&sanitize(end.text)))
-                }
-                None => format!("**letter from {}**\n\n{}\n", escaped(from), quoted(&sanitize(text))),
-            }
+        ItemKind::Letter { from, text, ended, .. } => {
+            let title = match ended {
+                Some(end) => format!("{} {} {}", one_line(end.agent.as_str()), end.task, end.verb()),
+                None => format!("letter from {}", sender(from)),
+            };
+            format!("**{}**\n\n{}\n", escaped(&title), quoted(&sanitize(text)))
         }
-        ExportedItemKind::Asked { text, answer } => {
-            let answer = answer
-                .as_deref()
-                .map_or_else(|| "not answered".to_owned(), |answer| escaped(&one_line(answer)));
-            format!("**asks**\n\n{}\n\n**answer**: {answer}\n", quoted(&sanitize(text)))
+        ItemKind::Asked { asks, answer, .. } => {
+            let answer = answer.as_ref().map(|answer| escaped(&one_line(&answer.to_string())));
+            let answer = answer.unwrap_or_else(|| "not answered".to_owned());
+            format!("**asks**\n\n{}\n\n**answer**: {answer}\n", quoted(&describe_question(asks)))
         }
-        ExportedItemKind::Note { text } => format!("*{}*\n", escaped(&one_line(text))),
+        ItemKind::Note(phrase) => format!("*{}*\n", escaped(&phrase.sentence())),
+        ItemKind::End { status, error } => {
+            format!("*{}*\n", escaped(&describe_end(*status, error.as_deref())))
+        }
     }
 }
 

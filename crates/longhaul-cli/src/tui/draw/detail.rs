@@ -142,21 +142,22 @@ fn draw_question(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     if lines.len() > most {
         // The transcript shows all of it.
         lines.truncate(most);
-        if let Some(last) = lines.last_mut() {
+        if let Some((_, last)) = lines.last_mut() {
             *last = format!("{} …", truncate_graphemes(last, room.saturating_sub(2)).trim_end_matches('…'));
         }
     }
-    for (row, line) in (area.y + 1..area.bottom()).zip(lines) {
-        buffer.set_stringn(area.x + 1, row, line, room, theme.ink(Ink::Attention));
+    for (row, (ink, line)) in (area.y + 1..area.bottom()).zip(lines) {
+        buffer.set_stringn(area.x + 1, row, line, room, theme.ink(ink));
     }
     if !areas.two_panes {
         return;
     }
     let keys = match question.tool.is_some() {
         true if model.has_text_search() && focused(model, Pane::Detail) => {
-            "y yes · a always this · Esc, then n no"
+            "y yes · a always … · Esc, then n no"
         }
-        true => "y yes · n no · a always this · A wider",
+        true if model.questions.is_choosing() => "y only this time · n no · Esc back",
+        true => "y yes · n no · a always … · A pattern",
         false => "m answers",
     };
     buffer.set_stringn(

@@ -309,7 +309,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
                 return (Ink::Attention, format!("stopping: {}", stop.cause), silent);
             }
             if let Some(waiting) = head.waiting_at(now) {
-                let on = crate::view::event_text::describe_wait(&waiting.on);
+                let on = crate::view::describe_wait(&waiting.on);
                 return (Ink::Faint, format!("waits for {on}"), String::new());
             }
             let calls = model.calls.summaries(head).join(", ");

@@ -83,7 +83,7 @@ fn the_page_of_letters_says_from_whom_they_are_and_whether_the_task_has_read_the
         let shown = picture(&mut model);
         assert!(!shown.contains("you read"), "{shown}");
         assert!(
-            shown.contains("from you · read") && shown.contains("from t-00002 · not read yet"),
+            shown.contains("from a person · read") && shown.contains("from t-00002 · not read yet"),
             "{shown}"
         );
     }

@@ -118,6 +118,7 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
         why: None,
         identity: None,
         changed: None,
+        file: None,
     };
     let asks = ran.child(2, &evil("child"), &evil("below")).claimed().asked(tool, &evil("leave"));
     let answered = QuestionAnswer::Given(evil("answer"));

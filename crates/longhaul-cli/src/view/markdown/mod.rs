@@ -11,7 +11,7 @@ mod span_wrap;
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::live_region::StyledLine;
-use super::sanitize::sanitize;
+use super::sanitize;
 use super::text_format::display_width;
 pub(crate) use highlight::SyntaxHighlighter;
 pub(crate) use html::{escaped, html};

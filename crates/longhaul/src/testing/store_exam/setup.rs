@@ -187,6 +187,7 @@ pub(super) fn letter(name: &str) -> Entry {
         summary: None,
         deliver: Delivery::Asap,
         ending: None,
+        ended: None,
         effects: false,
     }))
 }

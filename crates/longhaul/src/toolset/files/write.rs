@@ -13,11 +13,14 @@ use super::edit::{Edit, apply_edits};
 use super::file_roots::{FileRoots, cannot_read_error};
 use super::path_resolver::RootedPath;
 use super::{ChangedFile, FileOp, FileOpOutput, paths};
+use crate::entry::FileChange;
 use crate::tool::{ArgumentAliases, ToolEffects, ToolError};
 use crate::toolset::text::pluralize;
 
 /// The largest file that is written or edited.
 const MAX_BYTES: usize = 10 * 1024 * 1024;
+/// The largest file that is compared with what a call would make of it.
+const MAX_COMPARED: u64 = 1024 * 1024;
 
 #[derive(Clone, Copy)]
 pub(super) struct WriteFile {
@@ -52,6 +55,57 @@ impl FileOp for WriteFile {
         let what = if was_there { "replaced" } else { "written" };
         Ok(changed(roots, &place, &format!("{what} ({size})")))
     }
+
+    fn preview(&self, args: WriteFileArgs, roots: &FileRoots) -> Option<FileChange> {
+        Some(preview_change(roots, &args.path, |_| Ok(args.content.into_bytes())))
+    }
+}
+
+/// Compares a file with what a call would make of it. The file is found and opened as the call will do it.
+fn preview_change(
+    roots: &FileRoots,
+    typed: &str,
+    change: impl FnOnce(&[u8]) -> Result<Vec<u8>, String>,
+) -> FileChange {
+    let mut preview =
+        FileChange { path: typed.to_owned(), exists: false, diff: String::new(), problem: None };
+    let place = match roots.resolve_for_write(typed) {
+        Ok(place) => place,
+        Err(error) => {
+            preview.problem = Some(format!("the call would fail: {error}"));
+            return preview;
+        }
+    };
+    preview.path = roots.display_path(&place);
+    preview.exists = roots.metadata(&place).is_ok();
+    let before = match preview.exists {
+        true => read_to_compare(roots, typed),
+        false => Ok(Vec::new()),
+    };
+    let compared = before.and_then(|before| {
+        let after = change(&before).map_err(|why| format!("the call would fail: {why}"))?;
+        let (before, after) = (String::from_utf8(before).ok(), String::from_utf8(after).ok());
+        let (before, after) = before.zip(after).ok_or("it is not text, and is not compared")?;
+        Ok(super::diff::diff_lines(&before, &after))
+    });
+    match compared {
+        Ok(diff) => preview.diff = diff,
+        Err(problem) => preview.problem = Some(problem),
+    }
+    if let (true, Some(problem)) = (preview.exists, &mut preview.problem) {
+        *problem = format!("it exists, and would be changed; {problem}");
+    }
+    preview
+}
+
+fn read_to_compare(roots: &FileRoots, typed: &str) -> Result<Vec<u8>, String> {
+    let mut opened = roots.resolve_and_open(typed).map_err(|error| error.to_string())?;
+    if opened.meta.len() > MAX_COMPARED {
+        return Err("it is too large to be compared".to_owned());
+    }
+    let mut text = Vec::new();
+    opened.file.read_to_end(&mut text).map_err(|error| error.to_string())?;
+    Ok(text)
 }
 
 #[derive(Clone, Copy)]
@@ -122,6 +176,10 @@ impl FileOp for EditFile {
         replace_file(roots, typed, &place, &new, Some(&opened.meta))?;
         let made = pluralize(args.edits.len() as u64, "edit");
         Ok(changed(roots, &place, &format!("changed ({made})")))
+    }
+
+    fn preview(&self, args: EditFileArgs, roots: &FileRoots) -> Option<FileChange> {
+        Some(preview_change(roots, &args.path, |text| apply_edits(text, &args.edits)))
     }
 }
 

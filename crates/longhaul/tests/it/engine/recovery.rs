@@ -288,6 +288,7 @@ async fn a_journal_that_cannot_be_read_any_more_fails_the_task_with_its_own_word
             summary: None,
             deliver: longhaul::entry::Delivery::Asap,
             ending: None,
+            ended: None,
             effects: false,
         }));
         let fence = longhaul::store::Fence::Anyone;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `longhaul`, bottom up, as design and `lib.rs` list them.
-const ROOMS: [&str; 20] = [
+const ROOMS: [&str; 22] = [
     "id",
     "message",
     "permission",
@@ -15,6 +15,8 @@ const ROOMS: [&str; 20] = [
     "process",
     "snapshot",
     "journal",
+    "transcript",
+    "approval",
     "dispatch",
     "tool",
     "toolset",

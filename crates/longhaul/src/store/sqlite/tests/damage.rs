@@ -76,6 +76,7 @@ async fn rich(path: &Path) -> TeamRef {
         summary: None,
         deliver: crate::entry::Delivery::Asap,
         ending: None,
+        ended: None,
         effects: false,
     };
     store.append(Batch::one(ids[1], Fence::Anyone, vec![Entry::Letter(Box::new(letter))])).await.unwrap();

@@ -1,44 +1,56 @@
 //! The state of the tasks of a tree: a fold of their events.
 
-use longhaul::entry::WaitReason;
-use longhaul::snapshot::{Event, EventKind};
-use longhaul::{Status, TaskId};
-
 use jiff::Timestamp;
 
-use super::event_text::{describe_wait, format_call};
+use super::call::format_call;
+use super::numbers::pluralize;
+use super::phrase::{Tone, describe_wait};
 use super::sanitize::one_line;
+use crate::entry::WaitReason;
+use crate::id::TaskId;
+use crate::snapshot::{Event, EventKind};
+use crate::task::Status;
 
-/// The tasks, one row each.
+/// The tasks of a tree, one row each, with what each does now.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LiveTaskBoard {
-    rows: Vec<LiveTaskRow>,
+pub struct TaskBoard {
+    rows: Vec<TaskRow>,
 }
 
-/// A task.
+/// A task of a [`TaskBoard`]. Its texts are sanitized.
 #[derive(Debug, Clone)]
-pub(crate) struct LiveTaskRow {
-    pub(crate) id: TaskId,
-    pub(crate) parent: Option<TaskId>,
-    pub(crate) agent: String,
-    pub(crate) headline: String,
-    pub(crate) status: Status,
-    pub(crate) activity: LiveActivity,
-    pub(crate) created: Timestamp,
-    pub(crate) started: Option<Timestamp>,
-    pub(crate) ended: Option<Timestamp>,
-    pub(crate) tokens: u64,
+pub struct TaskRow {
+    /// Its id.
+    pub id: TaskId,
+    /// The task that launched it.
+    pub parent: Option<TaskId>,
+    /// Its agent.
+    pub agent: String,
+    /// Its order in one line.
+    pub headline: String,
+    /// Its status.
+    pub status: Status,
+    /// What it does now.
+    pub activity: Activity,
+    /// When it was submitted.
+    pub created: Timestamp,
+    /// When it was first claimed.
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    pub ended: Option<Timestamp>,
+    /// The tokens used so far.
+    pub tokens: u64,
     /// The cost so far in millionths of a dollar, as far as known.
-    pub(crate) cost: u64,
+    pub cost: u64,
     /// Replies with unknown cost.
-    pub(crate) unpriced: u64,
+    pub unpriced: u64,
     /// The number of calls that have not returned.
     calls: usize,
 }
 
 /// What a task does now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LiveActivity {
+pub enum Activity {
     /// Nothing visible.
     Idle,
     /// The model writes or reasons.
@@ -59,20 +71,43 @@ pub(crate) enum LiveActivity {
     Failed(String),
 }
 
+impl Activity {
+    /// What a task of this status does, in words, and how it matters. Empty if there is nothing to say.
+    pub fn words(&self, status: Status) -> (String, Tone) {
+        match self {
+            Activity::Failed(why) => (why.clone(), Tone::Status(status)),
+            Activity::Stopping => ("stopping".to_owned(), Tone::Attention),
+            Activity::WaitingForTasks(ids) => {
+                (format!("waits for {}", pluralize(ids.len(), "task")), Tone::Attention)
+            }
+            Activity::Waiting(what) => (format!("waits for {what}"), Tone::Attention),
+            Activity::Asking(what) => (format!("asks: {what}"), Tone::Attention),
+            Activity::Calling(what) => (format!("→ {what}"), Tone::Plain),
+            Activity::Called(what) => (format!("✓ {what}"), Tone::Faint),
+            Activity::Saying(said) => (one_line(said), Tone::Faint),
+            Activity::Idle => match status {
+                Status::Running => ("thinking".to_owned(), Tone::Faint),
+                Status::Pending => ("queued".to_owned(), Tone::Faint),
+                _ => (String::new(), Tone::Faint),
+            },
+        }
+    }
+}
+
 /// How much of a task's text to keep, in bytes.
 const REMEMBERED: usize = 400;
 
-impl LiveTaskBoard {
+impl TaskBoard {
     /// Applies an event.
-    pub(crate) fn apply_event(&mut self, event: &Event) {
+    pub fn apply_event(&mut self, event: &Event) {
         if let EventKind::Submitted { agent, headline, parent, .. } = &event.kind {
-            self.rows.push(LiveTaskRow {
+            self.rows.push(TaskRow {
                 id: event.task,
                 parent: *parent,
                 agent: one_line(agent.as_str()),
                 headline: one_line(headline),
                 status: Status::Pending,
-                activity: LiveActivity::Idle,
+                activity: Activity::Idle,
                 created: event.at,
                 started: None,
                 ended: None,
@@ -95,23 +130,21 @@ impl LiveTaskBoard {
     }
 
     /// Returns the tasks with a call that only waits for other tasks.
-    pub(crate) fn blocked(&self) -> impl Iterator<Item = TaskId> {
-        let blocked =
-            |row: &&LiveTaskRow| row.calls > 0 && matches!(row.activity, LiveActivity::WaitingForTasks(_));
+    pub fn blocked(&self) -> impl Iterator<Item = TaskId> {
+        let blocked = |row: &&TaskRow| row.calls > 0 && matches!(row.activity, Activity::WaitingForTasks(_));
         self.rows.iter().filter(blocked).map(|row| row.id)
     }
 
     /// Returns whether there are such tasks.
-    pub(crate) fn is_blocked(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.blocked().next().is_some()
     }
 
     /// Returns the rows as a tree. For each level of a row, the flag says whether it is the last of its
     /// siblings.
-    pub(crate) fn tree(&self) -> Vec<(Vec<bool>, &LiveTaskRow)> {
+    pub fn tree(&self) -> Vec<(Vec<bool>, &TaskRow)> {
         let mut tree = Vec::with_capacity(self.rows.len());
-        let is_top =
-            |row: &&LiveTaskRow| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
+        let is_top = |row: &&TaskRow| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
         for top in self.rows.iter().filter(is_top) {
             self.push_subtree(top, &mut Vec::new(), &mut tree);
         }
@@ -120,9 +153,9 @@ impl LiveTaskBoard {
 
     fn push_subtree<'a>(
         &'a self,
-        row: &'a LiveTaskRow,
+        row: &'a TaskRow,
         lasts: &mut Vec<bool>,
-        tree: &mut Vec<(Vec<bool>, &'a LiveTaskRow)>,
+        tree: &mut Vec<(Vec<bool>, &'a TaskRow)>,
     ) {
         tree.push((lasts.clone(), row));
         let mut children = self.rows.iter().filter(|other| other.parent == Some(row.id)).peekable();
@@ -134,30 +167,30 @@ impl LiveTaskBoard {
     }
 }
 
-impl LiveTaskRow {
+impl TaskRow {
     /// Removes an ended task from what others wait for. They notice it only when they wake, but the viewer
     /// should see it at once.
     fn remove_awaited(&mut self, ended: TaskId) {
-        if let LiveActivity::WaitingForTasks(ids) = &mut self.activity {
+        if let Activity::WaitingForTasks(ids) = &mut self.activity {
             ids.retain(|id| *id != ended);
             if ids.is_empty() {
-                self.activity = LiveActivity::Idle;
+                self.activity = Activity::Idle;
             }
         }
     }
 
     fn apply_event(&mut self, event: &Event) {
+        self.status = event.kind.status().unwrap_or(self.status);
         match &event.kind {
             EventKind::Started { .. } => {
-                self.status = Status::Running;
                 self.started = self.started.or(Some(event.at));
-                self.activity = LiveActivity::Idle;
+                self.activity = Activity::Idle;
             }
             EventKind::Text { text } => {
-                if !matches!(self.activity, LiveActivity::Saying(_)) {
-                    self.activity = LiveActivity::Saying(String::new());
+                if !matches!(self.activity, Activity::Saying(_)) {
+                    self.activity = Activity::Saying(String::new());
                 }
-                if let LiveActivity::Saying(said) = &mut self.activity {
+                if let Activity::Saying(said) = &mut self.activity {
                     if said.len() > REMEMBERED {
                         let keep = said.ceil_char_boundary(said.len() - REMEMBERED / 2);
                         said.drain(..keep);
@@ -172,38 +205,36 @@ impl LiveTaskRow {
             }
             EventKind::Call { tool, arguments, .. } => {
                 self.calls += 1;
-                self.activity = LiveActivity::Calling(format_call(tool, arguments, 80));
+                self.activity = Activity::Calling(format_call(tool, arguments, 80));
             }
             EventKind::Result { .. } => {
                 self.calls = self.calls.saturating_sub(1);
-                if let LiveActivity::Calling(what) = &self.activity {
-                    self.activity = LiveActivity::Called(what.clone());
+                if let Activity::Calling(what) = &self.activity {
+                    self.activity = Activity::Called(what.clone());
                 }
             }
-            EventKind::Progress { text } => self.activity = LiveActivity::Calling(one_line(text)),
-            EventKind::Asked { asks, .. } => self.activity = LiveActivity::Asking(one_line(&asks.text)),
-            EventKind::Answered { .. } => self.activity = LiveActivity::Idle,
+            EventKind::Progress { text } => self.activity = Activity::Calling(one_line(text)),
+            EventKind::Asked { asks, .. } => self.activity = Activity::Asking(one_line(&asks.text)),
+            EventKind::Answered { .. } => self.activity = Activity::Idle,
             // It has just asked this.
             EventKind::Waiting { on: WaitReason::Person(_), .. }
-                if matches!(self.activity, LiveActivity::Asking(_)) => {}
+                if matches!(self.activity, Activity::Asking(_)) => {}
             EventKind::Waiting { on, .. } => {
                 self.activity = match on {
-                    WaitReason::Tasks(ids) => LiveActivity::WaitingForTasks(ids.clone()),
-                    other => LiveActivity::Waiting(describe_wait(other)),
+                    WaitReason::Tasks(ids) => Activity::WaitingForTasks(ids.clone()),
+                    other => Activity::Waiting(describe_wait(other)),
                 };
             }
-            EventKind::Stopping { .. } if !self.status.is_final() => self.activity = LiveActivity::Stopping,
+            EventKind::Stopping { .. } if !self.status.is_final() => self.activity = Activity::Stopping,
             EventKind::Released { .. } => {
-                self.status = Status::Pending;
                 self.calls = 0;
-                self.activity = LiveActivity::Idle;
+                self.activity = Activity::Idle;
             }
-            EventKind::Finished { status, error, .. } => {
-                self.status = *status;
+            EventKind::Finished { error, .. } => {
                 self.ended = Some(event.at);
                 self.activity = match error {
-                    Some(error) => LiveActivity::Failed(one_line(error)),
-                    None => LiveActivity::Idle,
+                    Some(error) => Activity::Failed(one_line(error)),
+                    None => Activity::Idle,
                 };
             }
             _ => {}

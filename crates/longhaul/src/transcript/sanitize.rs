@@ -3,33 +3,33 @@
 
 /// Makes control and invisible characters visible: `␛]0;…`, `⟨U+202E⟩`. Keeps line breaks, and removes codes
 /// that only set colours. Use this for text to read, and [`escape_invisible`] for text to approve.
-pub(crate) fn sanitize(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     sanitize_with(text, false)
 }
 
 /// Makes every control and invisible character visible and removes nothing. Use this for the arguments of
 /// calls.
-pub(crate) fn escape_invisible(text: &str) -> String {
+pub fn escape_invisible(text: &str) -> String {
     sanitize_with(text, true)
 }
 
 /// Sanitizes a text and joins it into one line, with single spaces between words.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Like `escape_invisible`, with visible line breaks, because one may end a command.
-pub(crate) fn escape_invisible_line(text: &str) -> String {
+pub fn escape_invisible_line(text: &str) -> String {
     escape_invisible(text.trim_end()).split('\n').map(one_line).collect::<Vec<_>>().join(" ⏎ ")
 }
 
 /// Removes control and reordering characters from typed or pasted text. Keeps line breaks and tabs.
-pub(crate) fn strip_control_chars(text: &str) -> String {
+pub fn strip_control_chars(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_reordering(*c))).collect()
 }
 
 /// Escapes invisible characters in JSON as `\uXXXX`, which keeps the value.
-pub(crate) fn escape_invisible_json(json: &str) -> String {
+pub fn escape_invisible_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         if c == '\x7f' || ('\u{80}'..='\u{9f}').contains(&c) || is_invisible(c) {
