@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{append, read_all, tasks_below};
 use crate::entry::{
-    Delivery, Entry, Failure, Letter, Outcome, ReleaseReason, Sender, StopCause, StopRequest,
+    Delivery, Entry, Failure, Letter, Outcome, ReleaseReason, Sender, StopCause, StopRequest, TaskEnding,
 };
 use crate::id::{Attempt, LetterId, Seq, TaskId};
 use crate::message::prompt_tags::{escape, escape_attribute};

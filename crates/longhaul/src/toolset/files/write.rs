@@ -65,7 +65,7 @@ impl FileOp for WriteFile {
 fn preview_change(
     roots: &FileRoots,
     typed: &str,
-    change: impl FnOnce(&[u8]) -> Result<Vec<u8>, String>,
+    change: impl FnOnce(&[u8]) -> Result<Vec<u8>, ToolError>,
 ) -> FileChange {
     let mut preview =
         FileChange { path: typed.to_owned(), exists: false, diff: String::new(), problem: None };
@@ -83,14 +83,15 @@ fn preview_change(
         false => Ok(Vec::new()),
     };
     let compared = before.and_then(|before| {
-        let after = change(&before).map_err(|why| format!("the call would fail: {why}"))?;
+        let after = change(&before).map_err(|why| not_compared(&format!("the call would fail: {why}")))?;
         let (before, after) = (String::from_utf8(before).ok(), String::from_utf8(after).ok());
-        let (before, after) = before.zip(after).ok_or("it is not text, and is not compared")?;
+        let (before, after) =
+            before.zip(after).ok_or_else(|| not_compared("it is not text, and is not compared"))?;
         Ok(super::diff::diff_lines(&before, &after))
     });
     match compared {
         Ok(diff) => preview.diff = diff,
-        Err(problem) => preview.problem = Some(problem),
+        Err(problem) => preview.problem = Some(problem.to_string()),
     }
     if let (true, Some(problem)) = (preview.exists, &mut preview.problem) {
         *problem = format!("it exists, and would be changed; {problem}");
@@ -98,13 +99,17 @@ fn preview_change(
     preview
 }
 
-fn read_to_compare(roots: &FileRoots, typed: &str) -> Result<Vec<u8>, String> {
-    let mut opened = roots.resolve_and_open(typed).map_err(|error| error.to_string())?;
+fn not_compared(why: &str) -> ToolError {
+    ToolError::Failed(why.to_owned())
+}
+
+fn read_to_compare(roots: &FileRoots, typed: &str) -> Result<Vec<u8>, ToolError> {
+    let mut opened = roots.resolve_and_open(typed).map_err(|error| not_compared(&error.to_string()))?;
     if opened.meta.len() > MAX_COMPARED {
-        return Err("it is too large to be compared".to_owned());
+        return Err(not_compared("it is too large to be compared"));
     }
     let mut text = Vec::new();
-    opened.file.read_to_end(&mut text).map_err(|error| error.to_string())?;
+    opened.file.read_to_end(&mut text).map_err(|error| not_compared(&error.to_string()))?;
     Ok(text)
 }
 
