@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (mut written, mut read, mut waits) = (Vec::new(), HashSet::new(), 0);
     for event in &root.events {
         match &event.kind {
-            EventKind::Letter { letter, from: Sender::Task(child), text } => {
+            EventKind::Letter { letter, from: Sender::Task(child), text, .. } => {
                 println!("letter of {child}: {}", text.lines().nth(1).unwrap_or_default());
                 written.push((*child, letter.clone()));
             }
