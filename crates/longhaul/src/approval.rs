@@ -1,5 +1,6 @@
-//! The questions of tasks to a person, as a state machine without a terminal: which question is shown, when a
-//! key counts, and what it answers. `run`, `attach` and the TUI draw it and pass it keys.
+//! Questions to a person as a state machine without a terminal: when a key counts, and what it answers.
+//!
+//! `run`, `attach` and the TUI draw it and pass it keys.
 //!
 //! A key counts only
 //! - some time ([`GUARD_TIME`]) after its question appeared: a key typed before was meant for something else;

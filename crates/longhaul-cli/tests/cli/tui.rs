@@ -280,7 +280,10 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
     terminal.keys(&["r"]);
     terminal.until("somebody who carries it on", |screen| screen.contains("a background process runs"));
     terminal.until("the question", |screen| lists(screen, "?", "writer Take notes"));
+    terminal.until("the keys", |screen| screen.contains("a always … · A pattern"));
     terminal.keys(&["a"]);
+    terminal.until("the choices", |screen| screen.contains("[e] exactly this call"));
+    terminal.keys(&["e"]);
     kit.write("go", "");
     head(&kit, "root", |status| status == Status::Completed);
     terminal.until("the end", |screen| screen.contains("Finished  1"));

@@ -149,7 +149,7 @@ mod tests {
     fn text_with_line_breaks_is_laid_out_as_a_block_wherever_it_is() {
         assert_eq!(arguments_text(r#"{"cmd":"make\n  all\n","n":3}"#), "cmd:\n  make\n    all\nn: 3");
         let edits = r#"{"path":"a.rs","edits":[{"oldText":"a\nb","newText":"c"}]}"#;
-        let laid_out = "path: a.rs\nedits:\n  -\n    oldText:\n      a\n      b\n    newText: c";
+        let laid_out = "edits:\n  -\n    newText: c\n    oldText:\n      a\n      b\npath: a.rs";
         assert_eq!(arguments_text(edits), laid_out);
         assert_eq!(arguments_text(r#"{"a":[1,"x"],"e":{}}"#), "a: [1,\"x\"]\ne: {}");
         assert_eq!(arguments_text("not \x1b[1mjson"), "not ␛[1mjson");

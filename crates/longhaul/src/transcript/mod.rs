@@ -1,5 +1,4 @@
-//! The journal as people read it: phrases for events, the transcript of a task, and the tasks of a tree with
-//! what each does now.
+//! The journal as people read it: phrases for events, transcripts, and what tasks do now.
 //!
 //! Everything that shows tasks to people renders these: `run`, `logs`, `show`, `attach`, `export`, the TUI.
 //! Nothing here knows a terminal. Colours, widths and markup are up to the renderer.

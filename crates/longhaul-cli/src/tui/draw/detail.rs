@@ -156,6 +156,8 @@ fn draw_question(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
         true if model.has_text_search() && focused(model, Pane::Detail) => {
             "y yes · a always … · Esc, then n no"
         }
+        // Until the question was there to be read, no key counts.
+        true if !model.questions.accepts_keys(model.now) => "…",
         true if model.questions.is_choosing() => "y only this time · n no · Esc back",
         true => "y yes · n no · a always … · A pattern",
         false => "m answers",

@@ -275,3 +275,36 @@ async fn commands_run_after_edits() {
     let write = tools.iter().find(|tool| tool.spec().name == "write_file").unwrap();
     assert!(!write.effects().repeatable, "who knows what the command does");
 }
+
+/// What a person is shown of a call is what the call would do, and looking changes nothing.
+#[tokio::test]
+async fn a_call_can_be_looked_at_before_it_is_made() {
+    let fixture = WriteFixture::new(&[("a.txt", "one\ntwo\n"), ("b.bin", "a\0b")]);
+    fs::write(fixture.dir.path().join("b.bin"), b"\xff\xfe").unwrap();
+    let preview = async |tool: &str, arguments: Value| {
+        let tools = fixture.tools().await;
+        let tool = tools.iter().find(|t| t.spec().name == tool).unwrap().clone();
+        tool.preview(&arguments.to_string(), &fixture.context).await
+    };
+    let change = preview("write_file", json!({"path": "./a.txt", "content": "one\n2\n"})).await.unwrap();
+    assert_eq!((change.exists, change.diff.as_str(), change.problem), (true, " one\n-two\n+2", None));
+    let edit = json!([{"old_text": "two", "newText": "2"}]);
+    let change = preview("edit_file", json!({"path": "a.txt", "edits": edit})).await.unwrap();
+    assert_eq!((change.path.as_str(), change.diff.as_str()), ("a.txt", " one\n-two\n+2"));
+    let change = preview("write_file", json!({"path": "new.txt", "content": "x"})).await.unwrap();
+    assert!(!change.exists && change.problem.is_none(), "{change:?}");
+    for (tool, arguments, why) in [
+        ("edit_file", json!({"path": "a.txt", "edits": [{"oldText": "no", "newText": ""}]}), "would fail"),
+        ("write_file", json!({"path": "../out.txt", "content": ""}), "would fail"),
+        (
+            "write_file",
+            json!({"path": "b.bin", "content": ""}),
+            "it exists, and would be changed; it is not text",
+        ),
+    ] {
+        let change = preview(tool, arguments).await.unwrap();
+        assert!(change.problem.as_ref().is_some_and(|problem| problem.contains(why)), "{change:?}");
+    }
+    assert!(preview("read_file", json!({"path": "a.txt"})).await.is_none());
+    assert_eq!((fixture.text("a.txt").as_str(), fixture.names().len()), ("one\ntwo\n", 2));
+}
