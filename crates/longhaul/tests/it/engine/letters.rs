@@ -240,7 +240,7 @@ async fn a_letter_reaches_a_running_task_before_its_next_model_call() {
 /// "Lost when the parent's turn ends at that moment": the letter comes while the last reply is being written down.
 #[tokio::test(start_paused = true)]
 async fn a_letter_at_the_very_moment_of_the_end_is_not_lost() {
-    for retry in 0..40 {
+    for steps in 0..40 {
         let (gate, model) = gated(move |gate, asked| async move {
             if asked.turn == 0 && asked.said.len() == 1 {
                 gate.pass().await;
@@ -251,12 +251,12 @@ async fn a_letter_at_the_very_moment_of_the_end_is_not_lost() {
         let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
         gate.came(1).await;
         gate.open(1);
-        for _ in 0..retry {
+        for _ in 0..steps {
             tokio::task::yield_now().await;
         }
         let sent = longhaul.send(id, "one more thing").await.unwrap();
         let done = end(&longhaul, sent.to).await;
-        assert!(done.output.contains("one more thing"), "after {retry} steps: {}", done.output);
+        assert!(done.output.contains("one more thing"), "after {steps} steps: {}", done.output);
         longhaul.shutdown().await;
     }
 }
