@@ -59,8 +59,13 @@ pub(crate) async fn grow_store(directory: &Path, tasks: usize) -> Result<(), Box
         let batches =
             claimed.iter().map(|task| Batch::one(task.state.id, Fence::Attempt(Attempt(1)), task_entries()));
         run_batch(batches.map(|batch| store.append(batch))).await?;
-        let slips: Vec<String> = ids.iter().map(|id| format!("seen:{id}")).collect();
-        run_batch(slips.iter().map(|slip| store.put_stored_value(slip, 0, b"looked at".to_vec()))).await?;
+        let stored_values: Vec<String> = ids.iter().map(|id| format!("seen:{id}")).collect();
+        run_batch(
+            stored_values
+                .iter()
+                .map(|stored_value| store.put_stored_value(stored_value, 0, b"looked at".to_vec())),
+        )
+        .await?;
         now.fetch_add(i64::try_from(step * i128::try_from(ids.len())?)?, Ordering::Relaxed);
     }
     store.retire_worker(worker).await?;

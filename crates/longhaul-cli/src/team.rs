@@ -53,7 +53,7 @@ pub(crate) fn build_environment(
     let data = data_dir.path().to_owned();
     let http = provider_setup::build_http(providers, &variables)?;
     let environment = Environment::new(http, move |name| variables.get(name), data);
-    let watchman = supervised(environment.watchman.clone());
+    let guardian = supervised(environment.guardian.clone());
     let mcp = {
         let screen = context.screen.clone();
         let show = move |server: &str, page: &str| {
@@ -65,18 +65,18 @@ pub(crate) fn build_environment(
             // Ignore a failed write: the login completes only if someone opens the page.
             let _ = writeln!(screen.clone(), "{}", sanitize(&text));
         };
-        let watchman = watchman.clone();
-        McpPool::new(environment.mcp.options().clone().show_login(Some(Arc::new(show))).guardian(watchman))
+        let guardian = guardian.clone();
+        McpPool::new(environment.mcp.options().clone().show_login(Some(Arc::new(show))).guardian(guardian))
     };
-    Ok(environment.sandbox_helper(std::env::current_exe().ok()).watchman(watchman).mcp(mcp))
+    Ok(environment.sandbox_helper(std::env::current_exe().ok()).guardian(guardian).mcp(mcp))
 }
 
 /// Lets this program supervise commands, hooks and MCP servers, where the platform supports it.
-fn supervised(watchman: ProcessGuardian) -> ProcessGuardian {
+fn supervised(guardian: ProcessGuardian) -> ProcessGuardian {
     match cfg!(target_os = "linux") {
         // This stays the same program even if the file has been replaced by another version.
-        true => watchman.helper("/proc/self/exe"),
-        false => watchman,
+        true => guardian.helper("/proc/self/exe"),
+        false => guardian,
     }
 }
 

@@ -46,12 +46,12 @@ pub(crate) struct Conversation {
     open: Vec<OpenCall>,
     /// Questions of the open calls to a person.
     #[serde(default)]
-    inquiries: Vec<CallQuestion>,
+    asked_questions: Vec<CallQuestion>,
     replies: u32,
     /// Replies since the task last got something new to do, from its order or from a person.
     turns: u32,
     wakes: u32,
-    ball: NextSpeaker,
+    next_speaker: NextSpeaker,
     run: Option<RepeatedCall>,
     reminded: bool,
     /// Whether the start hooks have run.
@@ -80,7 +80,7 @@ pub(crate) struct Conversation {
     launches: LaunchHistory,
     /// Detects whether its latest replies led to anything new.
     #[serde(default)]
-    circles: LoopDetector,
+    loop_detector: LoopDetector,
     /// Whether it gets no tools for its next reply.
     #[serde(default)]
     tools_off: bool,
@@ -187,11 +187,11 @@ impl Conversation {
             collected: HashSet::new(),
             cut_outputs: Vec::new(),
             open: Vec::new(),
-            inquiries: Vec::new(),
+            asked_questions: Vec::new(),
             replies: 0,
             turns: 0,
             wakes: 0,
-            ball: NextSpeaker::Model,
+            next_speaker: NextSpeaker::Model,
             run: None,
             reminded: false,
             begun: false,
@@ -204,7 +204,7 @@ impl Conversation {
             warned: Vec::new(),
             measured: None,
             launches: LaunchHistory::default(),
-            circles: LoopDetector::default(),
+            loop_detector: LoopDetector::default(),
             tools_off: false,
             off_text: None,
         }
@@ -240,7 +240,7 @@ impl Conversation {
             said: Arc::from(""),
             // The new order is a new start, and calls are numbered from the beginning again.
             launches: LaunchHistory::default(),
-            circles: LoopDetector::default(),
+            loop_detector: LoopDetector::default(),
             tools_off: false,
             off_text: None,
             ..self
@@ -280,7 +280,7 @@ impl Conversation {
 
     /// Questions of the open calls to a person.
     pub(crate) fn questions(&self) -> &[CallQuestion] {
-        &self.inquiries
+        &self.asked_questions
     }
 
     /// Whether the task has done nothing yet, and its start hooks have not run.
@@ -318,7 +318,9 @@ impl Conversation {
 
     /// Whether the model has nothing left to say.
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.ball, NextSpeaker::Silent(_)) && self.open.is_empty() && !self.said.trim().is_empty()
+        matches!(self.next_speaker, NextSpeaker::Silent(_))
+            && self.open.is_empty()
+            && !self.said.trim().is_empty()
     }
 
     /// Letters without news for the conversation.
@@ -333,7 +335,7 @@ impl Conversation {
 
     /// Whether ended children have woken it so often that it should wait until all have ended.
     pub(crate) fn should_batch_endings(&self, policy: &Policy) -> bool {
-        let resting = matches!(self.ball, NextSpeaker::Silent(_)) && self.has_new_endings_only();
+        let resting = matches!(self.next_speaker, NextSpeaker::Silent(_)) && self.has_new_endings_only();
         resting && !self.interactive && self.wakes >= policy.max_wakes / 2
     }
 

@@ -2,8 +2,8 @@
 
 #[path = "conversation_tests/fixture.rs"]
 mod fixture;
-#[path = "conversation_tests/circles.rs"]
-mod circles;
+#[path = "conversation_tests/loops.rs"]
+mod loops;
 #[path = "conversation_tests/random.rs"]
 mod random;
 
@@ -89,7 +89,7 @@ fn letters_are_read_before_the_next_call_or_when_idle_as_they_say() {
 #[test]
 fn an_agent_may_read_all_letters_only_when_idle() {
     let mut fixture = ConversationFixture::new();
-    fixture.habits.letter_delivery = Delivery::WhenIdle;
+    fixture.policy.letter_delivery = Delivery::WhenIdle;
     fixture.letter("a", Delivery::Asap, None);
     assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
     fixture.replies(reply().text("x"));
@@ -170,7 +170,7 @@ fn a_reminder_may_help_and_a_new_word_earns_a_new_one() {
 #[test]
 fn at_the_turn_limit_the_last_word_is_said_without_tools_and_marked() {
     let mut fixture = ConversationFixture::new();
-    fixture.habits.max_turns = 1;
+    fixture.policy.max_turns = 1;
     fixture.replies(reply().text("so far").call("t", 0.into()));
     fixture.returns(0, "r");
     assert!(matches!(fixture.next(), NextStep::Nudge { why: NudgeReason::LastWord(_), .. }));
@@ -186,7 +186,7 @@ fn at_the_turn_limit_the_last_word_is_said_without_tools_and_marked() {
 #[test]
 fn an_empty_last_word_is_a_failure_without_another_reminder() {
     let mut fixture = ConversationFixture::new();
-    fixture.habits.max_turns = 1;
+    fixture.policy.max_turns = 1;
     fixture.replies(reply().call("t", 0.into()));
     fixture.returns(0, "r");
     fixture.does();
@@ -200,7 +200,7 @@ fn a_call_is_no_last_word_and_is_told_so_once() {
     let written = reply().text("```json\n{\"name\": \"t\", \"arguments\": {\"a\": 1}}\n```");
     for call in [written, reply().call("t", 1.into())] {
         let mut fixture = ConversationFixture::new();
-        fixture.habits.max_turns = 1;
+        fixture.policy.max_turns = 1;
         fixture.replies(reply().call("t", 0.into()));
         fixture.returns(0, "r");
         fixture.does();
@@ -225,7 +225,7 @@ fn a_call_is_no_last_word_and_is_told_so_once() {
 #[test]
 fn json_that_is_no_call_of_its_own_is_a_last_word() {
     let mut fixture = ConversationFixture::new();
-    fixture.habits.max_turns = 1;
+    fixture.policy.max_turns = 1;
     fixture.replies(reply().call("t", 0.into()));
     fixture.returns(0, "r");
     fixture.does();
@@ -236,22 +236,22 @@ fn json_that_is_no_call_of_its_own_is_a_last_word() {
 #[test]
 fn the_turn_limit_can_be_a_failure_and_zero_is_none() {
     let mut fixture = ConversationFixture::new();
-    fixture.habits.at_turn_limit = AtTurnLimit::Fail;
-    fixture.habits.max_turns = 2;
+    fixture.policy.at_turn_limit = AtTurnLimit::Fail;
+    fixture.policy.max_turns = 2;
     for turn in 0..2 {
         assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
         fixture.replies(reply().call("t", turn.into()));
         fixture.returns(0, "r");
     }
     assert_eq!(fixture.failure(), Some(FailureKind::TurnLimit));
-    fixture.habits.max_turns = 0;
+    fixture.policy.max_turns = 0;
     assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
 }
 
 #[test]
 fn a_persons_new_word_gives_a_session_its_turns_back() {
     let mut fixture = ConversationFixture::interactive();
-    fixture.habits.max_turns = 1;
+    fixture.policy.max_turns = 1;
     fixture.replies(reply().call("t", 0.into()));
     fixture.returns(0, "r");
     fixture.does();
@@ -296,7 +296,7 @@ fn other_arguments_are_another_call() {
 #[test]
 fn wakes_are_bounded() {
     let mut fixture = ConversationFixture::new();
-    fixture.habits.max_wakes = 3;
+    fixture.policy.max_wakes = 3;
     fixture.replies(reply().text("x"));
     for wake in 0..4 {
         fixture.letter(&format!("e{wake}"), Delivery::Asap, Some(task(&wake.to_string())));
@@ -313,7 +313,7 @@ fn wakes_are_bounded() {
 #[test]
 fn a_tired_session_reads_endings_with_the_next_word_of_a_person() {
     let mut fixture = ConversationFixture::interactive();
-    fixture.habits.max_wakes = 1;
+    fixture.policy.max_wakes = 1;
     fixture.replies(reply().text("x"));
     fixture.letter("e0", Delivery::Asap, Some(task("0")));
     fixture.does();
@@ -331,7 +331,7 @@ fn a_tired_session_reads_endings_with_the_next_word_of_a_person() {
 #[test]
 fn quiet_notices_wait_for_something_else_to_read() {
     let mut fixture = ConversationFixture::interactive();
-    fixture.habits.completion_notice = CompletionNotice::Quiet;
+    fixture.policy.completion_notice = CompletionNotice::Quiet;
     fixture.replies(reply().text("x"));
     fixture.letter("e", Delivery::Asap, Some(task("0")));
     assert_eq!(fixture.next(), NextStep::Idle);

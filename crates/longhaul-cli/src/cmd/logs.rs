@@ -25,17 +25,17 @@ pub(super) async fn run(context: &CliContext, args: &LogsArgs) -> Result<CliExit
         };
         context.term.print_lines(&lines?)
     };
-    let (mut narrator, mut after, mut ended) = (EventProjector::new(id), Seq(0), false);
+    let (mut printer, mut after, mut ended) = (EventProjector::new(id), Seq(0), false);
     let mut pages = std::pin::pin!(pages(&**longhaul.store(), id, after));
     while let Some(page) = pages.next().await {
         let page = page?;
         after = page.last().map_or(after, |record| record.seq);
-        let events: Vec<Event> = page.iter().flat_map(|record| narrator.project(record)).collect();
+        let events: Vec<Event> = page.iter().flat_map(|record| printer.project(record)).collect();
         ended |= events.iter().any(|event| matches!(event.kind, EventKind::Finished { .. }));
         tell(events)?;
     }
     if args.follow && !ended {
-        let mut events = longhaul.events_from(narrator, after).ready_chunks(PAGE);
+        let mut events = longhaul.events_from(printer, after).ready_chunks(PAGE);
         while let Some(events) = events.next().await {
             tell(events.into_iter().collect::<Result<_, _>>()?)?;
         }

@@ -262,7 +262,7 @@ pub(super) fn serve(
 
 /// Presses keys one by one, and returns the effects other than reads.
 pub(super) fn press(model: &mut TuiModel, keys: &str, journals: &[TestJournal]) -> Vec<TuiEffect> {
-    let mut wishes = Vec::new();
+    let mut actions = Vec::new();
     for word in keys.split_whitespace() {
         let codes: Vec<KeyCode> = match word {
             "Enter" => vec![KeyCode::Enter],
@@ -280,10 +280,10 @@ pub(super) fn press(model: &mut TuiModel, keys: &str, journals: &[TestJournal]) 
         };
         for code in codes {
             let effects = update(model, TuiMessage::Key(KeyEvent::new(code, KeyModifiers::NONE)));
-            wishes.extend(serve(model, effects, journals));
+            actions.extend(serve(model, effects, journals));
         }
     }
-    wishes
+    actions
 }
 
 /// Renders the screen without colours.

@@ -17,14 +17,14 @@ fn grow(journals: &[TestJournal], with: impl FnOnce(&mut TreeViewOptions<'_>)) -
     TaskTreeView::build(&plan)
 }
 
-fn shape(forest: &TaskTreeView) -> Vec<String> {
+fn shape(task_tree: &TaskTreeView) -> Vec<String> {
     let row = |row: &TuiRow| match row {
         TuiRow::GroupTitle(group, many) => format!("{} {many}", group.title()),
         TuiRow::Gap => String::new(),
         TuiRow::Task(position) => format!("{}{}", "  ".repeat(position.depth.into()), position.id),
         TuiRow::Activity(_) => "…".to_owned(),
     };
-    forest.rows.iter().map(row).filter(|row| row != "…").collect()
+    task_tree.rows.iter().map(row).filter(|row| row != "…").collect()
 }
 
 fn journals() -> Vec<TestJournal> {
@@ -40,7 +40,7 @@ fn journals() -> Vec<TestJournal> {
 
 #[test]
 fn trees_are_grouped_by_what_is_most_pressing_in_them_the_newest_first() {
-    let forest = grow(&journals(), |_| {});
+    let task_tree = grow(&journals(), |_| {});
     let expected = [
         "Needs you 2",
         "t-00006",
@@ -54,7 +54,7 @@ fn trees_are_grouped_by_what_is_most_pressing_in_them_the_newest_first() {
         "t-00004",
         "  t-00005",
     ];
-    assert_eq!(shape(&forest), expected);
+    assert_eq!(shape(&task_tree), expected);
     let flat = grow(&journals(), |plan| plan.grouped = false);
     assert_eq!(shape(&flat)[..3], ["t-00007", "t-00006", "t-00004"]);
 }
@@ -63,12 +63,12 @@ fn trees_are_grouped_by_what_is_most_pressing_in_them_the_newest_first() {
 fn what_is_folded_is_summed_up() {
     let journals = journals();
     let folded = HashSet::from([journals[3].id, journals[0].id]);
-    let forest = grow(&journals, |plan| plan.folded = Box::leak(Box::new(folded)));
-    assert!(!shape(&forest).iter().any(|row| row.starts_with("  ")), "{:?}", shape(&forest));
-    let sum = forest.totals[&journals[3].id];
+    let task_tree = grow(&journals, |plan| plan.folded = Box::leak(Box::new(folded)));
+    assert!(!shape(&task_tree).iter().any(|row| row.starts_with("  ")), "{:?}", shape(&task_tree));
+    let sum = task_tree.totals[&journals[3].id];
     assert_eq!((sum.descendants, sum.tokens, sum.cost), (1, 2 * 1234, 2 * 2500));
     assert_eq!(
-        forest.totals[&journals[0].id].asking_task,
+        task_tree.totals[&journals[0].id].asking_task,
         Some(journals[1].id),
         "who asks below is known above"
     );
@@ -78,10 +78,10 @@ fn what_is_folded_is_summed_up() {
 fn what_is_searched_for_is_shown_with_what_is_above_it() {
     let journals = journals();
     let folded: &HashSet<TaskId> = Box::leak(Box::new(journals.iter().map(|journal| journal.id).collect()));
-    let forest = grow(&journals, |plan| (plan.search, plan.folded) = ("LOOK scout", folded));
-    assert_eq!(shape(&forest), ["Finished 1", "t-00004", "  t-00005"]);
-    let forest = grow(&journals, |plan| plan.search = "t-00007");
-    assert_eq!(shape(&forest), ["Waiting 1", "t-00007"]);
+    let task_tree = grow(&journals, |plan| (plan.search, plan.folded) = ("LOOK scout", folded));
+    assert_eq!(shape(&task_tree), ["Finished 1", "t-00004", "  t-00005"]);
+    let task_tree = grow(&journals, |plan| plan.search = "t-00007");
+    assert_eq!(shape(&task_tree), ["Waiting 1", "t-00007"]);
     assert_eq!(grow(&journals, |plan| plan.search = "nowhere").rows, []);
 }
 
@@ -89,10 +89,10 @@ fn what_is_searched_for_is_shown_with_what_is_above_it() {
 fn what_is_pinned_is_above_all() {
     let journals = journals();
     let pinned: &IndexSet<TaskId> = Box::leak(Box::new(IndexSet::from([journals[3].id])));
-    let forest = grow(&journals, |plan| plan.pinned = pinned);
-    assert_eq!(shape(&forest)[..3], ["Pinned 1", "t-00004", "  t-00005"]);
-    let forest = grow(&journals, |plan| (plan.pinned, plan.grouped) = (pinned, false));
-    assert_eq!(shape(&forest)[0], "t-00004");
+    let task_tree = grow(&journals, |plan| plan.pinned = pinned);
+    assert_eq!(shape(&task_tree)[..3], ["Pinned 1", "t-00004", "  t-00005"]);
+    let task_tree = grow(&journals, |plan| (plan.pinned, plan.grouped) = (pinned, false));
+    assert_eq!(shape(&task_tree)[0], "t-00004");
 }
 
 #[test]

@@ -106,11 +106,11 @@ fn keys_do_what_the_help_says() {
         ("? q", "t-00006", vec![]),
     ];
     let journals = journals();
-    for (keys, expected, wishes) in table {
+    for (keys, expected, actions) in table {
         let mut model = screen((120, 40), &journals);
         let mut effects = press(&mut model, keys, &journals);
         effects.retain(|effect| !matches!(effect, TuiEffect::ExpireNotice(_)));
-        assert_eq!((chosen(&model).as_str(), effects), (expected, wishes), "after: {keys}");
+        assert_eq!((chosen(&model).as_str(), effects), (expected, actions), "after: {keys}");
     }
 }
 

@@ -6,7 +6,7 @@ use longhaul::Status;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
 
-use crate::kit::{Kit, PATIENCE, Ran};
+use crate::kit::{Kit, Ran, TIMEOUT};
 
 /// An agent that thinks for a while; how long is in the file.
 fn team(kit: &Kit, delay: &str) {
@@ -33,7 +33,7 @@ fn carrier(kit: &Kit, id: &str) -> Pid {
 }
 
 fn gone(pid: Pid) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while kill(pid, None).is_ok() {
         assert!(Instant::now() < deadline, "{pid} is still there");
         std::thread::sleep(Duration::from_millis(10));

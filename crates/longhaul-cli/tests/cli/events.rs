@@ -10,7 +10,7 @@ use longhaul::entry::{Entry, Record};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::kit::{Kit, PATIENCE};
+use crate::kit::{Kit, TIMEOUT};
 
 /// Everything that a script can bring about: tools, helpers in both ways, one that fails, a question.
 const RICH: &str = r#"
@@ -245,7 +245,7 @@ fn a_signal_is_heard_though_nobody_reads() {
         nix::sys::signal::Signal::SIGINT,
     )
     .unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut child = child;
     while child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "it does not end");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::kit::{Kit, PATIENCE};
+use crate::kit::{Kit, TIMEOUT};
 use crate::term::Terminal;
 
 const PROMPT: &str = "ready> ";
@@ -67,7 +67,7 @@ impl Shell {
     /// The alternate screen, reports of the mouse, the cursor.
     #[track_caller]
     fn state(&self, expected: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let state = self.terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}");
             if state == expected {
@@ -215,7 +215,7 @@ models:
     let Shell { kit, terminal } = shell;
     drop(terminal);
     // Whoever inherits it may not have buried it yet.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let state = || {
         let ps = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
         String::from_utf8(ps.stdout).unwrap().trim().to_owned()

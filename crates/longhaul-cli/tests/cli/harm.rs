@@ -217,7 +217,7 @@ fn whatever_the_umask_only_the_owner_reads_what_is_stored() {
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
     let running = kit.started(shell);
-    let deadline = std::time::Instant::now() + crate::kit::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::kit::TIMEOUT;
     while !data.join("memory").exists() || fs::read_dir(data.join("memory")).unwrap().next().is_none() {
         assert!(std::time::Instant::now() < deadline, "nothing was remembered");
         std::thread::sleep(std::time::Duration::from_millis(10));

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// How long anything may take before a test gives up on it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What may be in the environment of whoever runs the tests, and would change what they see.
 const NOT_OURS: [&str; 9] = [
@@ -143,7 +143,7 @@ impl Kit {
     /// Waits until there is something to be found in the database.
     #[track_caller]
     pub(crate) fn until<T>(&self, what: &str, found: impl Fn(&[(TaskState, Vec<Record>)]) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(found) = found(&self.journals()) {
                 return found;
@@ -247,7 +247,7 @@ impl Running {
     /// Waits for a line that fits.
     #[track_caller]
     pub(crate) fn until(&mut self, fits: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) else {
                 panic!("it did not come in: {}", self.seen);
@@ -281,7 +281,7 @@ impl Running {
     /// Waits for the end.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ran {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             self.seen.push_str(&line);
             self.seen.push('\n');

@@ -28,7 +28,7 @@ mod mcp;
 mod sandbox;
 #[cfg(target_os = "linux")]
 mod supervised;
-mod patience;
+mod timeout;
 mod person;
 mod places;
 mod run;

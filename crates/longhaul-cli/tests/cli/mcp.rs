@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use longhaul::Status;
 use longhaul::entry::Entry;
 
-use crate::kit::{Kit, PATIENCE, Ran};
+use crate::kit::{Kit, Ran, TIMEOUT};
 use crate::term::Terminal;
 
 #[path = "../../../longhaul/tests/it/mcp/npm.rs"]
@@ -117,7 +117,7 @@ fn a_server_that_cannot_be_started_is_told_and_the_agent_goes_on() {
     let ran = kit.run(&["run", "team.yaml", "Go."]).ended(0);
     assert_eq!(ran.out, "I go on.\n");
     assert!(ran.err.contains("the command 'no-such-server' was not found"), "{}", ran.err);
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < TIMEOUT);
 }
 
 /// Whether the servers of a team can be started: one can, one says what it lacks and goes, one is not there.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::Status;
 
-use crate::kit::{Kit, PATIENCE, Ran};
+use crate::kit::{Kit, Ran, TIMEOUT};
 use crate::term::Terminal;
 
 /// One that asks, and one that is in a tool until there is a file, or for good.
@@ -57,7 +57,7 @@ fn as_it_says(kit: &Kit, told: &str, after: &str) -> Ran {
 
 /// Waits for a file on the ground: what is in it.
 fn written(kit: &Kit, name: &str) -> String {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match std::fs::read_to_string(kit.ground.path().join(name)) {
             Ok(text) if text.ends_with('\n') => return text,

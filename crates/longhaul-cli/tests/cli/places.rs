@@ -8,7 +8,7 @@ use std::time::Instant;
 use longhaul::Status;
 use longhaul::entry::Entry;
 
-use crate::kit::{Kit, PATIENCE};
+use crate::kit::{Kit, TIMEOUT};
 
 fn example(kit: &Kit, name: &str) -> String {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/teams").join(name);
@@ -78,7 +78,7 @@ fn a_hook_does_not_outlive_a_kill_and_inherits_no_secret() {
     let running = kit.started(command);
     let begun = Instant::now();
     while !pid.exists() {
-        assert!(begun.elapsed() < PATIENCE, "the hook does not run");
+        assert!(begun.elapsed() < TIMEOUT, "the hook does not run");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     running.murder();
@@ -93,7 +93,7 @@ fn a_hook_does_not_outlive_a_kill_and_inherits_no_secret() {
         stat.is_ok_and(|stat| !stat.contains(") Z "))
     };
     while cfg!(target_os = "linux") && runs() {
-        assert!(begun.elapsed() < PATIENCE, "the hook outlives its process");
+        assert!(begun.elapsed() < TIMEOUT, "the hook outlives its process");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let (head, _) = kit.journals().remove(0);

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use longhaul::entry::{Entry, Record, Sender};
 use longhaul::{Status, TaskId};
 
-use crate::kit::{Kit, PATIENCE};
+use crate::kit::{Kit, TIMEOUT};
 
 /// What a task's journal tells, as soon as it tells it.
 fn told<T>(kit: &Kit, task: TaskId, tells: impl Fn(&[Record]) -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let journals = kit.journals();
         let (_, journal) = journals.iter().find(|(head, _)| head.id == task).unwrap();

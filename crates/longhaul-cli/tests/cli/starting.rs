@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use longhaul::Status;
 use nix::sys::signal::Signal;
 
-use crate::kit::{Kit, PATIENCE};
+use crate::kit::{Kit, TIMEOUT};
 
 /// What stop promises.
 const SOON: Duration = Duration::from_secs(5);
@@ -109,7 +109,7 @@ impl State {
     /// Until the process that hangs is there, or somebody has come to the server; then the process.
     fn hangs(&self) -> Option<i32> {
         self.listener.set_nonblocking(true).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Ok(text) = std::fs::read_to_string(self.kit.ground.path().join("started")) {
                 return Some(text.trim().parse().unwrap());

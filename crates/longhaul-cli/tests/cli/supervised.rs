@@ -47,12 +47,12 @@ fn script(away: &str, after: &str) -> String {
     format!("{away}\nwhile ! [ -s pids ]; do sleep 0.01; done; {after}")
 }
 
-fn watchman() -> ProcessGuardian {
+fn guardian() -> ProcessGuardian {
     ProcessGuardian::new().helper(env!("CARGO_BIN_EXE_longhaul"))
 }
 
-fn start(dir: &Path, script: &str, watchman: &ProcessGuardian) -> ProcessGroup {
-    ProcessGroup::start("/bin/sh", watchman, |command| {
+fn start(dir: &Path, script: &str, guardian: &ProcessGuardian) -> ProcessGroup {
+    ProcessGroup::start("/bin/sh", guardian, |command| {
         command.args(["-c", script]).current_dir(dir).env_clear().env("PATH", "/usr/bin:/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped());
     })
@@ -100,10 +100,10 @@ fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_the_end_of_its_command() {
-    let watchman = watchman();
+    let guardian = guardian();
     for (way, away) in AWAY {
         let dir = TempDir::new().unwrap();
-        let mut group = start(dir.path(), &script(away, "exit 3"), &watchman);
+        let mut group = start(dir.path(), &script(away, "exit 3"), &guardian);
         assert_eq!(group.wait_for_exit().await.unwrap().code(), Some(3), "{way}");
         assert!(group.kill().await, "{way}: somebody was left");
         assert_eq!(group.leftover(), LeftoverProcesses::None, "{way}");
@@ -114,10 +114,10 @@ async fn nothing_outlives_the_end_of_its_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_a_stop() {
-    let watchman = watchman();
+    let guardian = guardian();
     for (way, away) in AWAY {
         let dir = TempDir::new().unwrap();
-        let mut group = start(dir.path(), &script(away, "echo up; trap '' TERM; sleep 1000"), &watchman);
+        let mut group = start(dir.path(), &script(away, "echo up; trap '' TERM; sleep 1000"), &guardian);
         says(&mut group, "up").await;
         let begun = Instant::now();
         group.terminate(Duration::from_millis(300)).await;
@@ -129,10 +129,10 @@ async fn nothing_outlives_a_stop() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_a_group_that_is_dropped() {
-    let watchman = watchman();
+    let guardian = guardian();
     for (way, away) in AWAY {
         let dir = TempDir::new().unwrap();
-        let mut group = start(dir.path(), &script(away, "echo up; sleep 1000"), &watchman);
+        let mut group = start(dir.path(), &script(away, "echo up; sleep 1000"), &guardian);
         says(&mut group, "up").await;
         drop(group);
         until(way, Duration::from_secs(5), || working_in(dir.path()).is_empty());
@@ -141,11 +141,11 @@ async fn nothing_outlives_a_group_that_is_dropped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_that_is_stopped_or_killed_leaks_nothing_and_that_is_said() {
-    let watchman = watchman();
+    let guardian = guardian();
     for (way, away) in AWAY {
         for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
             let dir = TempDir::new().unwrap();
-            let mut group = start(dir.path(), &script(away, "echo up; sleep 1000"), &watchman);
+            let mut group = start(dir.path(), &script(away, "echo up; sleep 1000"), &guardian);
             says(&mut group, "up").await;
             let supervisor = Pid::from_raw(group.child.id().unwrap().try_into().unwrap());
             kill(supervisor, signal).unwrap();
@@ -160,7 +160,7 @@ async fn a_supervisor_that_is_stopped_or_killed_leaks_nothing_and_that_is_said()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervised_command_is_started_as_any_other() {
-    let watchman = watchman();
+    let guardian = guardian();
     let dir = TempDir::new().unwrap();
     // Its exit code, or what killed it.
     for (script, code, signal) in [
@@ -170,7 +170,7 @@ async fn a_supervised_command_is_started_as_any_other() {
         ("kill -TERM $$", None, Some(15)),
     ] {
         use std::os::unix::process::ExitStatusExt as _;
-        let mut group = start(dir.path(), script, &watchman);
+        let mut group = start(dir.path(), script, &guardian);
         let status = group.wait_for_exit().await.unwrap();
         assert_eq!((status.code(), status.signal()), (code, signal), "{script}");
         assert!(!group.kill().await, "{script}: nobody was left");
@@ -181,20 +181,20 @@ async fn a_supervised_command_is_started_as_any_other() {
                 [ $(ps -o pgid= -p $$) = $$ ] && echo own >>seen; env | grep -v ^LONGHAUL_GUARD= | sort >>seen; \
                 [ -n \"$LONGHAUL_GUARD\" ] && echo marked >>seen";
     let mut seen = Vec::new();
-    for watchman in [&watchman, &ProcessGuardian::new()] {
-        let mut group = start(dir.path(), look, watchman);
+    for guardian in [&guardian, &ProcessGuardian::new()] {
+        let mut group = start(dir.path(), look, guardian);
         assert!(group.wait_for_exit().await.unwrap().success());
         seen.push(fs::read_to_string(dir.path().join("seen")).unwrap());
     }
     assert_eq!(seen[0], seen[1], "as without a supervisor");
     assert!(seen[0].contains("\nown\n") && seen[0].ends_with("marked\n"), "{}", seen[0]);
     // Who is not there is not found.
-    let missing = ProcessGroup::start("/no/such/command", &watchman, |_| ()).unwrap_err();
+    let missing = ProcessGroup::start("/no/such/command", &guardian, |_| ()).unwrap_err();
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
-    let forbidden = ProcessGroup::start("/etc/passwd", &watchman, |_| ()).unwrap_err();
+    let forbidden = ProcessGroup::start("/etc/passwd", &guardian, |_| ()).unwrap_err();
     assert_eq!(forbidden.kind(), std::io::ErrorKind::PermissionDenied);
     // The end of what it writes is seen at once.
-    let mut group = start(dir.path(), "echo up", &watchman);
+    let mut group = start(dir.path(), "echo up", &guardian);
     let begun = Instant::now();
     let mut all = String::new();
     tokio::io::AsyncReadExt::read_to_string(&mut group.child.stdout.take().unwrap(), &mut all).await.unwrap();
@@ -220,7 +220,7 @@ async fn what_another_program_starts_for_a_command_belongs_to_that_program() {
     service.args(["-c", "read order <orders; sh -c \"$order\" & wait"]).current_dir(dir.path());
     let mut service = service.spawn().unwrap();
     let order = "echo 'echo $$ >>pids; exec sleep 1000' >orders; while ! [ -s pids ]; do sleep 0.01; done";
-    let mut group = start(dir.path(), order, &watchman());
+    let mut group = start(dir.path(), order, &guardian());
     assert!(group.wait_for_exit().await.unwrap().success());
     assert!(!group.kill().await, "of its own nobody was left");
     assert_eq!(group.leftover(), LeftoverProcesses::None);
@@ -288,15 +288,15 @@ fn nothing_outlives_longhaul_killed_with_sigkill() {
 #[ignore = "a measurement, for a release build"]
 async fn what_supervision_costs() {
     let dir = TempDir::new().unwrap();
-    for (what, watchman) in [
+    for (what, guardian) in [
         ("without", ProcessGuardian::new()),
-        ("with", watchman()),
+        ("with", guardian()),
         ("without", ProcessGuardian::new()),
-        ("with", watchman()),
+        ("with", guardian()),
     ] {
         let begun = Instant::now();
         for _ in 0..100 {
-            let mut group = start(dir.path(), "exit 0", &watchman);
+            let mut group = start(dir.path(), "exit 0", &guardian);
             group.wait_for_exit().await.unwrap();
             group.kill().await;
         }

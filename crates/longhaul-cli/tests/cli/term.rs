@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::kit::PATIENCE;
+use crate::kit::TIMEOUT;
 
 /// A terminal in which a command runs. It is gone when this is dropped, and the command with it.
 pub(crate) struct Terminal {
@@ -95,7 +95,7 @@ impl Terminal {
     /// Waits for a screen that fits.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, fits: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let screen = self.screen();
             if fits(&screen) {

@@ -223,7 +223,7 @@ fn what_was_submitted_is_not_asked_about_again() {
         PLAY,
     );
     let running = kit.start(&["run", "team.yaml", "Go.", "--trust"]);
-    let deadline = std::time::Instant::now() + crate::kit::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::kit::TIMEOUT;
     while !kit.ground.path().join("pid").exists() {
         assert!(std::time::Instant::now() < deadline, "the hook does not run");
         std::thread::sleep(std::time::Duration::from_millis(10));

@@ -36,7 +36,7 @@ impl Conversation {
             Entry::Called { call, arguments, effects, .. } => {
                 if *effects {
                     self.launches.something_happened();
-                    self.circles.begin_anew();
+                    self.loop_detector.begin_anew();
                 }
                 let attempt = self.attempt;
                 if let Some(open) = self.open_call(*call) {
@@ -47,16 +47,16 @@ impl Conversation {
                 }
             }
             Entry::Asked { question, asks, .. } => {
-                self.inquiries.retain(|inquiry| inquiry.question != *question);
-                self.inquiries.push(CallQuestion {
+                self.asked_questions.retain(|asked| asked.question != *question);
+                self.asked_questions.push(CallQuestion {
                     question: *question,
                     asks: (**asks).clone(),
                     answer: None,
                 });
             }
             Entry::Answered { question, answer } => {
-                let asked = self.inquiries.iter_mut().find(|inquiry| inquiry.question == *question);
-                asked.into_iter().for_each(|inquiry| inquiry.answer = Some(answer.clone()));
+                let asked = self.asked_questions.iter_mut().find(|asked| asked.question == *question);
+                asked.into_iter().for_each(|asked| asked.answer = Some(answer.clone()));
             }
             Entry::Returned(returned) => {
                 if let Some(open) = self.open_call(returned.call) {
@@ -95,9 +95,9 @@ impl Conversation {
                     NudgeReason::Shape => self.reshaped = true,
                     NudgeReason::Begun => self.begun = true,
                     NudgeReason::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
-                    NudgeReason::Launching | NudgeReason::Unchanged => self.circles.told(),
+                    NudgeReason::Launching | NudgeReason::Unchanged => self.loop_detector.told(),
                     NudgeReason::ToolsOff => {
-                        self.circles.begin_anew();
+                        self.loop_detector.begin_anew();
                         self.off_text = Some(text.clone());
                         self.tools_off = true;
                     }
@@ -127,10 +127,10 @@ impl Conversation {
         }
         self.launches.read(&taken, at);
         if taken.iter().any(|letter| letter.ending.is_none() || letter.effects) {
-            self.circles.begin_anew();
+            self.loop_detector.begin_anew();
         }
         if taken.iter().all(|l| l.ending.is_some()) {
-            if matches!(self.ball, NextSpeaker::Silent(_)) {
+            if matches!(self.next_speaker, NextSpeaker::Silent(_)) {
                 self.wakes += 1;
             }
         } else {
@@ -157,7 +157,7 @@ impl Conversation {
         let new = self.launches.replied(self.replies, reply);
         let had_tools = !std::mem::take(&mut self.tools_off);
         if had_tools {
-            self.circles.replied(reply, &new);
+            self.loop_detector.replied(reply, &new);
         }
         self.push(Message::Assistant(reply.clone()));
         if reply.usage.input > 0 {
@@ -188,11 +188,11 @@ impl Conversation {
             }
         }
         if self.open.is_empty() {
-            self.ball = NextSpeaker::Silent(reply.stop);
+            self.next_speaker = NextSpeaker::Silent(reply.stop);
             self.said = text.into();
             self.run = None;
         } else {
-            self.ball = NextSpeaker::Model;
+            self.next_speaker = NextSpeaker::Model;
             if !text.trim().is_empty() {
                 self.said = text.into();
             }
@@ -242,8 +242,8 @@ impl Conversation {
 
     /// Adds the results to the conversation, in the order of the calls.
     fn flush_results(&mut self) {
-        self.inquiries.clear();
-        self.circles.returned(self.open.iter().map(|open| {
+        self.asked_questions.clear();
+        self.loop_detector.returned(self.open.iter().map(|open| {
             let (output, is_error) = open.result.clone().unwrap_or_default();
             (&open.call, output, is_error)
         }));
@@ -257,7 +257,7 @@ impl Conversation {
 
     pub(super) fn push_user_message(&mut self, text: Arc<str>) {
         self.push(Message::User(text));
-        self.ball = NextSpeaker::Model;
+        self.next_speaker = NextSpeaker::Model;
     }
 
     pub(super) fn push(&mut self, message: Message) {

@@ -41,7 +41,7 @@ impl Conversation {
         // Text around the requested JSON is not part of the answer.
         let shaped = schema.and_then(|schema| schema.extract_json(&self.said).ok()).map(Arc::from);
         let length = || {
-            (self.ball == NextSpeaker::Silent(StopReason::Length))
+            (self.next_speaker == NextSpeaker::Silent(StopReason::Length))
                 .then(|| "the model's output limit".to_owned())
         };
         Outcome::Completed {
@@ -56,7 +56,7 @@ impl Conversation {
         if !pending_calls.is_empty() {
             return NextStep::RunCalls(pending_calls);
         }
-        match self.ball {
+        match self.next_speaker {
             NextSpeaker::Model => self.next_reply(policy, effects),
             NextSpeaker::Silent(stop) => self.next_silence(policy, stop),
         }
@@ -111,7 +111,7 @@ impl Conversation {
         }
         // The same call with the same result is a stronger sign than the same call.
         let repeats = (policy.warn_after_repeats * 3).div_ceil(5).max(1);
-        match self.circles.lead(repeats, self.launches.has_results(), effects) {
+        match self.loop_detector.lead(repeats, self.launches.has_results(), effects) {
             Some(lead) => self.lead_on(lead),
             None => NextStep::CallModel { tools: true },
         }
@@ -161,7 +161,7 @@ impl Conversation {
 
     /// What it has found out: the results of its tasks and of its calls.
     fn found(&self) -> String {
-        let found = self.circles.shown(&self.conversation) + &self.launches.shown();
+        let found = self.loop_detector.shown(&self.conversation) + &self.launches.shown();
         match found.is_empty() {
             true => "- nothing: no call has told you anything. Say what you have tried, and that it did not work.\n\n".to_owned(),
             false => found + "\n",

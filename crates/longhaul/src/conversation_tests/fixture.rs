@@ -10,7 +10,7 @@ use crate::tool::ToolEffects;
 #[derive(Clone)]
 pub(super) struct ConversationFixture {
     pub(super) turn: Conversation,
-    pub(super) habits: Policy,
+    pub(super) policy: Policy,
     pub(super) journal: Vec<Record>,
     pub(super) submitted: Submission,
     attempt: Attempt,
@@ -63,7 +63,7 @@ impl ConversationFixture {
         let turn = Conversation::begin(&submitted, &"lead".into());
         let mut fixture = ConversationFixture {
             turn,
-            habits: Policy::default(),
+            policy: Policy::default(),
             journal: Vec::new(),
             submitted,
             attempt: Attempt(0),
@@ -139,7 +139,7 @@ impl ConversationFixture {
     }
 
     pub(super) fn next(&self) -> NextStep {
-        self.turn.next_step(&self.habits, effects)
+        self.turn.next_step(&self.policy, effects)
     }
 
     pub(super) fn failure(&self) -> Option<FailureKind> {

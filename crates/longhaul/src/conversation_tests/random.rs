@@ -36,11 +36,11 @@ fn chance() -> impl Strategy<Value = Chance> {
 fn play(fixture: &mut ConversationFixture, chances: &[Chance]) {
     let mut letters = 0;
     for chance in chances {
-        let mut patience = 20;
+        let mut retry = 20;
         while matches!(fixture.next(), NextStep::ReadLetters { .. } | NextStep::Nudge { .. }) {
             fixture.does();
-            patience -= 1;
-            assert!(patience > 0, "the turn talks to itself without end");
+            retry -= 1;
+            assert!(retry > 0, "the turn talks to itself without end");
         }
         match (fixture.next(), chance) {
             (_, Chance::Letter { idle }) => {
@@ -144,15 +144,15 @@ proptest! {
         max_wakes in 0..5u32,
     ) {
         let mut fixture = if interactive { ConversationFixture::interactive() } else { ConversationFixture::new() };
-        fixture.habits = Policy { max_turns, max_wakes, ..Policy::default() };
+        fixture.policy = Policy { max_turns, max_wakes, ..Policy::default() };
         play(&mut fixture, &chances);
         for cut in 2..=fixture.journal.len() {
             let mut before = fixture.refolded(&fixture.journal[..cut]);
-            let next = before.next_step(&fixture.habits, effects);
+            let next = before.next_step(&fixture.policy, effects);
             let seq = crate::id::Seq(cut as u64 + 1);
             let claimed = Entry::Claimed { attempt: Attempt(1000), worker: "new".into() };
             before.apply(&Record { seq, at: jiff::Timestamp::UNIX_EPOCH, entry: claimed });
-            let after = before.next_step(&fixture.habits, effects);
+            let after = before.next_step(&fixture.policy, effects);
             if let NextStep::RunCalls(acts) = &after {
                 prop_assert!(acts.iter().all(|act| !act.started), "nothing was begun by the new owner");
             }
@@ -167,7 +167,7 @@ proptest! {
         let text = serde_json::to_string(&fixture.turn).unwrap();
         let back: Conversation = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(as_json(&back), as_json(&fixture.turn));
-        prop_assert_eq!(back.next_step(&fixture.habits, effects), fixture.next());
+        prop_assert_eq!(back.next_step(&fixture.policy, effects), fixture.next());
     }
 
     #[test]
@@ -177,7 +177,7 @@ proptest! {
         interactive in any::<bool>(),
     ) {
         let mut fixture = if interactive { ConversationFixture::interactive() } else { ConversationFixture::new() };
-        fixture.habits.max_turns = max_turns;
+        fixture.policy.max_turns = max_turns;
         play(&mut fixture, &chances);
         fixture.assert_no_call_is_left_without_result();
         let mut read = std::collections::HashSet::new();

@@ -144,7 +144,7 @@ fn both_spellings_are_understood_and_rewritten_input_is_put_together() {
     assert_eq!(at(HookEvent::TaskEnd, vec![fine("words")]).context, Vec::<String>::new());
 }
 
-fn occasion() -> HookInput {
+fn input() -> HookInput {
     HookInput {
         session_id: "t-root0".to_owned(),
         task_id: "t-task0".to_owned(),
@@ -169,7 +169,7 @@ async fn run(command: &str, timeout: Duration) -> HookResult {
     let hooks =
         Hooks { env: Arc::new(IndexMap::from([("GREETING".into(), "hello".into())])), ..Hooks::default() };
     let hook = Hook::command(command).timeout(timeout);
-    let mut heard = HookRunner::default().run(&[&hook], &hooks, Some(dir.path()), &occasion()).await;
+    let mut heard = HookRunner::default().run(&[&hook], &hooks, Some(dir.path()), &input()).await;
     heard.remove(0)
 }
 

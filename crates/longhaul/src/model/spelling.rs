@@ -39,7 +39,7 @@ fn words(name: &str) -> Vec<&str> {
 /// Whether both have the same number of words, and each pair is nearly equal. Short words are too similar to
 /// compare.
 fn are_near(typed: &[&str], known: &[&str]) -> bool {
-    let slips = |(typed, known): (&&str, &&str)| {
+    let is_typo = |(typed, known): (&&str, &&str)| {
         let away = strsim::damerau_levenshtein(typed, known);
         let most = match known.len() {
             0..=2 => 0,
@@ -48,7 +48,7 @@ fn are_near(typed: &[&str], known: &[&str]) -> bool {
         };
         away <= most
     };
-    typed.len() == known.len() && typed.iter().zip(known).all(slips)
+    typed.len() == known.len() && typed.iter().zip(known).all(is_typo)
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn ignores(pid: nix::unistd::Pid, signal: Signal) -> bool {
 }
 
 #[test]
-fn a_watchman_that_guards_nobody_has_no_guardian() {
+fn a_guardian_that_guards_nobody_has_no_guardian() {
     assert!(!format!("{:?}", ProcessGuardian::new()).contains("Child"));
 }
 

@@ -306,13 +306,13 @@ impl PendingQuestions {
     /// The id of a tool's question: the one it had before a restart, or the next one of its call.
     fn name(&mut self, call: CallId, asks: &Question, before: &[CallQuestion]) -> QuestionId {
         let own = |question: &QuestionId| question.call == call;
-        let had = before.iter().filter(|inquiry| own(&inquiry.question));
-        let same = had.clone().find(|inquiry| {
-            inquiry.question.nth > 0 && inquiry.asks == *asks && !self.named.contains(&inquiry.question)
+        let had = before.iter().filter(|asked| own(&asked.question));
+        let same = had.clone().find(|asked| {
+            asked.question.nth > 0 && asked.asks == *asks && !self.named.contains(&asked.question)
         });
-        let last = had.map(|inquiry| inquiry.question).chain(self.named.iter().copied()).filter(own);
+        let last = had.map(|asked| asked.question).chain(self.named.iter().copied()).filter(own);
         let next = last.map(|question| question.nth).max().unwrap_or(0) + 1;
-        let name = same.map_or(QuestionId { call, nth: next }, |inquiry| inquiry.question);
+        let name = same.map_or(QuestionId { call, nth: next }, |asked| asked.question);
         self.named.push(name);
         name
     }
@@ -381,7 +381,7 @@ impl TaskRun {
             .questions()
             .iter()
             .find(|had| had.question == question && asks_the_same(&had.asks, &asks));
-        if let Some(answer) = known.and_then(|inquiry| inquiry.answer.clone()) {
+        if let Some(answer) = known.and_then(|asked| asked.answer.clone()) {
             let _ = reply.send(answer);
             return Ok(());
         }
@@ -414,8 +414,8 @@ impl TaskRun {
     /// Passes on the answers that have arrived.
     pub(super) fn deliver_answers(&self, asking: &mut PendingQuestions) {
         for PendingQuestion { question, reply, due } in std::mem::take(&mut asking.pending) {
-            let inquiry = self.conversation.questions().iter().find(|inquiry| inquiry.question == question);
-            match inquiry.and_then(|inquiry| inquiry.answer.clone()) {
+            let asked = self.conversation.questions().iter().find(|asked| asked.question == question);
+            match asked.and_then(|asked| asked.answer.clone()) {
                 Some(answer) => drop(reply.send(answer)),
                 None if reply.is_closed() => {}
                 None => asking.pending.push(PendingQuestion { question, reply, due }),

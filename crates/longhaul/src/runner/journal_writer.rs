@@ -13,10 +13,10 @@ use crate::store::{Batch, Fence, StoreError};
 impl TaskRun {
     /// Writes entries, after the deferred ones. When this returns, they are part of the task.
     pub(super) async fn append_entries(&mut self, entries: Vec<Entry>) -> Result<(), Halt> {
-        let owed = self.deferred.take();
-        let paid = owed.len() as u64;
+        let deferred = self.deferred.take();
+        let paid = deferred.len() as u64;
         let time = self.corrected_time().filter(|_| !matches!(entries[..], [Entry::Worked { .. }]));
-        let all: Vec<Entry> = owed.into_iter().chain(time).chain(entries).collect();
+        let all: Vec<Entry> = deferred.into_iter().chain(time).chain(entries).collect();
         let count = all.len() as u64;
         let batch = Batch::one(self.state.id, Fence::Attempt(self.attempt), all.clone());
         let last = journal::append(&*self.context.store, batch).await?.first().copied().unwrap_or_default();

@@ -29,9 +29,9 @@ impl Ledger {
         orders: &SubmissionCache,
         state: &TaskState,
         order: &Order,
-        habit: Budget,
+        policy: Budget,
     ) -> Result<Ledger, StoreError> {
-        let mut ledger = Ledger { own: order.budget.and(habit), trees: Vec::new(), _above: Vec::new() };
+        let mut ledger = Ledger { own: order.budget.and(policy), trees: Vec::new(), _above: Vec::new() };
         ledger.add(state.id, state.budget_set.or(order.tree_budget));
         let mut above = state.parent;
         while let Some(id) = above {

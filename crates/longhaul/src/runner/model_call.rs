@@ -35,10 +35,10 @@ impl TaskRun {
                 shortened += 1;
                 continue;
             }
-            let patience = &self.policy.retry;
-            let pause = backoff(patience, error.retry_after, tries, self.jitter(tries));
+            let retry = &self.policy.retry;
+            let pause = backoff(retry, error.retry_after, tries, self.jitter(tries));
             let failing = failing_since.get_or_insert_with(Instant::now).elapsed();
-            if !should_retry(patience, &error, tries, failing + pause) {
+            if !should_retry(retry, &error, tries, failing + pause) {
                 self.flush_live_text(&mut words).await?;
                 let warnings = self.conversation.new_warnings(self.memo.take_warnings());
                 if !warnings.is_empty() {
@@ -253,28 +253,26 @@ impl TaskRun {
 
 /// Whether to retry, given the time since the first failure. A bad reply is retried a few times. A provider
 /// that is down is waited for longer, and one that says when to retry longest.
-fn should_retry(patience: &RetryPolicy, error: &ModelError, tries: u32, after: Duration) -> bool {
+fn should_retry(retry: &RetryPolicy, error: &ModelError, tries: u32, after: Duration) -> bool {
     match (&error.kind, error.retry_after) {
         (kind, _) if !kind.is_transient() => false,
-        (kind, _) if !kind.is_outage() => tries < patience.max_tries,
-        (_, Some(_)) => after <= patience.max_requested_wait,
-        (_, None) => after <= patience.max_outage,
+        (kind, _) if !kind.is_outage() => tries < retry.max_tries,
+        (_, Some(_)) => after <= retry.max_requested_wait,
+        (_, None) => after <= retry.max_outage,
     }
 }
 
 /// How long to wait before the next try; differs between tasks. The pause that a provider asks for is a
 /// minimum: it is spread out above that, so that not all clients return at once, and increased if the
 /// provider asks again and again. Our own pause is spread over its whole length.
-fn backoff(patience: &RetryPolicy, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
-    let doubled = patience
-        .initial_backoff
-        .saturating_mul(1 << tries.saturating_sub(1).min(16))
-        .min(patience.max_backoff);
+fn backoff(retry: &RetryPolicy, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
+    let doubled =
+        retry.initial_backoff.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(retry.max_backoff);
     match wish {
         Some(wish) => {
             wish.max(doubled / 2).saturating_add(doubled.min(Duration::from_secs(1)).mul_f64(jitter))
         }
-        None => doubled.mul_f64(jitter).max(patience.initial_backoff / 10),
+        None => doubled.mul_f64(jitter).max(retry.initial_backoff / 10),
     }
 }
 
@@ -326,32 +324,32 @@ mod tests {
 
     #[test]
     fn no_retry_comes_before_the_provider_wants_it() {
-        let patience = RetryPolicy::default();
+        let retry = RetryPolicy::default();
         for tries in 1..20 {
             for jitter in [0.0, 0.5, 0.999] {
                 let wish = Duration::from_secs(2);
-                let pause = backoff(&patience, Some(wish), tries, jitter);
+                let pause = backoff(&retry, Some(wish), tries, jitter);
                 assert!(pause >= wish && (tries > 4 || pause <= wish + Duration::from_secs(1)));
-                assert!(pause <= patience.max_backoff);
-                let at_once = backoff(&patience, Some(Duration::ZERO), tries, jitter);
+                assert!(pause <= retry.max_backoff);
+                let at_once = backoff(&retry, Some(Duration::ZERO), tries, jitter);
                 assert!(
-                    tries < 8 || at_once >= patience.max_backoff / 2,
+                    tries < 8 || at_once >= retry.max_backoff / 2,
                     "who says 0 for ever is not asked for ever"
                 );
-                assert!(backoff(&patience, None, tries, jitter) <= patience.max_backoff);
+                assert!(backoff(&retry, None, tries, jitter) <= retry.max_backoff);
             }
         }
-        assert!(backoff(&patience, None, 3, 0.5) > backoff(&patience, None, 1, 0.5));
-        assert!(backoff(&patience, None, 9, 0.0) >= Duration::from_millis(50), "never at once");
+        assert!(backoff(&retry, None, 3, 0.5) > backoff(&retry, None, 1, 0.5));
+        assert!(backoff(&retry, None, 9, 0.0) >= Duration::from_millis(50), "never at once");
     }
 
     #[test]
     fn a_bad_reply_is_tried_a_few_times_and_an_outage_is_waited_for() {
-        let patience = RetryPolicy::default();
+        let retry = RetryPolicy::default();
         let worth = |kind: &ModelErrorKind, wish: Option<u64>, tries, after| {
             let retry_after = wish.map(Duration::from_secs);
             let error = ModelError { model: String::new(), kind: kind.clone(), retry_after };
-            should_retry(&patience, &error, tries, Duration::from_secs(after))
+            should_retry(&retry, &error, tries, Duration::from_secs(after))
         };
         let rejected = ModelErrorKind::Rejected(String::new());
         let cut = ModelErrorKind::Truncated(String::new());

@@ -15,7 +15,7 @@ pub(crate) struct PollOnWake<F> {
 }
 
 struct WakeFlag {
-    rung: AtomicBool,
+    woken: AtomicBool,
     task: AtomicWaker,
 }
 
@@ -25,14 +25,14 @@ impl Wake for WakeFlag {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
+        self.woken.store(true, Ordering::Release);
         self.task.wake();
     }
 }
 
 impl<F: Future> PollOnWake<F> {
     pub(crate) fn new(future: F) -> Self {
-        let bell = Arc::new(WakeFlag { rung: AtomicBool::new(true), task: AtomicWaker::new() });
+        let bell = Arc::new(WakeFlag { woken: AtomicBool::new(true), task: AtomicWaker::new() });
         PollOnWake { future: Box::pin(future), waker: Waker::from(bell.clone()), bell }
     }
 }
@@ -43,7 +43,7 @@ impl<F: Future> Future for PollOnWake<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         // Registered before the check, so that a later wake is not missed.
         self.bell.task.register(context.waker());
-        if !self.bell.rung.swap(false, Ordering::AcqRel) {
+        if !self.bell.woken.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
         let PollOnWake { future, waker, .. } = &mut *self;
@@ -68,16 +68,16 @@ mod tests {
             polls.fetch_add(1, Ordering::Relaxed);
             cancelled.as_mut().poll(context)
         });
-        let mut aside = PollOnWake::new(counted);
+        let mut polled = PollOnWake::new(counted);
         for _ in 0..10 {
-            assert!((&mut aside).now_or_never().is_none());
+            assert!((&mut polled).now_or_never().is_none());
         }
         assert_eq!(polls.load(Ordering::Relaxed), 1);
         let cancel = async {
             tokio::task::yield_now().await;
             token.cancel();
         };
-        tokio::join!(&mut aside, cancel);
+        tokio::join!(&mut polled, cancel);
         assert_eq!(polls.load(Ordering::Relaxed), 2);
     }
 }

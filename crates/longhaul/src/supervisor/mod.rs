@@ -300,8 +300,8 @@ impl Longhaul {
     /// that this interrupts are released as soon as the store works again. You can also exit instead of
     /// waiting for that.
     pub async fn store_failure(&self) -> StoreError {
-        let mut trouble = self.0.store_failure.subscribe();
-        let found = trouble.wait_for(Option::is_some).await.ok().and_then(|trouble| trouble.clone());
+        let mut failure = self.0.store_failure.subscribe();
+        let found = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());
         match found {
             Some(error) => error,
             None => std::future::pending().await,

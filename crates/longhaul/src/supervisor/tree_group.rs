@@ -43,11 +43,11 @@ impl TreeGroup {
                 }
             }
         }
-        let mut groves: indexmap::IndexMap<TaskId, Vec<TaskState>> = indexmap::IndexMap::new();
+        let mut groups: indexmap::IndexMap<TaskId, Vec<TaskState>> = indexmap::IndexMap::new();
         for state in states {
-            groves.entry(of(&first, state.root)).or_default().push(state);
+            groups.entry(of(&first, state.root)).or_default().push(state);
         }
-        groves.into_values().map(|tasks| TreeGroup { tasks }).collect()
+        groups.into_values().map(|tasks| TreeGroup { tasks }).collect()
     }
 
     /// The tasks that have not ended.
@@ -152,16 +152,12 @@ impl Longhaul {
 
     /// Stops the unfinished tasks of a group, and waits until they have ended, at most for `patience`.
     /// Returns the group as it is then.
-    pub async fn stop_group(
-        &self,
-        group: &TreeGroup,
-        patience: Duration,
-    ) -> Result<TreeGroup, LonghaulError> {
+    pub async fn stop_group(&self, group: &TreeGroup, timeout: Duration) -> Result<TreeGroup, LonghaulError> {
         let open: Vec<TaskId> = group.open_tasks().map(|state| state.id).collect();
         for id in &open {
             self.stop(*id).await?;
         }
-        let mut left = patience;
+        let mut left = timeout;
         loop {
             let step = left.min(LOOK);
             if !self.wait(open.clone()).timeout(step).await?.timed_out || step == left {

@@ -79,7 +79,7 @@ macro_rules! store_exam {
             heads_are_the_fold_of_their_journals
             only_live_words_are_live
             what_is_kept_is_found_by_its_digest
-            a_slip_is_written_by_whoever_has_read_it
+            a_stored_value_is_written_by_whoever_has_read_it
             what_is_deleted_is_gone
             only_what_has_ended_is_deleted
             only_what_belongs_together_is_deleted

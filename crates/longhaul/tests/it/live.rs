@@ -64,12 +64,12 @@ async fn a_lead_and_two_over(api_type: ApiType) {
         let instruction = format!("You are a {name}. {what} Answer with one sentence.");
         Agent::builder(name).description(what).model(model.clone()).instruction(instruction).build().unwrap()
     };
-    let habits = Policy::default().max_turns(8).inactivity_timeout(Duration::from_secs(600));
+    let policy = Policy::default().max_turns(8).inactivity_timeout(Duration::from_secs(600));
     let mut lead = Agent::builder("lead")
         .model(model.clone())
         .instruction(LEAD)
         .dialect(SubAgentDialect::Background)
-        .policy(habits)
+        .policy(policy)
         .sub_agent(sub("poet", "Writes one line of verse."))
         .sub_agent(sub("historian", "Knows one fact about anything."))
         .build()

@@ -122,11 +122,11 @@ impl HtmlRenderer {
                         format!("<a href=\"{}\" rel=\"noopener noreferrer nofollow\">", escaped(&address));
                     self.begin(&begins, "</a>");
                 } else {
-                    self.begin("", aside(&address));
+                    self.begin("", skipped(&address));
                 }
             }
             Tag::Image { dest_url, .. } => {
-                self.begin("<span class=\"meta\">image: </span>", aside(&sanitize(&dest_url)));
+                self.begin("<span class=\"meta\">image: </span>", skipped(&sanitize(&dest_url)));
             }
             _ => self.begin("", ""),
         }
@@ -134,7 +134,7 @@ impl HtmlRenderer {
 }
 
 /// Renders an address as text instead of a link.
-fn aside(address: &str) -> String {
+fn skipped(address: &str) -> String {
     match address.is_empty() {
         true => String::new(),
         false => format!(" <span class=\"meta\">({})</span>", escaped(address)),

@@ -347,17 +347,17 @@ impl ResponseReader {
         fresh: &mut Vec<ReplyChunk>,
     ) -> Result<bool, ModelError> {
         let over = self.parser.is_complete();
-        let patience = match (over, self.begun) {
+        let timeout = match (over, self.begun) {
             // The reply is complete. Wait for the end of the body so that the connection can be reused.
             (true, _) => LAST_BYTES_TIMEOUT,
             (false, true) => model.http.options().idle_timeout,
             (false, false) => model.first_byte_timeout(),
         };
-        let more = match self.timeout.within(patience, self.body.next_chunk()).await {
+        let more = match self.timeout.within(timeout, self.body.next_chunk()).await {
             Some(Ok(more)) => more,
             _ if over => None,
             Some(Err(kind)) => return Err(model.error(kind, None)),
-            None => return Err(model.error(ModelErrorKind::TimedOut(patience), None)),
+            None => return Err(model.error(ModelErrorKind::TimedOut(timeout), None)),
         };
         let Some(bytes) = more else { return Ok(false) };
         if !self.begun

@@ -129,7 +129,7 @@ fn collect_line(line: &str, found: &mut CommandLine, depth: usize, sure: bool) {
     for command in parsed.commands {
         programs::collect_command(command, found, depth, sure);
     }
-    for text in parsed.aside {
+    for text in parsed.nested {
         collect_line(&text, found, depth + 1, false);
     }
 }

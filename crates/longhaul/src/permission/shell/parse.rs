@@ -45,7 +45,7 @@ pub(super) struct ShellSyntaxError(pub(super) &'static str);
 pub(super) struct ParsedCommands {
     pub(super) commands: Vec<SimpleCommand>,
     /// Quoted texts that a shell may still evaluate.
-    pub(super) aside: Vec<String>,
+    pub(super) nested: Vec<String>,
 }
 
 pub(super) struct ShellParser<'a> {

@@ -76,7 +76,7 @@ impl ShellParser<'_> {
                 if let WordPiece::Text(text) = piece
                     && may_run(text)
                 {
-                    self.found.aside.push(text.clone());
+                    self.found.nested.push(text.clone());
                 }
             }
         }

@@ -23,7 +23,7 @@ use super::WorktreeError;
 use crate::toolset::linked_git_dirs;
 
 /// How long git may take: a large working tree is checked out file by file.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// How much of a one-line file is read, in bytes.
 const ONE_LINE: u64 = 64 * 1024;
 /// Environment variables that would make git use another directory or run a program.
@@ -494,7 +494,7 @@ fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, Workt
     };
     let stdout = read(stdout.map(|pipe| Box::new(pipe) as _));
     let stderr = read(stderr.map(|pipe| Box::new(pipe) as _));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut nap = Duration::from_micros(500);
     let status = loop {
         match child.try_wait() {

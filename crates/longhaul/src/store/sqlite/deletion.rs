@@ -34,7 +34,7 @@ const ROWS: usize = 100;
 
 /// The stored values of a task: `word:ID`, and `word:ID:more`. ';' comes after ':'. An index has the same
 /// expression.
-const DELETE_SLIPS: &str = "DELETE FROM slips WHERE instr(name, ':') > 0 AND (substr(name, instr(name, ':') + 1) = ?1 \
+const DELETE_STORED_VALUES: &str = "DELETE FROM slips WHERE instr(name, ':') > 0 AND (substr(name, instr(name, ':') + 1) = ?1 \
                             OR (substr(name, instr(name, ':') + 1) >= ?1 || ':' AND substr(name, instr(name, ':') + 1) < ?1 || ';'))";
 const DELETE_TASK: &str = "DELETE FROM tasks WHERE n = ?1";
 const TEAM_LOOSE: &str =
@@ -56,7 +56,7 @@ const OF_TEAM: &str = "SELECT 1 FROM tasks WHERE status IN (0,1,2,3,4) AND team 
 #[cfg(test)]
 pub(super) const STATEMENTS: [&str; 12] = [
     DELETE_TASK,
-    DELETE_SLIPS,
+    DELETE_STORED_VALUES,
     TEAM_LOOSE,
     OUTPUTS_LOOSE,
     DUE,
@@ -87,7 +87,7 @@ impl WriteConnection {
         }
         let mut teams = HashSet::new();
         for (id, state) in &doomed {
-            self.execute(DELETE_SLIPS, [id.to_string()])?;
+            self.execute(DELETE_STORED_VALUES, [id.to_string()])?;
             self.states.remove(*id);
             if let TeamRef::File(digest) = &state.team {
                 teams.insert(digest);

@@ -10,7 +10,7 @@ use crate::store::{StoreError, TaskFilter};
 use crate::task::TaskState;
 
 /// How long to wait for another program that locks the file.
-const PATIENCE: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(50);
 
 impl SqliteStore {
     /// The tasks that match, from a file that is only read. Returns none if there is no file, or if it has
@@ -22,7 +22,7 @@ impl SqliteStore {
             return Ok(Vec::new());
         }
         let place = DatabasePath::prepare(path.as_ref())?;
-        let connection = schema::open_reader(&place, PATIENCE)?;
+        let connection = schema::open_reader(&place, TIMEOUT)?;
         schema::check(&connection, &place)?;
         if schema::version(&connection).or_store_error(&place)? != schema::VERSION {
             return Ok(Vec::new());

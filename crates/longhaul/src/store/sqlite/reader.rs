@@ -44,18 +44,19 @@ struct ReaderPoolShared {
 type ReadJob = Box<dyn FnOnce(&mut ReaderThread) + Send>;
 
 impl ReaderPool {
-    pub(super) fn start(place: DatabasePath, patience: Duration) -> Result<ReaderPool, StoreError> {
+    pub(super) fn start(place: DatabasePath, busy_timeout: Duration) -> Result<ReaderPool, StoreError> {
         let (queue, looks) = channel::<ReadJob>();
         let looks = Arc::new(Mutex::new(looks));
         let mut threads = Vec::with_capacity(THREADS);
         for _ in 0..THREADS {
             // Opened now: a file with the same name may be another one later.
-            let reader = Some(ReadConnection::open(&place, patience)?);
-            let (looks, mut desk) = (looks.clone(), ReaderThread { place: place.clone(), patience, reader });
+            let reader = Some(ReadConnection::open(&place, busy_timeout)?);
+            let (looks, mut thread) =
+                (looks.clone(), ReaderThread { place: place.clone(), busy_timeout, reader });
             let work = move || {
                 while let Ok(look) = next(&looks) {
                     // A panic in one read must not end the thread.
-                    let _ = catch_unwind(AssertUnwindSafe(|| look(&mut desk)));
+                    let _ = catch_unwind(AssertUnwindSafe(|| look(&mut thread)));
                 }
             };
             let thread = std::thread::Builder::new().name("longhaul-read".into()).spawn(work);
@@ -126,7 +127,7 @@ impl ReaderPoolShared {
 /// A reader thread.
 struct ReaderThread {
     place: DatabasePath,
-    patience: Duration,
+    busy_timeout: Duration,
     reader: Option<ReadConnection>,
 }
 
@@ -134,7 +135,7 @@ impl ReaderThread {
     fn reader(&mut self) -> Result<&ReadConnection, StoreError> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
-            None => ReadConnection::open(&self.place, self.patience)?,
+            None => ReadConnection::open(&self.place, self.busy_timeout)?,
         };
         Ok(self.reader.insert(reader))
     }
@@ -147,8 +148,8 @@ pub(super) struct ReadConnection {
 }
 
 impl ReadConnection {
-    fn open(place: &DatabasePath, patience: Duration) -> Result<ReadConnection, StoreError> {
-        let connection = schema::open_reader(place, patience)?;
+    fn open(place: &DatabasePath, busy_timeout: Duration) -> Result<ReadConnection, StoreError> {
+        let connection = schema::open_reader(place, busy_timeout)?;
         // The first read opens the log.
         connection.query_row("SELECT count(*) FROM store", [], |_| Ok(())).or_store_error(place)?;
         Ok(ReadConnection { connection, place: place.clone() })

@@ -133,17 +133,17 @@ const STEPS: [&str; 6] = [
 pub(super) const VERSION: usize = STEPS.len();
 
 /// Opens the connection that writes, and migrates the tables.
-pub(super) fn open(place: &DatabasePath, patience: Duration) -> Result<Connection, StoreError> {
+pub(super) fn open(place: &DatabasePath, busy_timeout: Duration) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(place.path(), flags).or_store_error(place)?;
     if connection.is_readonly("main").or_store_error(place)? {
         return Err(place.read_only_error());
     }
-    connection.busy_timeout(patience).or_store_error(place)?;
+    connection.busy_timeout(busy_timeout).or_store_error(place)?;
     keep_plans(&connection).or_store_error(place)?;
     check(&connection, place)?;
-    write_ahead(&connection, patience).or_store_error(place)?;
+    write_ahead(&connection, busy_timeout).or_store_error(place)?;
     // Frequent checkpoints would slow the writer down. 4000 pages are 16 MB of log.
     let settings = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000; \
                     PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY;";
@@ -153,10 +153,10 @@ pub(super) fn open(place: &DatabasePath, patience: Duration) -> Result<Connectio
 }
 
 /// Opens a connection that only reads.
-pub(super) fn open_reader(place: &DatabasePath, patience: Duration) -> Result<Connection, StoreError> {
+pub(super) fn open_reader(place: &DatabasePath, busy_timeout: Duration) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(place.path(), flags).or_store_error(place)?;
-    connection.busy_timeout(patience).or_store_error(place)?;
+    connection.busy_timeout(busy_timeout).or_store_error(place)?;
     keep_plans(&connection).or_store_error(place)?;
     // Small: the cache is dropped whenever anything is written, and the kernel caches the pages anyway.
     connection
@@ -202,8 +202,8 @@ pub(super) fn check(connection: &Connection, place: &DatabasePath) -> Result<(),
 }
 
 /// Switches to the write-ahead log. SQLite does not wait by itself when two programs do this at once.
-fn write_ahead(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
-    let deadline = Instant::now() + patience;
+fn write_ahead(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + busy_timeout;
     loop {
         match connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
             Err(error)

@@ -57,7 +57,7 @@ fn hasty() -> SqliteOptions {
 }
 
 /// The error about a database; checks that it names the file and says what to do.
-fn trouble<T: std::fmt::Debug>(answer: Result<T, StoreError>, path: &Path, says: &[&str]) -> bool {
+fn failure<T: std::fmt::Debug>(answer: Result<T, StoreError>, path: &Path, says: &[&str]) -> bool {
     let Err(StoreError::Database { what, fault }) = answer else { panic!("{answer:?}") };
     assert!(what.contains(&path.display().to_string()), "names the file: {what}");
     for words in says {
@@ -189,14 +189,14 @@ async fn a_writer_that_fails_leaves_nobody_waiting() {
     let act = Box::new(|_: &Connection| panic!("as a fault in Longhaul would"));
     let fault = store.writer.request(WriterRequest::Test { durable: true, act });
     let (fault, beside) = tokio::join!(fault, store.append(submission(id(0), "")));
-    trouble(fault.map(drop), &path, &["a fault in Longhaul", "start the program again"]);
-    trouble(beside, &path, &["a fault in Longhaul"]);
-    trouble(store.append(submission(id(1), "")).await, &path, &["a fault in Longhaul"]);
+    failure(fault.map(drop), &path, &["a fault in Longhaul", "start the program again"]);
+    failure(beside, &path, &["a fault in Longhaul"]);
+    failure(store.append(submission(id(1), "")).await, &path, &["a fault in Longhaul"]);
     assert!(store.list(TaskFilter::default()).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn one_errand_that_breaks_the_transaction_does_not_harm_the_others() {
+async fn one_request_that_breaks_the_transaction_does_not_harm_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     let store = SqliteStore::open(&path).unwrap();
@@ -222,7 +222,7 @@ async fn one_errand_that_breaks_the_transaction_does_not_harm_the_others() {
         store.append(submission(id(1), "")),
     );
     assert!(held.is_ok() && good.is_ok() && after.is_ok());
-    trouble(bad.map(drop), &path, &["is no good"]);
+    failure(bad.map(drop), &path, &["is no good"]);
     assert!(matches!(refused, Err(StoreError::NoTask(_))), "{refused:?}");
     assert_eq!(store.list(TaskFilter::default()).await.unwrap().len(), 2);
 }

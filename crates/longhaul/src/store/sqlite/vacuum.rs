@@ -13,7 +13,7 @@ use super::{SqliteStore, health, schema, with_suffix};
 use crate::store::StoreError;
 
 /// How long to wait for others to unlock the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take while other processes run tasks, which cannot write meanwhile: as long as they wait
 /// for the lock, and much shorter than their leases.
 const LONGEST_BESIDE_OTHERS: Duration = Duration::from_secs(4);
@@ -53,7 +53,7 @@ impl SqliteStore {
         if connection.is_readonly("main").or_store_error(&place)? {
             return Err(place.read_only_error());
         }
-        connection.busy_timeout(PATIENCE).or_store_error(&place)?;
+        connection.busy_timeout(TIMEOUT).or_store_error(&place)?;
         schema::check(&connection, &place)?;
         let others = match schema::version(&connection).or_store_error(&place)? {
             0 => 0,

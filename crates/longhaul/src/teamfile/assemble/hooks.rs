@@ -46,7 +46,7 @@ impl TeamAssembler<'_> {
             task_start: commands(&part.task_start),
             task_end: commands(&part.task_end),
             env: Arc::new([dir].into_iter().chain(named).collect()),
-            runner: crate::hook::HookRunner::new(self.environment.watchman.clone()),
+            runner: crate::hook::HookRunner::new(self.environment.guardian.clone()),
         })
     }
 }

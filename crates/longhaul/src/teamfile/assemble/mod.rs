@@ -40,7 +40,7 @@ pub struct Environment {
     /// Models that replace those of the file.
     pub model_overrides: Vec<ModelOverride>,
     /// Ends the processes of toolsets when this process ends.
-    pub watchman: ProcessGuardian,
+    pub guardian: ProcessGuardian,
     /// The MCP servers of this process. Close it when you are done with all teams.
     #[cfg(feature = "mcp")]
     pub mcp: McpPool,
@@ -50,7 +50,7 @@ pub struct Environment {
 
 fluent_setters!(Environment {
     model_overrides: Vec<ModelOverride>,
-    watchman: ProcessGuardian,
+    guardian: ProcessGuardian,
     sandbox_helper: Option<PathBuf>,
 });
 
@@ -70,16 +70,16 @@ impl Environment {
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
         data: impl Into<PathBuf>,
     ) -> Environment {
-        let (data_dir, watchman): (PathBuf, _) = (data.into(), ProcessGuardian::new());
+        let (data_dir, guardian): (PathBuf, _) = (data.into(), ProcessGuardian::new());
         let variables: VariableLookup = Arc::new(variables);
         Environment {
             http,
             #[cfg(feature = "mcp")]
-            mcp: McpPool::new(mcp::mcp_options(&variables, &data_dir, &watchman)),
+            mcp: McpPool::new(mcp::mcp_options(&variables, &data_dir, &guardian)),
             variables,
             data_dir,
             model_overrides: Vec::new(),
-            watchman,
+            guardian,
             sandbox_helper: None,
         }
     }

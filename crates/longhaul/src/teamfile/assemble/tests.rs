@@ -61,7 +61,7 @@ fn every_example_makes_a_team() {
 }
 
 #[test]
-fn keys_of_an_agent_become_its_habits() {
+fn keys_of_an_agent_become_its_policy() {
     let assembly = made(
         "budget: {max_cost: 2}\nbudgets: {small: {max_cost: 0.25, max_tokens: 500}}\nagents:\n  first:\n    model: openai/gpt-5\n    \
          sub_agents: [second]\n    max_iterations: 7\n    num_history_items: 30\n    max_consecutive_tool_calls: 4\n    \

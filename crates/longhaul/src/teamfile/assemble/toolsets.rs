@@ -74,7 +74,7 @@ impl TeamAssembler<'_> {
             ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files, self.environment))),
             ToolsetKind::Shell(shell) => {
                 let mut builder =
-                    crate::toolset::Shell::builder().guardian(self.environment.watchman.clone());
+                    crate::toolset::Shell::builder().guardian(self.environment.guardian.clone());
                 for (name, value) in self.fill_all(job, &shell.env, &format!("{path}.env")) {
                     builder = builder.env(name, value);
                 }
@@ -152,7 +152,7 @@ impl TeamAssembler<'_> {
         part: &ScriptConfig,
         path: &str,
     ) -> Option<Arc<dyn Toolset>> {
-        let mut builder = crate::toolset::ScriptTools::builder().guardian(self.environment.watchman.clone());
+        let mut builder = crate::toolset::ScriptTools::builder().guardian(self.environment.guardian.clone());
         for (name, value) in self.fill_all(job, &part.env, &format!("{path}.env")) {
             builder = builder.env(name, value);
         }
@@ -288,7 +288,7 @@ fn plain(name: &str) -> String {
 }
 
 fn filesystem(part: &FilesystemConfig, environment: &Environment) -> Filesystem {
-    let mut builder = Filesystem::builder().guardian(environment.watchman.clone());
+    let mut builder = Filesystem::builder().guardian(environment.guardian.clone());
     for path in &part.allow_paths {
         builder = builder.allow_path(path);
     }

@@ -52,9 +52,9 @@ pub async fn what_is_deleted_is_gone(make: StoreFactory<'_>) {
     for task in [root, child] {
         s.ended(task).await;
     }
-    let slips = [format!("task:{root}:todo"), format!("tree:{root}:todo"), format!("seen:{child}")];
+    let values = [format!("task:{root}:todo"), format!("tree:{root}:todo"), format!("seen:{child}")];
     let stay = [format!("task:{after}:todo"), "notes".to_owned(), format!("{root}")];
-    for name in slips.iter().chain(&stay) {
+    for name in values.iter().chain(&stay) {
         assert!(s.store.put_stored_value(name, 0, b"x".to_vec()).await.unwrap());
     }
     let (one, two) = (s.journal(before).await, s.journal(after).await);
@@ -68,7 +68,7 @@ pub async fn what_is_deleted_is_gone(make: StoreFactory<'_>) {
         assert!(matches!(found, Err(StoreError::NotFound { .. })), "{found:?}");
         assert!(matches!(s.delete(&[task]).await, Err(StoreError::NoTask(gone)) if gone == task));
     }
-    for name in &slips {
+    for name in &values {
         assert_eq!(s.store.stored_value(name).await.unwrap(), StoredValue::default(), "{name}");
     }
     for name in &stay {

@@ -206,7 +206,7 @@ pub async fn what_is_kept_is_found_by_its_digest(make: StoreFactory<'_>) {
 
 /// A stored value is replaced only by a writer that has read its current version; of many concurrent writers
 /// one succeeds.
-pub async fn a_slip_is_written_by_whoever_has_read_it(make: StoreFactory<'_>) {
+pub async fn a_stored_value_is_written_by_whoever_has_read_it(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     assert_eq!(s.store.stored_value("a").await.unwrap(), StoredValue::default());
     assert!(!s.store.put_stored_value("a", 1, b"too soon".to_vec()).await.unwrap());

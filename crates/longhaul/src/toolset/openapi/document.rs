@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_followed_and_circles_end() {
+    fn references_are_followed_and_cycles_end() {
         let document = OpenApiDocument::parse(
             &json!({"openapi": "3.0.0", "components": {"schemas": {
                 "Pet": {"type": "object", "required": ["id", "name"], "xml": {"name": "pet"}, "properties": {

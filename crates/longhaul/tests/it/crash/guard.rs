@@ -31,13 +31,13 @@ const CHILDREN: [(&str, &str, bool, usize); 5] = [
 #[expect(clippy::zombie_processes, reason = "the child is to outlive this process, if it can")]
 pub(crate) fn role(dir: &Path, args: &[&str]) {
     let (_, script, registered, _) = CHILDREN[args[0].parse::<usize>().unwrap()];
-    let watchman = ProcessGuardian::new();
-    let (name, value) = watchman.marker_env().unwrap();
+    let guardian = ProcessGuardian::new();
+    let (name, value) = guardian.marker_env().unwrap();
     println!("{value}");
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script]).current_dir(dir).env(name, value).process_group(0);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let _watched = registered.then(|| watchman.guard(child.id().try_into().unwrap()).unwrap());
+    let _watched = registered.then(|| guardian.guard(child.id().try_into().unwrap()).unwrap());
     println!("started");
     // The end of the input ends it in good order.
     let _ = std::io::stdin().read_line(&mut String::new());

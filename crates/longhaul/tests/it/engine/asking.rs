@@ -196,8 +196,8 @@ async fn what_is_denied_is_not_done_though_everything_is_approved_and_the_rest_r
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_in_time_the_model_is_told_and_goes_on() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let habits = habits(|habits| habits.ask_timeout = Some(Duration::from_secs(90)));
-    let longhaul = start(one(&writes_once(), &ran).policy(habits)).await;
+    let policy = policy(|policy| policy.ask_timeout = Some(Duration::from_secs(90)));
+    let longhaul = start(one(&writes_once(), &ran).policy(policy)).await;
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     let question = asks(&longhaul, id).await;
     let began = tokio::time::Instant::now();
@@ -214,7 +214,7 @@ async fn without_an_answer_in_time_the_model_is_told_and_goes_on() {
 async fn with_nobody_there_and_the_policy_to_deny_nothing_is_asked() {
     let ran = Arc::new(AtomicUsize::new(0));
     let build =
-        || team(one(&writes_once(), &ran).policy(habits(|habits| habits.unattended = Unattended::Deny)));
+        || team(one(&writes_once(), &ran).policy(policy(|policy| policy.unattended = Unattended::Deny)));
     let alone = Longhaul::builder(build()).start().await.unwrap();
     let done = ask(&alone, Order::new("worker", "go")).await;
     assert_done(&done);
@@ -390,8 +390,8 @@ async fn a_stop_does_not_wait_for_an_answer() {
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_person_is_not_being_silent() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let habits = habits(|habits| habits.inactivity_timeout = Duration::from_secs(5));
-    let longhaul = start(one(&writes_once(), &ran).policy(habits)).await;
+    let policy = policy(|policy| policy.inactivity_timeout = Duration::from_secs(5));
+    let longhaul = start(one(&writes_once(), &ran).policy(policy)).await;
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     asks(&longhaul, id).await;
     tokio::time::sleep(Duration::from_secs(300)).await;
@@ -479,9 +479,9 @@ async fn after_a_handoff_the_permissions_of_who_has_the_conversation_count() {
             _ => reply().text(asked.last()),
         });
         let expert = agent("expert", &model).toolset(writer(&ran)).permissions(expert).build().unwrap();
-        let desk =
+        let dispatcher =
             agent("desk", &model).handoff(expert).permissions(rules(&["handoff"], &[], &["write:what=x"]));
-        let longhaul = start(desk).await;
+        let longhaul = start(dispatcher).await;
         let done = ask(&longhaul, Order::new("desk", "go")).await;
         assert_eq!(ran.load(Ordering::SeqCst), ran_times, "{}", done.output);
     }

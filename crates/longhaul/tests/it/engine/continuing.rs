@@ -94,8 +94,8 @@ async fn two_who_write_to_a_finished_task_at_once_make_one_continuation_and_both
 async fn a_letter_written_again_is_one_letter_though_its_reader_has_ended_meanwhile() {
     use longhaul::dispatch::{Caller, Dispatcher, LetterContent};
     use longhaul::id::CallId;
-    let desk: Arc<std::sync::OnceLock<(Arc<dyn Dispatcher>, Caller)>> = Arc::default();
-    let held = desk.clone();
+    let dispatcher: Arc<std::sync::OnceLock<(Arc<dyn Dispatcher>, Caller)>> = Arc::default();
+    let held = dispatcher.clone();
     let peek = tool("peek", move |_, context| {
         let _ = held.set((context.dispatcher.clone(), context.caller.clone()));
         async { Ok("ok".into()) }
@@ -116,11 +116,11 @@ async fn a_letter_written_again_is_one_letter_though_its_reader_has_ended_meanwh
     let id = longhaul.submit(Order::new("lead", "go").interactive()).await.unwrap();
     gate.came(1).await;
     let child = children(&longhaul, id).await[0].id;
-    let (desk, caller) = desk.get().unwrap();
+    let (dispatcher, caller) = dispatcher.get().unwrap();
     let call = CallId { turn: 9, index: 0 };
     let write = |to: longhaul::TaskId, call: CallId| async move {
         let note = LetterContent { text: "news".into(), summary: None };
-        desk.send(caller, call, &to.to_string(), note).await.unwrap()
+        dispatcher.send(caller, call, &to.to_string(), note).await.unwrap()
     };
     let first = write(child, call).await;
     gate.open(1);

@@ -26,7 +26,7 @@ fn kind(snapshot: &Snapshot) -> FailureKind {
     }
 }
 
-fn trouble(kind: ModelErrorKind, retry_after: Option<Duration>) -> ModelError {
+fn failure(kind: ModelErrorKind, retry_after: Option<Duration>) -> ModelError {
     ModelError { model: "m".to_owned(), kind, retry_after }
 }
 
@@ -45,7 +45,7 @@ async fn a_childs_failure_is_told_to_its_parent_as_a_failure() {
         match (asked.agent.as_str(), asked.turn) {
             ("lead", 0) => Ok(launch(reply(), "x")),
             ("lead", _) => Ok(reply().text(asked.last())),
-            _ => Err(trouble(ModelErrorKind::Rejected("bad key".into()), None)),
+            _ => Err(failure(ModelErrorKind::Rejected("bad key".into()), None)),
         }
     });
     let longhaul = start(pair(&model)).await;
@@ -122,7 +122,7 @@ async fn a_silent_model_is_given_up_and_a_busy_tool_is_not() {
             _ => std::future::pending().await,
         }
     });
-    let watchful = habits(|h| {
+    let watchful = policy(|h| {
         h.inactivity_timeout = Duration::from_secs(10);
         h.retry.max_tries = 2;
     });
@@ -139,7 +139,7 @@ async fn a_silent_model_is_given_up_and_a_busy_tool_is_not() {
 async fn rate_limits_are_waited_out_and_the_wait_is_shown() {
     let model = failing(|asked| async move {
         match asked.retry {
-            0 => Err(trouble(ModelErrorKind::RateLimited("slow down".into()), Some(Duration::from_secs(40)))),
+            0 => Err(failure(ModelErrorKind::RateLimited("slow down".into()), Some(Duration::from_secs(40)))),
             _ => Ok(reply().text("there")),
         }
     });
@@ -164,7 +164,7 @@ async fn who_asks_its_provider_again_is_not_shown_as_waiting_for_it() {
         let gate = at.clone();
         async move {
             if asked.retry == 0 {
-                return Err(trouble(
+                return Err(failure(
                     ModelErrorKind::RateLimited(String::new()),
                     Some(Duration::from_secs(40)),
                 ));
@@ -192,7 +192,7 @@ async fn a_provider_that_is_down_is_waited_for_but_not_for_ever() {
         let back = tokio::time::Instant::now() + Duration::from_secs(down);
         let model = failing(move |_| async move {
             match tokio::time::Instant::now() < back {
-                true => Err(trouble(ModelErrorKind::Unreachable("connection refused".into()), None)),
+                true => Err(failure(ModelErrorKind::Unreachable("connection refused".into()), None)),
                 false => Ok(reply().text("there")),
             }
         });
@@ -210,7 +210,7 @@ async fn a_provider_that_is_down_is_waited_for_but_not_for_ever() {
 async fn a_provider_that_fails_too_often_is_a_failure_that_keeps_the_last_words() {
     let model: Arc<dyn Model> =
         Arc::new(FnModel::streaming(|_| vec![Ok(ReplyChunk::Text("half a sen".into()))]));
-    let longhaul = start(agent("solo", &model).policy(habits(|h| h.retry.max_tries = 3))).await;
+    let longhaul = start(agent("solo", &model).policy(policy(|h| h.retry.max_tries = 3))).await;
     let done = ask(&longhaul, Order::new("solo", "go")).await;
     assert_eq!((kind(&done), done.output.as_str()), (FailureKind::Model, "half a sen"));
     assert!(done.state.error.unwrap().contains("3 times"));
@@ -252,7 +252,7 @@ async fn words_that_a_cut_stream_made_void_are_told_to_be() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 match again {
                     true => Ok(ReplyChunk::Done(Box::new(reply().text("I think so.").build()))),
-                    false => Err(trouble(ModelErrorKind::Truncated(String::new()), None)),
+                    false => Err(failure(ModelErrorKind::Truncated(String::new()), None)),
                 }
             });
             first.chain(rest).boxed()
@@ -278,7 +278,7 @@ async fn a_failed_parent_leaves_no_children_running() {
                 ("lead", 0) => Ok(launch(reply(), "x")),
                 ("lead", _) => {
                     gate.came(1).await;
-                    Err(trouble(ModelErrorKind::Rejected(String::new()), None))
+                    Err(failure(ModelErrorKind::Rejected(String::new()), None))
                 }
                 _ => {
                     gate.pass().await;
@@ -393,7 +393,7 @@ impl Model for Endless {
     fn stream<'a>(&'a self, _: longhaul::model::ModelRequest<'a>) -> longhaul::model::ReplyStream<'a> {
         self.0.fetch_add(1, Ordering::SeqCst);
         let words = (0..64).map(|_| Ok(ReplyChunk::Text("word ".repeat(20_000))));
-        let end = Err(trouble(ModelErrorKind::TooLarge("more than 64 MiB came".to_owned()), None));
+        let end = Err(failure(ModelErrorKind::TooLarge("more than 64 MiB came".to_owned()), None));
         futures::stream::iter(words.chain([end])).boxed()
     }
 }

@@ -109,8 +109,8 @@ async fn a_summary_names_the_tasks_that_still_run() {
     });
     let slow = Agent::builder("slow").model(child).build().unwrap();
     let lead = Agent::builder("lead").model(Arc::new(model)).toolset(talker()).sub_agent(slow);
-    let habits = Policy::default().compact_at(Some(3_000)).on_finish(longhaul::OnFinish::Stop);
-    let lead = lead.dialect(SubAgentDialect::Background).policy(habits).build().unwrap();
+    let policy = Policy::default().compact_at(Some(3_000)).on_finish(longhaul::OnFinish::Stop);
+    let lead = lead.dialect(SubAgentDialect::Background).policy(policy).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(lead).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     within(longhaul.wait([id])).await.unwrap();
@@ -190,9 +190,9 @@ async fn an_agent_sees_as_much_of_its_conversation_as_it_is_to_see() {
             _ => reply().text("done"),
         }
     });
-    let habits = Policy::default().history_items(Some(4)).old_output_tokens(Some(1_500));
+    let policy = Policy::default().history_items(Some(4)).old_output_tokens(Some(1_500));
     let solo =
-        Agent::builder("solo").model(Arc::new(model)).toolset(talker()).policy(habits).build().unwrap();
+        Agent::builder("solo").model(Arc::new(model)).toolset(talker()).policy(policy).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     let done = within(longhaul.wait([id])).await.unwrap();

@@ -115,6 +115,49 @@ const RETIRED_MODULES: &[&str] = &[
     "wording",
 ];
 
+/// Words of the old story: in no identifier any more. (Words of everyday English that were only wrong as the name of a type are
+/// not among them.)
+const RETIRED_WORDS: &[&str] = &[
+    "aside",
+    "astray",
+    "ball",
+    "barred",
+    "circles",
+    "counsel",
+    "desk",
+    "errand",
+    "forest",
+    "grove",
+    "groves",
+    "habit",
+    "habits",
+    "inquiry",
+    "inquiries",
+    "locker",
+    "manner",
+    "misshapen",
+    "narrator",
+    "occasion",
+    "outfit",
+    "owed",
+    "patience",
+    "patron",
+    "plea",
+    "porter",
+    "rung",
+    "scribe",
+    "shelf",
+    "slip",
+    "slips",
+    "surroundings",
+    "talk",
+    "tenure",
+    "trouble",
+    "usher",
+    "watchman",
+    "wishes",
+];
+
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -185,4 +228,103 @@ fn no_module_has_a_retired_name() {
             .collect();
         assert!(back.is_empty(), "{}: {back:?}", path.display());
     }
+}
+
+/// The identifiers of a source: what is left without comments, strings and characters.
+fn identifiers(source: &str) -> impl Iterator<Item = String> {
+    let mut left = source;
+    let mut code = String::new();
+    while let Some(c) = left.chars().next() {
+        let skip = if left.starts_with("//") {
+            left.find('\n').unwrap_or(left.len())
+        } else if c == '"' {
+            string_end(left)
+        } else if let Some(end) = raw_string_end(left) {
+            end
+        } else if left.starts_with("'\"'") {
+            3
+        } else {
+            code.push(c);
+            left = &left[c.len_utf8()..];
+            continue;
+        };
+        code.push(' ');
+        left = &left[skip..];
+    }
+    let found: Vec<String> = code
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    found.into_iter()
+}
+
+/// The length of the string that this begins with.
+fn string_end(text: &str) -> usize {
+    let mut escaped = true;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// The length of the raw string that this begins with, if it does.
+fn raw_string_end(text: &str) -> Option<usize> {
+    let rest = text.strip_prefix('r')?;
+    let marks = rest.len() - rest.trim_start_matches('#').len();
+    let inside = rest[marks..].strip_prefix('"')?;
+    let close = format!("\"{}", "#".repeat(marks));
+    Some(inside.find(&close).map_or(text.len(), |at| 1 + marks + 1 + at + close.len()))
+}
+
+/// The words of an identifier, however they are joined.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_is_small = false;
+    for c in name.chars() {
+        if c == '_' || (c.is_uppercase() && before_is_small) {
+            words.push(String::new());
+        }
+        if c != '_' {
+            words.last_mut().unwrap().extend(c.to_lowercase());
+        }
+        before_is_small = c.is_lowercase();
+    }
+    words
+}
+
+#[test]
+fn identifiers_are_found_and_split_into_words() {
+    let source = "let talk = \"a \\\" desk\"; // the watchman\nfoo_ball('\"', r#\"a \" rung\"#, TalkShow);";
+    let found: Vec<String> = identifiers(source).flat_map(|name| words(&name)).collect();
+    assert_eq!(found, ["let", "talk", "foo", "ball", "talk", "show"]);
+}
+
+#[test]
+fn no_identifier_has_a_retired_word() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().parent().unwrap();
+    let mut files = all();
+    for dir in [
+        "crates/longhaul/tests",
+        "crates/longhaul-cli/tests",
+        "crates/longhaul/examples",
+        "crates/longhaul/benches",
+    ] {
+        sources(&root.join(dir), &mut files);
+    }
+    let retired: BTreeSet<&str> = RETIRED_WORDS.iter().copied().collect();
+    let mut back = BTreeSet::new();
+    for path in files {
+        for name in identifiers(&fs::read_to_string(&path).unwrap()) {
+            if words(&name).iter().any(|word| retired.contains(word.as_str())) {
+                back.insert(format!("{}: {name}", path.strip_prefix(root).unwrap().display()));
+            }
+        }
+    }
+    assert!(back.is_empty(), "these words were given up: {back:#?}");
 }

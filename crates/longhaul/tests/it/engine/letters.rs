@@ -148,7 +148,7 @@ async fn a_quiet_session_is_not_woken() {
         _ => reply().text("the news"),
     });
     let longhaul =
-        start(pair(&model).policy(habits(|h| h.completion_notice = CompletionNotice::Quiet))).await;
+        start(pair(&model).policy(policy(|h| h.completion_notice = CompletionNotice::Quiet))).await;
     let id = longhaul.submit(Order::new("lead", "go").interactive()).await.unwrap();
     until(&longhaul, id, |head| head.unread == 1 && head.waiting.is_some()).await;
     assert_eq!(longhaul.snapshot(id).await.unwrap().state.turns, 2);
@@ -165,7 +165,7 @@ async fn a_quiet_task_reads_what_its_children_said_before_it_ends() {
         _ => reply().text("the news"),
     });
     let longhaul =
-        start(pair(&model).policy(habits(|h| h.completion_notice = CompletionNotice::Quiet))).await;
+        start(pair(&model).policy(policy(|h| h.completion_notice = CompletionNotice::Quiet))).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_eq!((done.output.as_str(), done.state.turns, done.state.unread), ("turn 2: 2 news", 3, 0));
 }
@@ -240,7 +240,7 @@ async fn a_letter_reaches_a_running_task_before_its_next_model_call() {
 /// "Lost when the parent's turn ends at that moment": the letter comes while the last reply is being written down.
 #[tokio::test(start_paused = true)]
 async fn a_letter_at_the_very_moment_of_the_end_is_not_lost() {
-    for patience in 0..40 {
+    for steps in 0..40 {
         let (gate, model) = gated(move |gate, asked| async move {
             if asked.turn == 0 && asked.said.len() == 1 {
                 gate.pass().await;
@@ -251,12 +251,12 @@ async fn a_letter_at_the_very_moment_of_the_end_is_not_lost() {
         let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
         gate.came(1).await;
         gate.open(1);
-        for _ in 0..patience {
+        for _ in 0..steps {
             tokio::task::yield_now().await;
         }
         let sent = longhaul.send(id, "one more thing").await.unwrap();
         let done = end(&longhaul, sent.to).await;
-        assert!(done.output.contains("one more thing"), "after {patience} steps: {}", done.output);
+        assert!(done.output.contains("one more thing"), "after {steps} steps: {}", done.output);
         longhaul.shutdown().await;
     }
 }
@@ -349,7 +349,7 @@ async fn a_chain_of_wakes_and_launches_comes_to_an_end() {
         "lead" => launch(reply(), &count.fetch_add(1, Ordering::Relaxed).to_string()),
         _ => reply().text("again!"),
     });
-    let longhaul = start(pair(&model).policy(habits(|h| {
+    let longhaul = start(pair(&model).policy(policy(|h| {
         h.max_wakes = 5;
         h.max_turns = 0;
     })))

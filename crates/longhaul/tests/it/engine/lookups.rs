@@ -130,8 +130,8 @@ async fn a_look_at_each_of_many_that_have_ended_lists_few() {
 async fn following_one_below_does_not_list_those_beside_it() {
     let listed_in_all = async |follows: bool| {
         let mood = Arc::new(Mood::default());
-        let (stay, talk) = (Gate::new(), Gate::new());
-        let (wait, start) = (stay.clone(), talk.clone());
+        let (stay, conversation) = (Gate::new(), Gate::new());
+        let (wait, start) = (stay.clone(), conversation.clone());
         let model = slow(move |asked| {
             let (wait, start) = (wait.clone(), start.clone());
             async move {
@@ -154,7 +154,7 @@ async fn following_one_below_does_not_list_those_beside_it() {
             Longhaul::builder(team(pair(&model))).store(store(&mood)).limits(limits).start().await.unwrap();
         let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
         stay.came(1).await;
-        talk.came(MANY as u32 - 1).await;
+        conversation.came(MANY as u32 - 1).await;
         let tasks = longhaul.list(TaskFilter::children(root)).await.unwrap();
         let first = tasks.iter().find(|task| task.headline == "0").unwrap().id;
         let mut events = longhaul.follow(first);
@@ -170,7 +170,7 @@ async fn following_one_below_does_not_list_those_beside_it() {
         };
         let beside = async {
             for _ in 1..MANY {
-                talk.open(1);
+                conversation.open(1);
                 // One after the other, so that each is news of its own to who follows.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

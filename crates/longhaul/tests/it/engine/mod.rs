@@ -11,7 +11,7 @@ mod backgrounding;
 mod chat;
 mod consent;
 mod continuing;
-mod desk;
+mod dispatcher;
 mod envelopes;
 mod failures;
 mod features;

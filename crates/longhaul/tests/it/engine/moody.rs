@@ -45,7 +45,7 @@ impl Mood {
     }
 }
 
-fn trouble<T: Send + 'static>(what: &str) -> StoreFuture<'static, T> {
+fn failure<T: Send + 'static>(what: &str) -> StoreFuture<'static, T> {
     let error = StoreError::Database { what: what.to_owned(), fault: DatabaseFault::Permanent };
     Box::pin(std::future::ready(Err(error)))
 }
@@ -61,7 +61,7 @@ pub(crate) struct Moody {
 impl Store for Moody {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
         if self.mood.full.load(Ordering::SeqCst) {
-            return trouble("the disk is full");
+            return failure("the disk is full");
         }
         if self
             .mood
@@ -95,7 +95,7 @@ impl Store for Moody {
     }
     fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>> {
         if self.mood.blind.load(Ordering::SeqCst) {
-            return trouble("the disk is worn out");
+            return failure("the disk is worn out");
         }
         Box::pin(async move {
             let listed = self.inner.list(filter).await?;

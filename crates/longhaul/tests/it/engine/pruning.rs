@@ -67,10 +67,10 @@ async fn an_end_is_read_when_somebody_has_looked_gone_on_or_been_told() {
     longhaul.wait([root]).await.unwrap();
 
     let unread = async || {
-        let groves = longhaul.tree_groups().await.unwrap();
-        assert_eq!(groves.len(), 1, "{groves:?}");
-        assert!(groves[0].tasks.len() >= 2 && groves[0].open_tasks().next().is_none());
-        (longhaul.unread_tasks(&groves[0]).await.unwrap(), groves.into_iter().next().unwrap())
+        let groups = longhaul.tree_groups().await.unwrap();
+        assert_eq!(groups.len(), 1, "{groups:?}");
+        assert!(groups[0].tasks.len() >= 2 && groups[0].open_tasks().next().is_none());
+        (longhaul.unread_tasks(&groups[0]).await.unwrap(), groups.into_iter().next().unwrap())
     };
     assert_eq!(unread().await.0, [root], "the parent has heard of its child's end, and nobody of its own");
     longhaul.mark_read(root).await.unwrap();
@@ -80,7 +80,7 @@ async fn an_end_is_read_when_somebody_has_looked_gone_on_or_been_told() {
     // Whoever goes on from it has read it; what goes on belongs to it.
     let next = longhaul.send(root, "And now?").await.unwrap().to;
     longhaul.wait([next]).await.unwrap();
-    let (last, grove) = unread().await;
+    let (last, group) = unread().await;
     assert_eq!(last, [next]);
 
     let refused = longhaul.delete_group(&old).await;
@@ -88,7 +88,7 @@ async fn an_end_is_read_when_somebody_has_looked_gone_on_or_been_told() {
     else {
         panic!("{refused:?}")
     };
-    longhaul.delete_group(&grove).await.unwrap();
+    longhaul.delete_group(&group).await.unwrap();
     assert!(longhaul.tree_groups().await.unwrap().is_empty());
 }
 
@@ -100,10 +100,10 @@ async fn what_has_not_ended_is_ended_first_also_where_its_process_is_gone() {
     // A lease that is over at once.
     claimed(&*store, Duration::ZERO).await;
     let pending = submitted(&longhaul).await;
-    for grove in longhaul.tree_groups().await.unwrap() {
-        let refused = longhaul.delete_group(&grove).await;
+    for group in longhaul.tree_groups().await.unwrap() {
+        let refused = longhaul.delete_group(&group).await;
         assert!(matches!(refused, Err(LonghaulError::Store(StoreError::NotEnded(_)))), "{refused:?}");
-        let ended: TreeGroup = longhaul.stop_group(&grove, Duration::from_secs(5)).await.unwrap();
+        let ended: TreeGroup = longhaul.stop_group(&group, Duration::from_secs(5)).await.unwrap();
         assert_eq!(ended.tasks[0].status, Status::Cancelled);
         assert!([abandoned, pending].contains(&ended.tasks[0].id));
         longhaul.delete_group(&ended).await.unwrap();

@@ -165,7 +165,7 @@ type Act = dyn Fn(String, CallContext) -> BoxFuture<'static, Result<ToolOutput, 
 /// A tool that is a function.
 pub(crate) struct FnTool {
     name: &'static str,
-    manner: ToolEffects,
+    effects: ToolEffects,
     act: Box<Act>,
 }
 
@@ -181,7 +181,7 @@ where
 
 /// A tool that is a function, and behaves in this manner.
 pub(crate) fn tool_of<F>(
-    manner: ToolEffects,
+    effects: ToolEffects,
     name: &'static str,
     act: impl Fn(String, CallContext) -> F + Send + Sync + 'static,
 ) -> Tools
@@ -190,7 +190,7 @@ where
 {
     let act =
         Box::new(move |arguments, context| -> BoxFuture<'static, _> { Box::pin(act(arguments, context)) });
-    Tools::new().with_dyn(Arc::new(FnTool { name, manner, act }))
+    Tools::new().with_dyn(Arc::new(FnTool { name, effects, act }))
 }
 
 impl DynTool for FnTool {
@@ -200,7 +200,7 @@ impl DynTool for FnTool {
     }
 
     fn effects(&self) -> ToolEffects {
-        self.manner
+        self.effects
     }
 
     fn call<'a>(
@@ -317,8 +317,8 @@ pub(crate) fn assert_done(snapshot: &Snapshot) {
     assert_eq!(snapshot.state.status, Status::Completed, "{:?}", snapshot.state.error);
 }
 
-pub(crate) fn habits(change: impl FnOnce(&mut Policy)) -> Policy {
-    let mut habits = Policy::default();
-    change(&mut habits);
-    habits
+pub(crate) fn policy(change: impl FnOnce(&mut Policy)) -> Policy {
+    let mut policy = Policy::default();
+    change(&mut policy);
+    policy
 }

@@ -71,11 +71,11 @@ async fn a_stop_before_the_start_is_final_and_the_task_never_runs() {
 /// "Cancel lands between accepted and running and is overwritten by running": at every moment.
 #[tokio::test(start_paused = true)]
 async fn a_stop_at_any_moment_stays() {
-    for patience in 0..40 {
+    for steps in 0..40 {
         let model = slow(|_| std::future::pending());
         let longhaul = start(agent("solo", &model)).await;
         let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
-        for _ in 0..patience {
+        for _ in 0..steps {
             tokio::task::yield_now().await;
         }
         longhaul.stop(id).await.unwrap();
@@ -161,13 +161,13 @@ async fn a_tool_that_does_not_listen_holds_up_neither_stop_nor_seat_nor_shutdown
 /// "Tasks start during shutdown."
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_and_nothing_is_left_running_after_a_shutdown() {
-    for patience in 0..20 {
+    for steps in 0..20 {
         let model = model(|_| reply().text("x"));
         let longhaul = start(agent("solo", &model)).await;
         for _ in 0..3 {
             longhaul.submit(Order::new("solo", "go")).await.unwrap();
         }
-        for _ in 0..patience {
+        for _ in 0..steps {
             tokio::task::yield_now().await;
         }
         within(longhaul.shutdown()).await;

@@ -216,7 +216,7 @@ async fn events_of_a_task_that_is_not_there_are_an_error_and_not_a_hang() {
 async fn for_ever_is_no_overflow() {
     let longhaul = start(
         agent("solo", &model(|_| reply().text("done")))
-            .policy(habits(|h| (h.inactivity_timeout, h.timeout) = (Duration::MAX, Some(Duration::MAX)))),
+            .policy(policy(|h| (h.inactivity_timeout, h.timeout) = (Duration::MAX, Some(Duration::MAX)))),
     )
     .await;
     let id = longhaul.submit(Order::new("solo", "go").timeout(Duration::MAX)).await.unwrap();

@@ -47,8 +47,8 @@ async fn pass(time: Duration) {
 
 /// A tool that works for so many seconds.
 fn works() -> Tools {
-    let manner = ToolEffects { repeatable: true, ..ToolEffects::default() };
-    tool_of(manner, "work", |arguments, context| async move {
+    let effects = ToolEffects { repeatable: true, ..ToolEffects::default() };
+    tool_of(effects, "work", |arguments, context| async move {
         let seconds =
             serde_json::from_str::<serde_json::Value>(&arguments).unwrap()["seconds"].as_u64().unwrap();
         tokio::select! {

@@ -19,8 +19,8 @@ async fn asked_for_a_city(provider: &str) -> (Vec<Value>, String) {
          structured_output:\n      name: place\n      strict: true\n      schema: {{type: object, properties: {{city: {{type: string}}}}, required: [city]}}\n",
         server.url()
     );
-    let outfit = Environment::new(http(), |_: &str| None, "data");
-    let made = assemble(&TeamBundle::from_text("team.yaml", &text), &outfit).unwrap();
+    let environment = Environment::new(http(), |_: &str| None, "data");
+    let made = assemble(&TeamBundle::from_text("team.yaml", &text), &environment).unwrap();
     let longhaul = Longhaul::builder(made.team).start().await.unwrap();
     let id = longhaul.submit(Order::new("root", "Where?")).await.unwrap();
     let done = end(&longhaul, id).await;

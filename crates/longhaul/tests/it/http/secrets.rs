@@ -149,10 +149,10 @@ async fn session(here: &Path) {
         let model = http.model(&spec, &keys).unwrap();
         println!("{model:?} {http:?} {spec_name}", spec_name = spec.name());
         let model: std::sync::Arc<dyn longhaul::model::Model> = model;
-        let mut habits = Policy::default();
-        habits.retry.initial_backoff = Duration::from_millis(20);
-        habits.retry.max_outage = Duration::from_millis(200);
-        let team = Team::new(agent("solo", &model).policy(habits).build().unwrap()).unwrap();
+        let mut policy = Policy::default();
+        policy.retry.initial_backoff = Duration::from_millis(20);
+        policy.retry.max_outage = Duration::from_millis(200);
+        let team = Team::new(agent("solo", &model).policy(policy).build().unwrap()).unwrap();
         let store = SqliteStore::open(here.join(format!("session-{n}.db"))).unwrap();
         let longhaul = Longhaul::builder(team).store(store).start().await.unwrap();
         for order in orders {

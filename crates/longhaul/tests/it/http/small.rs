@@ -122,8 +122,8 @@ async fn polling_for_ever_ends_with_an_answer() {
     .await;
     let model = own(&server.url(), ModelSettings::default());
     let helper = agent("helper", &model).build().unwrap();
-    let habits = Policy::default().max_turns(8);
-    let lead = agent("solo", &model).policy(habits).dialect(SubAgentDialect::Background).sub_agent(helper);
+    let policy = Policy::default().max_turns(8);
+    let lead = agent("solo", &model).policy(policy).dialect(SubAgentDialect::Background).sub_agent(helper);
     let longhaul = start(lead).await;
     let id = submit(&longhaul, "lead it").await;
     let done = end(&longhaul, id).await;

@@ -43,9 +43,9 @@ pub(crate) fn solo(model: &Arc<dyn Model>) -> AgentBuilder {
 
 pub(crate) fn agent(name: &str, model: &Arc<dyn Model>) -> AgentBuilder {
     // Quick to try again: these tests run on the real clock.
-    let mut habits = Policy::default();
-    habits.retry.initial_backoff = Duration::from_millis(100);
-    Agent::builder(name).model(model.clone()).instruction("Be brief.").policy(habits)
+    let mut policy = Policy::default();
+    policy.retry.initial_backoff = Duration::from_millis(100);
+    Agent::builder(name).model(model.clone()).instruction("Be brief.").policy(policy)
 }
 
 pub(crate) async fn start(agent: AgentBuilder) -> Longhaul {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::mcp::servers::server;
-use crate::mcp::stage::{Stage, call, find, marked, open, options, watchman};
+use crate::mcp::stage::{Stage, call, find, guardian, marked, open, options};
 
 /// The one that is killed. Nothing by itself: the test below starts it with a variable that says so.
 #[tokio::test]
@@ -15,7 +15,7 @@ async fn victim() {
     if std::env::var_os("LONGHAUL_TEST_VICTIM").is_none() {
         return;
     }
-    let (guardian, mark) = watchman();
+    let (guardian, mark) = guardian();
     let stage = Stage::with(options().guardian(guardian));
     let everything = stage.pool.toolset(server("everything", []));
     let memory = stage.pool.toolset(server("memory", []));

@@ -21,16 +21,16 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    async fn start(way: &str, watchman: &ProcessGuardian) -> Listening {
+    async fn start(way: &str, guardian: &ProcessGuardian) -> Listening {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Listening::start_at(port, way, watchman).await
+        Listening::start_at(port, way, guardian).await
     }
 
-    async fn start_at(port: u16, way: &str, watchman: &ProcessGuardian) -> Listening {
+    async fn start_at(port: u16, way: &str, guardian: &ProcessGuardian) -> Listening {
         let mut command = Command::new("node");
         command.args([script("everything").as_str(), way]).env("PORT", port.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut group = ProcessGroup::spawn(command, watchman).unwrap();
+        let mut group = ProcessGroup::spawn(command, guardian).unwrap();
         let mut lines = BufReader::new(group.child.stderr.take().unwrap()).lines();
         let ready = async {
             while let Some(line) = lines.next_line().await.unwrap() {
@@ -84,8 +84,8 @@ async fn exam(stage: &Stage, server: McpServer) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streamable_http_works() {
-    let (stage, watchman) = (Stage::new(), ProcessGuardian::new());
-    let listening = Listening::start("streamableHttp", &watchman).await;
+    let (stage, guardian) = (Stage::new(), ProcessGuardian::new());
+    let listening = Listening::start("streamableHttp", &guardian).await;
     let url = format!("http://127.0.0.1:{}/mcp", listening.port);
     exam(&stage, McpServer::remote(url).named("net").header("X-Test", "1")).await;
     stage.end().await;
@@ -93,8 +93,8 @@ async fn streamable_http_works() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_older_event_streams_work() {
-    let (stage, watchman) = (Stage::new(), ProcessGuardian::new());
-    let listening = Listening::start("sse", &watchman).await;
+    let (stage, guardian) = (Stage::new(), ProcessGuardian::new());
+    let listening = Listening::start("sse", &guardian).await;
     let url = format!("http://127.0.0.1:{}/sse", listening.port);
     exam(&stage, McpServer::remote(url).named("net").transport(McpTransport::Sse)).await;
     stage.end().await;
@@ -102,8 +102,8 @@ async fn the_older_event_streams_work() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_goes_away_and_comes_back_is_connected_to_again() {
-    let (stage, watchman) = (Stage::new(), ProcessGuardian::new());
-    let mut listening = Listening::start("streamableHttp", &watchman).await;
+    let (stage, guardian) = (Stage::new(), ProcessGuardian::new());
+    let mut listening = Listening::start("streamableHttp", &guardian).await;
     let url = format!("http://127.0.0.1:{}/mcp", listening.port);
     let toolset = stage.pool.toolset(McpServer::remote(url).named("net"));
     let tools = open(&toolset).await;
@@ -116,7 +116,7 @@ async fn a_server_that_goes_away_and_comes_back_is_connected_to_again() {
                 call(&stage, &tools, "net_echo", json!({"message": "far"})).await.unwrap_err().to_string();
             assert!(why.contains("the MCP server 'net'"), "{why}");
         }
-        listening = Listening::start_at(port, "streamableHttp", &watchman).await;
+        listening = Listening::start_at(port, "streamableHttp", &guardian).await;
         // The first call may find out that the server knows nothing of the last session.
         let _ = call(&stage, &tools, "net_echo", json!({"message": "well?"})).await;
         assert_eq!(call(&stage, &tools, "net_echo", json!({"message": "back"})).await.unwrap(), "Echo: back");

@@ -128,10 +128,10 @@ pub(crate) fn write(dir: &Path, name: &str, text: &str) {
 }
 
 /// A watchman with a mark that can be told before anything runs.
-pub(crate) fn watchman() -> (ProcessGuardian, String) {
-    let watchman = ProcessGuardian::new();
-    let (_, mark) = watchman.marker_env().unwrap();
-    (watchman, mark)
+pub(crate) fn guardian() -> (ProcessGuardian, String) {
+    let guardian = ProcessGuardian::new();
+    let (_, mark) = guardian.marker_env().unwrap();
+    (guardian, mark)
 }
 
 struct NoDesk;

@@ -42,15 +42,15 @@ fn tool_result(id: &str, output: &str) -> Value {
 
 #[test]
 fn a_plain_body() {
-    let talk = TestConversation::new([user("Hi")]);
+    let conversation = TestConversation::new([user("Hi")]);
     let mark = json!({"type": "ephemeral"});
     let asked = ModelSettings { max_tokens: Some(100), temperature: Some(0.5), ..settings(MODEL) };
     assert_eq!(
-        talk.body(&Anthropic, &asked),
+        conversation.body(&Anthropic, &asked),
         json!({
             "model": MODEL, "max_tokens": 100, "stream": true, "temperature": 0.5,
             "system": [{"type": "text", "text": "Be brief.", "cache_control": mark}],
-            "tools": [{"name": "weather", "description": "The weather.", "input_schema": talk.tools[0].parameters}],
+            "tools": [{"name": "weather", "description": "The weather.", "input_schema": conversation.tools[0].parameters}],
             "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": mark}]}],
         })
     );
@@ -291,26 +291,26 @@ fn the_shape_of_the_answer() {
 #[test]
 fn tools_one_at_a_time_or_not_at_all() {
     let one = ModelSettings { parallel_tool_calls: Some(false), ..settings(MODEL) };
-    let mut talk = TestConversation::new([user("Hi")]);
-    let choice = talk.body(&Anthropic, &one)["tool_choice"].clone();
+    let mut conversation = TestConversation::new([user("Hi")]);
+    let choice = conversation.body(&Anthropic, &one)["tool_choice"].clone();
     assert_eq!(choice, json!({"type": "auto", "disable_parallel_tool_use": true}));
-    let tools = std::mem::take(&mut talk.tools);
-    let none = talk.body(&Anthropic, &one);
+    let tools = std::mem::take(&mut conversation.tools);
+    let none = conversation.body(&Anthropic, &one);
     assert!(none.get("tools").is_none() && none.get("tool_choice").is_none());
     // With calls in the conversation, the tools stay but must not be called.
-    talk.messages.extend([assistant("m", [call("a", "{}")]), result("a", "1")]);
-    let off = talk.body(&Anthropic, &one);
+    conversation.messages.extend([assistant("m", [call("a", "{}")]), result("a", "1")]);
+    let off = conversation.body(&Anthropic, &one);
     assert_eq!(
         (&off["tools"][0]["name"], &off["tool_choice"]),
         (&json!("weather"), &json!({"type": "none"}))
     );
-    talk.memo.clear();
-    assert_eq!(talk.body(&Anthropic, &one)["tools"][0]["name"], "none");
-    assert!(talk.body(&Anthropic, &settings("qwen")).get("tools").is_none());
+    conversation.memo.clear();
+    assert_eq!(conversation.body(&Anthropic, &one)["tools"][0]["name"], "none");
+    assert!(conversation.body(&Anthropic, &settings("qwen")).get("tools").is_none());
     // An invalid schema becomes a valid one.
-    talk.tools = vec![Arc::new(ToolSpec { parameters: Value::Null, ..(*tools[0]).clone() })];
+    conversation.tools = vec![Arc::new(ToolSpec { parameters: Value::Null, ..(*tools[0]).clone() })];
     assert_eq!(
-        talk.body(&Anthropic, &one)["tools"][0]["input_schema"],
+        conversation.body(&Anthropic, &one)["tools"][0]["input_schema"],
         json!({"type": "object", "properties": {}})
     );
 }
@@ -341,13 +341,16 @@ fn options_for_thinking_go_only_where_there_is_some() {
         thinking: Some(Thinking::Tokens(2048)),
         ..settings(MODEL)
     };
-    let mut talk =
+    let mut conversation =
         TestConversation::new([user("Hi"), assistant("another", [call("a", "{}")]), result("a", "1")]);
-    assert_eq!(talk.body(&Anthropic, &asked).get("thinking"), None);
-    talk = TestConversation::new([user("Hi")]);
+    assert_eq!(conversation.body(&Anthropic, &asked).get("thinking"), None);
+    conversation = TestConversation::new([user("Hi")]);
     let shown = json!({"type": "enabled", "budget_tokens": 2048, "display": "omitted"});
-    assert_eq!(talk.body(&Anthropic, &asked)["thinking"], shown);
-    assert_eq!(talk.body(&Anthropic, &ModelSettings { thinking: None, ..asked }).get("thinking"), None);
+    assert_eq!(conversation.body(&Anthropic, &asked)["thinking"], shown);
+    assert_eq!(
+        conversation.body(&Anthropic, &ModelSettings { thinking: None, ..asked }).get("thinking"),
+        None
+    );
 }
 
 /// The positions of the marks: in tools, system and (turn, block) of the messages.
@@ -368,52 +371,55 @@ fn marks(body: &Value) -> (usize, usize, Vec<(usize, usize)>) {
 
 #[test]
 fn the_marks_move_with_the_conversation() {
-    let mut talk = TestConversation::new([user("Go")]);
+    let mut conversation = TestConversation::new([user("Go")]);
     let mut expected = vec![vec![(0, 0)], vec![(0, 0), (2, 1)], vec![(2, 1), (4, 1)], vec![(4, 1), (6, 1)]];
     for turn in 0..4 {
-        let body = talk.body(&Anthropic, &settings(MODEL));
+        let body = conversation.body(&Anthropic, &settings(MODEL));
         assert_eq!(marks(&body), (0, 1, expected.remove(0)));
         let (a, b) = (format!("a{turn}"), format!("b{turn}"));
-        talk.messages.extend([
+        conversation.messages.extend([
             assistant("m", [call(&a, "{}"), call(&b, "{}")]),
             result(&a, "1"),
             result(&b, "2"),
         ]);
     }
-    talk.messages.push(assistant("m", [text("Done.")]));
-    assert_eq!(marks(&talk.body(&Anthropic, &settings(MODEL))).2, [(6, 1), (8, 1)]);
-    talk.system = " ";
-    assert_eq!(marks(&talk.body(&Anthropic, &settings(MODEL))).0, 1);
+    conversation.messages.push(assistant("m", [text("Done.")]));
+    assert_eq!(marks(&conversation.body(&Anthropic, &settings(MODEL))).2, [(6, 1), (8, 1)]);
+    conversation.system = " ";
+    assert_eq!(marks(&conversation.body(&Anthropic, &settings(MODEL))).0, 1);
     let off = json!({"cache": false}).as_object().unwrap().clone();
     let off = ModelSettings { provider_opts: off, ..settings(MODEL) };
-    assert_eq!(marks(&talk.body(&Anthropic, &off)), (0, 0, vec![]));
+    assert_eq!(marks(&conversation.body(&Anthropic, &off)), (0, 0, vec![]));
 }
 
 #[test]
 fn only_what_is_new_is_serialised() {
-    let mut talk =
+    let mut conversation =
         TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
-    let before = talk.body(&Anthropic, &settings(MODEL));
+    let before = conversation.body(&Anthropic, &settings(MODEL));
     // If the beginning were written again, the change would show.
-    talk.messages[0] = user("changed behind the back");
-    assert_eq!(talk.body(&Anthropic, &settings(MODEL)), before);
-    talk.messages.extend([assistant("m", [text("Well.")]), user("second")]);
-    let after = talk.body(&Anthropic, &settings(MODEL));
+    conversation.messages[0] = user("changed behind the back");
+    assert_eq!(conversation.body(&Anthropic, &settings(MODEL)), before);
+    conversation.messages.extend([assistant("m", [text("Well.")]), user("second")]);
+    let after = conversation.body(&Anthropic, &settings(MODEL));
     assert_eq!(turns(&after).as_array().unwrap()[..3], turns(&before).as_array().unwrap()[..3]);
     assert_eq!(turns(&after)[4]["content"], json!([said("second")]));
     // The cached body equals a new one.
-    talk.messages[0] = user("first");
-    assert_eq!(TestConversation::new(talk.messages.clone()).body(&Anthropic, &settings(MODEL)), after);
+    conversation.messages[0] = user("first");
+    assert_eq!(
+        TestConversation::new(conversation.messages.clone()).body(&Anthropic, &settings(MODEL)),
+        after
+    );
     // Another conversation, a shorter one, another model, and a cleared cache: everything is written again.
-    talk.messages[0] = user("new");
-    let first = |talk: &TestConversation, model: &str| {
-        turns(&talk.body(&Anthropic, &settings(model)))[0]["content"][0].clone()
+    conversation.messages[0] = user("new");
+    let first = |conversation: &TestConversation, model: &str| {
+        turns(&conversation.body(&Anthropic, &settings(model)))[0]["content"][0].clone()
     };
-    assert_eq!(first(&talk, MODEL), said("first"));
-    assert_eq!(first(&talk, "claude-opus-5"), said("new"));
-    talk.messages.truncate(1);
-    talk.messages[0] = user("short");
-    assert_eq!(first(&talk, "claude-opus-5"), said("short"));
-    talk.memo.clear();
-    assert_eq!(first(&talk, "claude-opus-5"), said("short"));
+    assert_eq!(first(&conversation, MODEL), said("first"));
+    assert_eq!(first(&conversation, "claude-opus-5"), said("new"));
+    conversation.messages.truncate(1);
+    conversation.messages[0] = user("short");
+    assert_eq!(first(&conversation, "claude-opus-5"), said("short"));
+    conversation.memo.clear();
+    assert_eq!(first(&conversation, "claude-opus-5"), said("short"));
 }

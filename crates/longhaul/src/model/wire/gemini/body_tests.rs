@@ -20,7 +20,7 @@ fn contents(model: &str, messages: impl IntoIterator<Item = Message>) -> Value {
 
 #[test]
 fn a_plain_body() {
-    let talk = TestConversation::new([user("Hi")]);
+    let conversation = TestConversation::new([user("Hi")]);
     let asked = ModelSettings {
         max_tokens: Some(100),
         temperature: Some(0.5),
@@ -30,13 +30,13 @@ fn a_plain_body() {
         ..settings(MODEL)
     };
     assert_eq!(
-        talk.body(&Gemini, &asked),
+        conversation.body(&Gemini, &asked),
         json!({
             "generationConfig": {"maxOutputTokens": 100, "temperature": 0.5, "topP": 0.25,
                 "frequencyPenalty": 1.0, "presencePenalty": -1.0},
             "systemInstruction": {"parts": [{"text": "Be brief."}]},
             "tools": [{"functionDeclarations": [{"name": "weather", "description": "The weather.",
-                "parametersJsonSchema": talk.tools[0].parameters}]}],
+                "parametersJsonSchema": conversation.tools[0].parameters}]}],
             "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
         })
     );
@@ -207,26 +207,26 @@ fn the_shape_of_the_answer() {
     let schema = json!({"type": "object"});
     let shape =
         StructuredOutput { name: "s".into(), description: None, schema: schema.clone(), strict: true };
-    let mut talk = TestConversation::new([user("Hi")]);
-    let with = |talk: &TestConversation, model: &str| {
+    let mut conversation = TestConversation::new([user("Hi")]);
+    let with = |conversation: &TestConversation, model: &str| {
         let asked = ModelSettings { structured_output: Some(shape.clone()), ..settings(model) };
-        let body = talk.body(&Gemini, &asked);
+        let body = conversation.body(&Gemini, &asked);
         let words = body["systemInstruction"].to_string().contains("JSON schema");
         (body["generationConfig"].clone(), words)
     };
     let held = json!({"responseMimeType": "application/json", "responseJsonSchema": schema});
-    assert_eq!(with(&talk, "gemini-3-pro"), (held.clone(), false));
-    assert_eq!(with(&talk, MODEL), (json!({}), true));
-    talk.tools.clear();
-    assert_eq!(with(&talk, MODEL), (held, false));
+    assert_eq!(with(&conversation, "gemini-3-pro"), (held.clone(), false));
+    assert_eq!(with(&conversation, MODEL), (json!({}), true));
+    conversation.tools.clear();
+    assert_eq!(with(&conversation, MODEL), (held, false));
 }
 
 #[test]
 fn tools_without_parameters_and_options_of_the_provider() {
-    let mut talk = TestConversation::new([user("Hi")]);
+    let mut conversation = TestConversation::new([user("Hi")]);
     let bare = json!({"type": "object", "properties": {}});
-    talk.tools = vec![Arc::new(ToolSpec { parameters: bare, ..(*talk.tools[0]).clone() })];
-    talk.system = "";
+    conversation.tools = vec![Arc::new(ToolSpec { parameters: bare, ..(*conversation.tools[0]).clone() })];
+    conversation.system = "";
     let opts =
         json!({"safetySettings": [1], "generationConfig": {"topK": 5}, "tools": [{"codeExecution": {}}]});
     let asked = ModelSettings {
@@ -235,45 +235,45 @@ fn tools_without_parameters_and_options_of_the_provider() {
         ..settings(MODEL)
     };
     let declared = json!({"functionDeclarations": [{"name": "weather", "description": "The weather."}]});
-    let body = talk.body(&Gemini, &asked);
+    let body = conversation.body(&Gemini, &asked);
     assert_eq!(body["tools"], json!([declared, {"codeExecution": {}}]));
     assert_eq!(body["generationConfig"], json!({"maxOutputTokens": 9, "topK": 5}));
     assert_eq!((&body["safetySettings"], body.get("systemInstruction")), (&json!([1]), None));
-    talk.tools.clear();
-    assert_eq!(talk.body(&Gemini, &asked)["tools"], json!([{"codeExecution": {}}]));
-    assert!(talk.body(&Gemini, &settings(MODEL)).get("tools").is_none());
+    conversation.tools.clear();
+    assert_eq!(conversation.body(&Gemini, &asked)["tools"], json!([{"codeExecution": {}}]));
+    assert!(conversation.body(&Gemini, &settings(MODEL)).get("tools").is_none());
 }
 
 /// "Combine built-in tools and function calling": only Gemini 3 supports it, and only if it returns what its
 /// tools did.
 #[test]
 fn tools_of_its_own_beside_functions_are_shown() {
-    let mut talk = TestConversation::new([user("Hi")]);
+    let mut conversation = TestConversation::new([user("Hi")]);
     let opts = json!({"tools": [{"googleSearch": {}}]});
     let asked =
         |model: &str| ModelSettings { provider_opts: opts.as_object().unwrap().clone(), ..settings(model) };
     let shown = json!({"includeServerSideToolInvocations": true});
-    assert_eq!(talk.body(&Gemini, &asked("gemini-3-pro"))["toolConfig"], shown);
-    assert!(talk.body(&Gemini, &asked(MODEL)).get("toolConfig").is_none());
-    assert!(talk.body(&Gemini, &settings("gemini-3-pro")).get("toolConfig").is_none());
-    talk.tools.clear();
-    assert!(talk.body(&Gemini, &asked("gemini-3-pro")).get("toolConfig").is_none());
+    assert_eq!(conversation.body(&Gemini, &asked("gemini-3-pro"))["toolConfig"], shown);
+    assert!(conversation.body(&Gemini, &asked(MODEL)).get("toolConfig").is_none());
+    assert!(conversation.body(&Gemini, &settings("gemini-3-pro")).get("toolConfig").is_none());
+    conversation.tools.clear();
+    assert!(conversation.body(&Gemini, &asked("gemini-3-pro")).get("toolConfig").is_none());
 }
 
 #[test]
 fn only_what_is_new_is_serialised() {
-    let mut talk =
+    let mut conversation =
         TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
-    let before = talk.body(&Gemini, &settings(MODEL));
-    talk.messages[0] = user("changed behind the back");
-    assert_eq!(talk.body(&Gemini, &settings(MODEL)), before);
-    talk.messages.extend([assistant("m", [text("Well.")]), user("second")]);
-    let after = talk.body(&Gemini, &settings(MODEL));
+    let before = conversation.body(&Gemini, &settings(MODEL));
+    conversation.messages[0] = user("changed behind the back");
+    assert_eq!(conversation.body(&Gemini, &settings(MODEL)), before);
+    conversation.messages.extend([assistant("m", [text("Well.")]), user("second")]);
+    let after = conversation.body(&Gemini, &settings(MODEL));
     assert_eq!(after["contents"].as_array().unwrap()[..3], before["contents"].as_array().unwrap()[..3]);
-    talk.messages[0] = user("first");
-    assert_eq!(TestConversation::new(talk.messages.clone()).body(&Gemini, &settings(MODEL)), after);
+    conversation.messages[0] = user("first");
+    assert_eq!(TestConversation::new(conversation.messages.clone()).body(&Gemini, &settings(MODEL)), after);
     // A cache of another protocol is ignored.
-    let other = talk.body(&super::super::Anthropic, &settings("claude-opus-5"));
+    let other = conversation.body(&super::super::Anthropic, &settings("claude-opus-5"));
     assert_eq!(other["messages"].as_array().unwrap().len(), 5);
-    assert_eq!(talk.body(&Gemini, &settings(MODEL)), after);
+    assert_eq!(conversation.body(&Gemini, &settings(MODEL)), after);
 }

@@ -11,11 +11,11 @@ fn a_file_that_is_not_a_database_is_left_alone() {
     let path = file(&directory);
     let text = "Dear diary, today I learned to write.\n".repeat(100);
     std::fs::write(&path, &text).unwrap();
-    assert!(!trouble(SqliteStore::open(&path), &path, &["is not a database", "give another path"]));
+    assert!(!failure(SqliteStore::open(&path), &path, &["is not a database", "give another path"]));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    assert!(!trouble(SqliteStore::open(directory.path()), directory.path(), &["is a directory"]));
-    assert!(!trouble(SqliteStore::open(path.join("below.db")), &path, &["is a file", "a directory"]));
-    assert!(!trouble(
+    assert!(!failure(SqliteStore::open(directory.path()), directory.path(), &["is a directory"]));
+    assert!(!failure(SqliteStore::open(path.join("below.db")), &path, &["is a file", "a directory"]));
+    assert!(!failure(
         SqliteStore::open(path.join("a/below.db")),
         &path,
         &["cannot be created", "another path"]
@@ -28,7 +28,7 @@ fn a_database_of_another_program_is_left_alone() {
     let path = file(&directory);
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
     let before = std::fs::read(&path).unwrap();
-    assert!(!trouble(SqliteStore::open(&path), &path, &["of another program"]));
+    assert!(!failure(SqliteStore::open(&path), &path, &["of another program"]));
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -38,7 +38,7 @@ async fn a_database_of_a_newer_longhaul_is_left_alone() {
     let path = file(&directory);
     written(&path, 1).await;
     Connection::open(&path).unwrap().pragma_update(None, "user_version", schema::VERSION as i64 + 1).unwrap();
-    assert!(!trouble(SqliteStore::open(&path), &path, &["newer Longhaul", "upgrade"]));
+    assert!(!failure(SqliteStore::open(&path), &path, &["newer Longhaul", "upgrade"]));
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_database_that_was_cut_short_is_not_written_to() {
     let whole = std::fs::metadata(&path).unwrap().len();
     for left in [whole - 4096, whole / 2, 5000, 700] {
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(left).unwrap();
-        trouble(SqliteStore::open(&path), &path, &["damaged"]);
+        failure(SqliteStore::open(&path), &path, &["damaged"]);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), left);
     }
 }
@@ -64,8 +64,8 @@ async fn a_damaged_page_is_an_error_and_not_a_panic() {
     std::fs::write(&path, &bytes).unwrap();
     // Where the damage is noticed depends on what is read first.
     let Ok(store) = SqliteStore::open(&path) else { return };
-    trouble(store.list(TaskFilter::default()).await, &path, &["damaged", "backup"]);
-    trouble(store.append(submission(id(99), "")).await, &path, &["damaged"]);
+    failure(store.list(TaskFilter::default()).await, &path, &["damaged", "backup"]);
+    failure(store.append(submission(id(99), "")).await, &path, &["damaged"]);
 }
 
 /// Makes the second task's journal one of a later version of Longhaul, whose checksums this one does not
@@ -128,13 +128,13 @@ async fn a_locked_file_is_waited_for_and_then_named() {
     let store = SqliteStore::open_with(&path, hasty()).unwrap();
     let holder = Connection::open(&path).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    assert!(trouble(store.append(submission(id(0), "")).await, &path, &["locked by another program"]));
+    assert!(failure(store.append(submission(id(0), "")).await, &path, &["locked by another program"]));
     assert_eq!(store.task_state(id(0)).await.unwrap(), None, "reading goes on");
     holder.execute_batch("ROLLBACK").unwrap();
     store.append(submission(id(0), "")).await.unwrap();
     drop(store);
     holder.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
-    assert!(trouble(SqliteStore::open_with(&path, hasty()), &path, &["locked by another program"]));
+    assert!(failure(SqliteStore::open_with(&path, hasty()), &path, &["locked by another program"]));
 }
 
 /// A small file system of its own, where this is allowed.
@@ -182,7 +182,7 @@ async fn on_a_full_disk_appends_are_refused_until_there_is_room_and_nothing_is_l
         }
         assert!(stored < 500, "the disk is never full");
     };
-    assert!(trouble(Err::<(), _>(refused), &path, &["is full", "Free some space"]), "it may pass");
+    assert!(failure(Err::<(), _>(refused), &path, &["is full", "Free some space"]), "it may pass");
     assert!(store.append(submission(id(stored), &"text ".repeat(5000))).await.is_err(), "it is still full");
     assert_eq!(store.list(TaskFilter::default()).await.unwrap().len(), stored);
     std::fs::remove_file(&filler).unwrap();
@@ -201,9 +201,9 @@ async fn a_read_only_place_is_named() {
     let path = file(&disk.0);
     written(&path, 1).await;
     disk.remount("ro");
-    assert!(!trouble(SqliteStore::open(&path), &path, &["read-only"]));
+    assert!(!failure(SqliteStore::open(&path), &path, &["read-only"]));
     let absent = disk.0.path().join("absent.db");
-    trouble(SqliteStore::open(&absent), &absent, &["cannot be opened", "write"]);
+    failure(SqliteStore::open(&absent), &absent, &["cannot be opened", "write"]);
     disk.remount("rw");
     SqliteStore::open(&path).unwrap();
 }

@@ -97,7 +97,7 @@ struct Content {
     heads: Vec<TaskState>,
     journals: Vec<Vec<Record>>,
     kept: Vec<Option<Vec<u8>>>,
-    slip: StoredValue,
+    stored_value: StoredValue,
 }
 
 /// All content of a store; fails as soon as something cannot be read.
@@ -111,7 +111,7 @@ async fn content(store: &SqliteStore, like: Option<&Content>, team: &TeamRef) ->
     }
     let TeamRef::File(team) = team else { unreachable!() };
     let kept = vec![store.blob(team.clone()).await?, store.blob(Digest::of_bytes(&[b'x'; 5000])).await?];
-    Ok(Content { kept, journals, slip: store.stored_value("task:todo").await?, heads })
+    Ok(Content { kept, journals, stored_value: store.stored_value("task:todo").await?, heads })
 }
 
 /// Copies a closed database.
@@ -228,7 +228,10 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                 for (found, was) in after.kept.iter().zip(&before.kept) {
                     assert!(found.is_none() || found == was, "{what}");
                 }
-                assert!(after.slip == before.slip || after.slip == StoredValue::default(), "{what}");
+                assert!(
+                    after.stored_value == before.stored_value || after.stored_value == StoredValue::default(),
+                    "{what}"
+                );
                 for ((found, was), state) in after.journals.iter().zip(&before.journals).zip(&before.heads) {
                     assert!(was.starts_with(found), "{what}");
                     let told = damaged.iter().any(|damage| damage.task == state.id);

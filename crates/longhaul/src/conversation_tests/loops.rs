@@ -164,7 +164,7 @@ fn the_same_several_times_in_one_reply_is_meant_and_never_counts() {
     fixture.launches(&[same, same]);
     assert_eq!(fixture.earlier(), [], "several after one");
     // Exactly the same call several times in a row is a different case.
-    (fixture.habits.warn_after_repeats, fixture.habits.fail_after_repeats) = (100, 100);
+    (fixture.policy.warn_after_repeats, fixture.policy.fail_after_repeats) = (100, 100);
     for _ in 0..10 {
         assert_eq!(fixture.led(), None);
         fixture.launches(&[same, same]);
@@ -275,7 +275,7 @@ fn the_same_message_again_and_again_is_a_circle_and_a_conversation_is_not() {
 #[test]
 fn what_changes_something_is_no_circle() {
     let mut fixture = ConversationFixture::new();
-    (fixture.habits.warn_after_repeats, fixture.habits.fail_after_repeats) = (100, 100);
+    (fixture.policy.warn_after_repeats, fixture.policy.fail_after_repeats) = (100, 100);
     for n in 1..=10 {
         fixture.launches(&[("coder", "Fix the next failing test in app.rs.")]);
         let id = child(n, 0);
@@ -355,7 +355,7 @@ proptest! {
     #[test]
     fn what_does_not_repeat_is_left_alone(rounds in proptest::collection::vec((1..4u32, any::<bool>()), 1..6)) {
         let mut fixture = ConversationFixture::new();
-        fixture.habits.max_turns = 0;
+        fixture.policy.max_turns = 0;
         for (nth, (many, own)) in rounds.iter().enumerate() {
             let words: Vec<String> = (0..*many).map(|n| format!("Do thing {nth}-{n} of list_{nth}.")).collect();
             let tasks: Vec<(&str, &str)> = words.iter().map(|words| ("reader", words.as_str())).collect();
@@ -381,7 +381,7 @@ proptest! {
     ) {
         prop_assume!(others.iter().all(|other| *other != words));
         let mut fixture = ConversationFixture::new();
-        fixture.habits.max_turns = 0;
+        fixture.policy.max_turns = 0;
         fixture.launches(&[("reader", &words)]);
         fixture.ends(1, 0);
         for other in &others {
