@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::Status;
-use longhaul::transcript::{Activity, TaskBoard, TaskRow};
+use longhaul::transcript::{Activity, TaskBoard, BoardRow};
 
 use super::live_region::StyledLine;
 use super::text_format::{
@@ -37,7 +37,7 @@ pub(crate) fn live_block_lines(board: &TaskBoard, frame: &LiveBlockFrame<'_>) ->
     let room = rows.saturating_sub(2 + footer.lines().count()).clamp(1, 30);
     let tree = board.tree();
     let shape = LiveBlockWidths::fit_to(&tree, columns);
-    let mut shown: Vec<&(Vec<bool>, &TaskRow)> = tree.iter().collect();
+    let mut shown: Vec<&(Vec<bool>, &BoardRow)> = tree.iter().collect();
     let mut hidden = 0;
     if tree.len() > room {
         // Drop ended tasks first and roots last.
@@ -83,7 +83,7 @@ struct LiveBlockWidths {
 }
 
 impl LiveBlockWidths {
-    fn fit_to(tree: &[(Vec<bool>, &TaskRow)], columns: usize) -> LiveBlockWidths {
+    fn fit_to(tree: &[(Vec<bool>, &BoardRow)], columns: usize) -> LiveBlockWidths {
         let stem =
             tree.iter().map(|(path, row)| 3 * path.len() + 2 + row.id.to_string().len()).max().unwrap_or(9);
         let agents = tree.iter().map(|(_, row)| display_width(&row.agent)).max().unwrap_or(0);
@@ -105,7 +105,7 @@ impl LiveBlockWidths {
         LiveBlockWidths { stem, agent, headline, doing, elapsed, tokens, cost }
     }
 
-    fn format_row(&self, path: &[bool], row: &TaskRow, frame: &LiveBlockFrame<'_>) -> StyledLine {
+    fn format_row(&self, path: &[bool], row: &BoardRow, frame: &LiveBlockFrame<'_>) -> StyledLine {
         let term = frame.term;
         let mut branch = String::new();
         for (level, last) in path.iter().enumerate() {
@@ -169,7 +169,7 @@ impl LiveBlockWidths {
 
 /// Describes what a task does, and in which colour; a task without a column for its order shows that instead
 /// of nothing.
-fn describe_activity(row: &TaskRow, alone: bool) -> (String, Ink) {
+fn describe_activity(row: &BoardRow, alone: bool) -> (String, Ink) {
     match row.activity {
         Activity::Idle if alone => (row.headline.clone(), Ink::Plain),
         _ => {
@@ -180,7 +180,7 @@ fn describe_activity(row: &TaskRow, alone: bool) -> (String, Ink) {
 }
 
 /// Truncates the activity: streamed text keeps its end, everything else its beginning.
-fn truncate_activity(row: &TaskRow, text: &str, columns: usize) -> String {
+fn truncate_activity(row: &BoardRow, text: &str, columns: usize) -> String {
     // The status glyph already shows that it waits or asks.
     let plain = match row.activity {
         Activity::WaitingForTasks(_) | Activity::Waiting(_) => text.strip_prefix("waits "),

@@ -82,7 +82,7 @@ fn comes_to(terminal: &Terminal, name: &str, fits: impl Fn(&str) -> bool) -> Str
     let file = format!("{}/tests/cli/snapshots/cli__tui__{name}.snap", env!("CARGO_MANIFEST_DIR"));
     let before = std::fs::read_to_string(file).unwrap_or_default();
     let before = before.splitn(3, "---\n").nth(2).map(str::trim_end);
-    let deadline = std::time::Instant::now() + crate::kit::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::kit::TIMEOUT;
     let mut screen = terminal.until(name, &fits);
     while before.is_some_and(|before| filtered(&screen) != before) && std::time::Instant::now() < deadline {
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -372,7 +372,7 @@ fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
     assert_eq!(code, 0, "{left}");
     assert!(left.contains("1 process asked to drain"), "{left}");
     // Given back, as the journals have it.
-    let deadline = std::time::Instant::now() + crate::kit::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::kit::TIMEOUT;
     loop {
         let heads: Vec<_> = kit.journals().into_iter().map(|(head, _)| head).collect();
         if heads.iter().all(|head| head.status != Status::Running) {

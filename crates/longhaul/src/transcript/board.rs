@@ -14,12 +14,12 @@ use crate::task::Status;
 /// The tasks of a tree, one row each, with what each does now.
 #[derive(Debug, Clone, Default)]
 pub struct TaskBoard {
-    rows: Vec<TaskRow>,
+    rows: Vec<BoardRow>,
 }
 
 /// A task of a [`TaskBoard`]. Its texts are sanitized.
 #[derive(Debug, Clone)]
-pub struct TaskRow {
+pub struct BoardRow {
     /// Its id.
     pub id: TaskId,
     /// The task that launched it.
@@ -101,7 +101,7 @@ impl TaskBoard {
     /// Applies an event.
     pub fn apply_event(&mut self, event: &Event) {
         if let EventKind::Submitted { agent, headline, parent, .. } = &event.kind {
-            self.rows.push(TaskRow {
+            self.rows.push(BoardRow {
                 id: event.task,
                 parent: *parent,
                 agent: one_line(agent.as_str()),
@@ -131,7 +131,7 @@ impl TaskBoard {
 
     /// Returns the tasks with a call that only waits for other tasks.
     pub fn blocked(&self) -> impl Iterator<Item = TaskId> {
-        let blocked = |row: &&TaskRow| row.calls > 0 && matches!(row.activity, Activity::WaitingForTasks(_));
+        let blocked = |row: &&BoardRow| row.calls > 0 && matches!(row.activity, Activity::WaitingForTasks(_));
         self.rows.iter().filter(blocked).map(|row| row.id)
     }
 
@@ -142,9 +142,9 @@ impl TaskBoard {
 
     /// Returns the rows as a tree. For each level of a row, the flag says whether it is the last of its
     /// siblings.
-    pub fn tree(&self) -> Vec<(Vec<bool>, &TaskRow)> {
+    pub fn tree(&self) -> Vec<(Vec<bool>, &BoardRow)> {
         let mut tree = Vec::with_capacity(self.rows.len());
-        let is_top = |row: &&TaskRow| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
+        let is_top = |row: &&BoardRow| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
         for top in self.rows.iter().filter(is_top) {
             self.push_subtree(top, &mut Vec::new(), &mut tree);
         }
@@ -153,9 +153,9 @@ impl TaskBoard {
 
     fn push_subtree<'a>(
         &'a self,
-        row: &'a TaskRow,
+        row: &'a BoardRow,
         lasts: &mut Vec<bool>,
-        tree: &mut Vec<(Vec<bool>, &'a TaskRow)>,
+        tree: &mut Vec<(Vec<bool>, &'a BoardRow)>,
     ) {
         tree.push((lasts.clone(), row));
         let mut children = self.rows.iter().filter(|other| other.parent == Some(row.id)).peekable();
@@ -167,7 +167,7 @@ impl TaskBoard {
     }
 }
 
-impl TaskRow {
+impl BoardRow {
     /// Removes an ended task from what others wait for. They notice it only when they wake, but the viewer
     /// should see it at once.
     fn remove_awaited(&mut self, ended: TaskId) {

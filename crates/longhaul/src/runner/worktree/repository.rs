@@ -504,7 +504,7 @@ fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, Workt
             }
             _ => {
                 kill_git(child);
-                return Err(WorktreeError(format!("git did not answer within {PATIENCE:?}")));
+                return Err(WorktreeError(format!("git did not answer within {TIMEOUT:?}")));
             }
         }
         nap = (nap * 2).min(Duration::from_millis(20));

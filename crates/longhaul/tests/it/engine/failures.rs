@@ -322,11 +322,11 @@ impl Toolset for Rusty {
 
     fn open<'a>(
         &'a self,
-        patron: &'a ToolsetContext,
+        context: &'a ToolsetContext,
     ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async move {
             if self.tries.fetch_add(1, Ordering::SeqCst) > 0 {
-                return tool("saw", |_, _| async { Ok("sawn".into()) }).open(patron).await;
+                return tool("saw", |_, _| async { Ok("sawn".into()) }).open(context).await;
             }
             match self.hangs {
                 true => std::future::pending().await,

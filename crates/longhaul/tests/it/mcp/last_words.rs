@@ -34,8 +34,8 @@ fn speaks(listing: &str, calling: &str) -> String {
 }
 
 async fn refused(toolset: &Mcp) -> String {
-    let patron = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
-    toolset.open(&patron).await.err().expect("it does not start").to_string()
+    let context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    toolset.open(&context).await.err().expect("it does not start").to_string()
 }
 
 #[tokio::test]

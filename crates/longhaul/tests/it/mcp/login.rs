@@ -142,12 +142,12 @@ async fn knock(at: &str) -> String {
     text
 }
 
-fn patron() -> ToolsetContext {
+fn context() -> ToolsetContext {
     ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] }
 }
 
 async fn why_not(toolset: &Mcp) -> String {
-    toolset.open(&patron()).await.err().unwrap().to_string()
+    toolset.open(&context()).await.err().unwrap().to_string()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

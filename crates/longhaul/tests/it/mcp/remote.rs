@@ -133,13 +133,13 @@ async fn who_is_not_there_is_named() {
         McpServer::remote(format!("http://127.0.0.1:{port}/mcp")),
         McpServer::remote(format!("http://127.0.0.1:{port}/sse")).transport(McpTransport::Sse),
     ] {
-        let patron = longhaul::toolset::ToolsetContext {
+        let context = longhaul::toolset::ToolsetContext {
             agent: "tester".into(),
             sub_agents: vec![],
             handoffs: vec![],
         };
         let toolset = stage.pool.toolset(server);
-        let why = toolset.open(&patron).await.err().unwrap().to_string();
+        let why = toolset.open(&context).await.err().unwrap().to_string();
         assert!(why.contains(&format!("http://127.0.0.1:{port}/")), "{why}");
     }
     stage.end().await;
@@ -173,7 +173,7 @@ async fn headers_go_along_and_nothing_tells_what_is_secret_in_them_or_in_the_url
     let serving = tokio::task::spawn(refuses(listener, tell));
     // Nobody listens at the second: what it says of that is of another kind.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let patron =
+    let context =
         longhaul::toolset::ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
     for transport in [McpTransport::Streamable, McpTransport::Sse] {
         for port in [port, closed] {
@@ -182,7 +182,7 @@ async fn headers_go_along_and_nothing_tells_what_is_secret_in_them_or_in_the_url
                 .named("net")
                 .header("X-Test", "hunter3-hunter3");
             let toolset = stage.pool.toolset(server);
-            let why = toolset.open(&patron).await.err().unwrap().to_string();
+            let why = toolset.open(&context).await.err().unwrap().to_string();
             assert!(why.contains(&format!("http://127.0.0.1:{port}/mcp")), "{why}");
             let all = format!("{why} {toolset:?}");
             assert!(!all.contains("hunter"), "{all}");

@@ -54,7 +54,7 @@ impl Stage {
         let task: TaskId = "t-7f3k2".parse().unwrap();
         let caller = Caller { task, root: task, agent: "tester".into(), depth: 0 };
         let model = Arc::new(FnModel::new(|_| reply().text("The model says hello.")));
-        call_context(caller, Arc::new(NoDesk), model, Some(self.dir.path().to_owned()))
+        call_context(caller, Arc::new(NoDispatcher), model, Some(self.dir.path().to_owned()))
     }
 }
 
@@ -85,8 +85,8 @@ pub(crate) fn marked(mark: &str, file: &str) -> Vec<i32> {
 pub(crate) type Tools = Vec<Arc<dyn DynTool>>;
 
 pub(crate) async fn open(toolset: &Mcp) -> Tools {
-    let patron = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
-    toolset.open(&patron).await.unwrap()
+    let context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    toolset.open(&context).await.unwrap()
 }
 
 pub(crate) fn find<'a>(tools: &'a Tools, name: &str) -> &'a Arc<dyn DynTool> {
@@ -134,13 +134,13 @@ pub(crate) fn guardian() -> (ProcessGuardian, String) {
     (guardian, mark)
 }
 
-struct NoDesk;
+struct NoDispatcher;
 
 fn refused<'a, T: Send + 'a>() -> DispatchFuture<'a, T> {
     Box::pin(async { Err(DispatchError::Stopping) })
 }
 
-impl Dispatcher for NoDesk {
+impl Dispatcher for NoDispatcher {
     fn submit<'a>(&'a self, _: &'a Caller, _: CallId, _: Order) -> DispatchFuture<'a, TaskId> {
         refused()
     }
