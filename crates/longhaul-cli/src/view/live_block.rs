@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::Status;
-use longhaul::transcript::{Activity, TaskBoard, BoardRow};
+use longhaul::transcript::{Activity, BoardRow, TaskBoard};
 
 use super::live_region::StyledLine;
 use super::text_format::{

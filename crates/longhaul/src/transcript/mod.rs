@@ -28,7 +28,7 @@ use crate::message::Reply;
 use crate::snapshot::{Event, EventKind, EventProjector};
 use crate::task::Status;
 
-pub use board::{Activity, TaskBoard, BoardRow};
+pub use board::{Activity, BoardRow, TaskBoard};
 pub use call::{arguments_text, brief_call, format_call, lay_out_arguments, main_argument};
 pub use numbers::{format_count, format_dollars, format_duration, format_time_left, pluralize};
 pub use phrase::{
