@@ -208,6 +208,53 @@ fn every_task_of_every_format_is_shown_as_what_it_is() {
     }
 }
 
+/// What is in the first value and not, or otherwise, in the second. What was added since does not count.
+fn changed(before: &Value, now: &Value, path: &str, found: &mut Vec<String>) {
+    match (before, now) {
+        (Value::Object(before), Value::Object(now)) => {
+            for (key, value) in before {
+                let path = format!("{path}/{key}");
+                match now.get(key) {
+                    Some(now) => changed(value, now, &path, found),
+                    None => found.push(format!("{path} is gone")),
+                }
+            }
+        }
+        _ if before != now => found.push(format!("{path} was {before}, and is {now}")),
+        _ => {}
+    }
+}
+
+/// `logs.jsonl` and `tasks.jsonl` are what the Longhaul before the renaming printed for this database.
+#[test]
+fn json_has_the_names_that_it_had_before_the_renaming() {
+    let format = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/5");
+    let lines = |name: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(format.join(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let old = Old::open(&format);
+    let mut found = Vec::new();
+    let tasks = old.tasks(&["--all"]);
+    for task in lines("tasks.jsonl") {
+        let id = task["id"].as_str().unwrap();
+        changed(&task, &tasks[id], id, &mut found);
+    }
+    let mut events: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for event in lines("logs.jsonl") {
+        events.entry(event["task"].as_str().unwrap().to_owned()).or_default().push(event);
+    }
+    assert_eq!(events.len(), old.states.len());
+    for (id, before) in events {
+        let now = old.run(&["logs", &id, "--json"]).ended(0).json();
+        assert_eq!(before.len(), now.len(), "{id}");
+        for (before, now) in before.iter().zip(&now) {
+            changed(before, now, &format!("{id} {}", before["event"]), &mut found);
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 #[test]
 fn every_task_of_every_format_goes_on_to_its_end() {
     for format in formats() {

@@ -63,11 +63,11 @@ use deferred_entries::DeferredEntries;
 use ledger::Ledger;
 use load_task::{continued_tasks, fresh_journal, load_task};
 #[cfg(not(feature = "toolsets"))]
-use no_worktree::NoWorktree as Worktree;
+use no_worktree::{NoWorktree as Worktree, NoWorktreeError as WorktreeError};
 use startup::TaskStartup;
 use worktime::{PeopleSubscription, Stopwatch};
 #[cfg(feature = "toolsets")]
-use worktree::Worktree;
+use worktree::{Worktree, WorktreeError};
 
 /// What a run needs from its worker.
 #[derive(Clone)]

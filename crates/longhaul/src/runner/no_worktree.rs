@@ -4,6 +4,11 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::Mutex;
 
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoWorktreeError(pub(super) String);
+
 /// A worktree that cannot be created.
 pub(super) struct NoWorktree {
     pub(super) origin: PathBuf,
@@ -11,11 +16,15 @@ pub(super) struct NoWorktree {
 }
 
 impl NoWorktree {
-    pub(super) async fn open_or_create(_: &Path, _: &str, _: &Mutex<()>) -> Result<NoWorktree, String> {
-        Err("isolation: worktree needs a build with the feature `toolsets`".to_owned())
+    pub(super) async fn open_or_create(
+        _: &Path,
+        _: &str,
+        _: &Mutex<()>,
+    ) -> Result<NoWorktree, NoWorktreeError> {
+        Err(NoWorktreeError("isolation: worktree needs a build with the feature `toolsets`".to_owned()))
     }
 
-    pub(super) async fn changes(&self) -> Result<(), String> {
+    pub(super) async fn changes(&self) -> Result<(), NoWorktreeError> {
         Ok(())
     }
 
@@ -25,7 +34,7 @@ impl NoWorktree {
         false
     }
 
-    pub(super) fn describe(&self, _: &Result<(), String>, _: bool) -> String {
+    pub(super) fn describe(&self, _: &Result<(), NoWorktreeError>, _: bool) -> String {
         String::new()
     }
 }

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Worktree;
-use super::worktree::WorktreeError;
-use super::{AttemptEnd, Halt, RECHECK_INTERVAL, TaskRun, hint_or_recheck};
+use super::{AttemptEnd, Halt, RECHECK_INTERVAL, TaskRun, Worktree, WorktreeError, hint_or_recheck};
 use crate::conversation::NextStep;
 use crate::entry::{Entry, Failure, OnFinish, Outcome, ReleaseReason, StopCause, StopRequest};
 use crate::id::Seq;
