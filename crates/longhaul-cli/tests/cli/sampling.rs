@@ -67,11 +67,7 @@ fn ten_requests_a_call_are_made_and_all_of_them_are_counted() {
         let shown = kit.run(&["show", &head.id.to_string()]).ended(0);
         assert!(shown.out.contains("50,220 tokens"), "{}", shown.out);
         let told = kit.run(&["logs", &head.id.to_string()]).ended(0);
-        assert!(
-            told.out.contains("an MCP server asked the model: 4,000 tokens in, 1,000 out"),
-            "{}",
-            told.out
-        );
+        assert!(told.out.contains("sampled by an MCP server: 4,000 tokens in, 1,000 out"), "{}", told.out);
     }
 }
 
