@@ -194,7 +194,7 @@ def main():
         try:
             tmux.until("$")
             note = "A run in the background"
-            tmux.type('longhaul run --detach team.yaml "Plan the release"', note)
+            tmux.type('longhaul run --detach --trust team.yaml "Plan the release"', note)
             tmux.keys("Enter")
             tmux.until("t-")
             tmux.shot(1.5, note)
@@ -214,7 +214,7 @@ def main():
             tmux.type("Only since the last tag, please.", note)
             tmux.keys("Enter")
             tmux.watch(1.6, note=note)
-            note = "One asks for leave: y"
+            note = "One asks for approval: y"
             tmux.keys("Down")
             tmux.watch(2.4, note=note)
             tmux.keys("y")
@@ -226,7 +226,7 @@ def main():
             tmux.watch(1.6, note=note)
             tmux.keys("y")
             tmux.watch(1.6, note=note)
-            note = "The root hears of all three, and answers"
+            note = "The root reads all three results, and answers"
             open(os.path.join(work, "go"), "w", encoding="utf-8").close()
             tmux.until("Finished")
             tmux.keys("Home")
