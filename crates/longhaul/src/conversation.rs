@@ -125,7 +125,13 @@ struct RepeatedCall {
     tool: String,
     arguments: String,
     times: u32,
+    /// Whether the model was told that it repeats the call.
     told: bool,
+    /// What it returned last, and how often in a row.
+    output: Arc<str>,
+    unchanged: u32,
+    /// Whether the model was asked for its answer, without tools.
+    tools_off: bool,
 }
 
 /// What to do now.

@@ -265,16 +265,24 @@ fn a_persons_new_word_gives_a_session_its_turns_back() {
 
 #[test]
 fn the_same_call_is_told_at_five_and_fails_at_eight_and_looking_does_not_count() {
-    for (tool, counts) in [("t", true), ("look", false)] {
+    for (tool, counts, changes) in [("t", true, true), ("t", true, false), ("look", false, false)] {
         let mut fixture = ConversationFixture::new();
         for times in 1..=8 {
             assert_eq!(fixture.next(), NextStep::CallModel { tools: true }, "{tool} {times}");
             fixture.replies(reply().call(tool, 1.into()));
-            fixture.returns(0, "same");
+            fixture.returns(0, &if changes { format!("{times} %") } else { "same".to_owned() });
+            let nudge = |fixture: &mut ConversationFixture, expected: NudgeReason| {
+                let NextStep::Nudge { why, .. } = fixture.next() else { panic!("{:?}", fixture.next()) };
+                assert_eq!(why, expected, "{times}");
+                fixture.does();
+            };
             match (counts, times) {
-                (true, 5) => {
-                    assert!(matches!(fixture.next(), NextStep::Nudge { why: NudgeReason::Repeating, .. }));
-                    fixture.does();
+                (true, 5) => nudge(&mut fixture, NudgeReason::Repeating),
+                // What returns the same each time has nothing more to give.
+                (true, 6) if !changes => {
+                    nudge(&mut fixture, NudgeReason::ToolsOff);
+                    assert_eq!(fixture.next(), NextStep::CallModel { tools: false });
+                    break;
                 }
                 (true, 8) => assert_eq!(fixture.failure(), Some(FailureKind::Repeating)),
                 _ => assert_eq!(fixture.next(), NextStep::CallModel { tools: true }),

@@ -1,10 +1,10 @@
 //! `longhaul export`: writes a task and everything below it to a file.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use jiff::Timestamp;
 use longhaul::id::Seq;
+use longhaul::journal::descendants;
 use longhaul::store::TaskFilter;
 use longhaul::transcript::{Transcript, TranscriptLimits};
 use longhaul::{Longhaul, TaskId};
@@ -59,14 +59,8 @@ fn format_for_path(path: Option<&Path>) -> ExportFormat {
 async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<ExportedTask>, CliError> {
     let root = longhaul.state(id).await?.root;
     let tree = longhaul.list(TaskFilter::tree(root)).await?;
-    let mut wanted = HashSet::from([id]);
     let mut tasks = Vec::new();
-    for head in tree {
-        let is_below = head.parent.is_some_and(|parent| wanted.contains(&parent));
-        if head.id != id && !is_below {
-            continue;
-        }
-        wanted.insert(head.id);
+    for head in tree.iter().filter(|task| task.id == id).chain(descendants(&tree, &[id])) {
         let mut transcript = Transcript::starting_after(head.id, Seq(0), TranscriptLimits::NONE);
         loop {
             let page = longhaul.store().read(head.id, transcript.last, 1000).await?;
@@ -75,7 +69,7 @@ async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<ExportedTask
             }
             transcript = transcript.with_records(&page);
         }
-        tasks.push(ExportedTask::new(head, transcript));
+        tasks.push(ExportedTask::new(head.clone(), transcript));
     }
     Ok(tasks)
 }

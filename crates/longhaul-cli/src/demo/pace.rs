@@ -6,6 +6,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use longhaul::model::{Model, ModelRequest, ReplyStream};
 
+use crate::view::text_format::InvalidArgument;
+
 /// The pace of the demo: 1 is made for watching, 0 does not wait at all.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DemoPace(f64);
@@ -27,14 +29,14 @@ impl Default for DemoPace {
 }
 
 impl FromStr for DemoPace {
-    type Err = String;
+    type Err = InvalidArgument;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let pace: f64 = text.parse().map_err(|_| "a pace is a number: 0, 0.5, 1, 3 …".to_owned())?;
+    fn from_str(text: &str) -> Result<Self, InvalidArgument> {
+        let pace: f64 = text.parse().map_err(|_| InvalidArgument("a pace is a number: 0, 0.5, 1, 3 …"))?;
         if (0.0..=1000.0).contains(&pace) {
             Ok(DemoPace(pace))
         } else {
-            Err("a pace is from 0 to 1000".to_owned())
+            Err(InvalidArgument("a pace is from 0 to 1000"))
         }
     }
 }

@@ -255,7 +255,9 @@ pub(crate) enum TuiMessage {
     /// The task does not exist any more.
     TaskGone(TaskId),
     /// An action has succeeded or failed.
-    ActionDone(Result<ActionReport, String>),
+    ActionDone(ActionReport),
+    /// An action failed, for this reason.
+    ActionFailed(String),
     /// Time has passed.
     Tick,
     /// A notice has been shown long enough.

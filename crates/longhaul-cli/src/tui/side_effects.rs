@@ -99,10 +99,13 @@ impl EffectRunner {
             },
             TuiEffect::Redraw | TuiEffect::Suspend | TuiEffect::Quit { .. } => return Ok(TuiMessage::Tick),
         };
-        Ok(TuiMessage::ActionDone(done.map_err(|error| match error.hint_text() {
-            Some(hint) => format!("{}; {hint}", error.message()),
-            None => error.message().to_owned(),
-        })))
+        Ok(match done {
+            Ok(report) => TuiMessage::ActionDone(report),
+            Err(error) => TuiMessage::ActionFailed(match error.hint_text() {
+                Some(hint) => format!("{}; {hint}", error.message()),
+                None => error.message().to_owned(),
+            }),
+        })
     }
 
     async fn read_journal(
@@ -116,7 +119,7 @@ impl EffectRunner {
         // Report a journal that cannot be read; others may be readable.
         let records = match store.read(task, after, limit).await {
             Ok(records) => records,
-            Err(error) => return Ok(TuiMessage::ActionDone(Err(format!("{task} cannot be read: {error}")))),
+            Err(error) => return Ok(TuiMessage::ActionFailed(format!("{task} cannot be read: {error}"))),
         };
         let first = match (order, records.first()) {
             (false, _) => None,

@@ -47,14 +47,14 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
             model.prepare_frame();
             model.ensure_selection()
         }
-        TuiMessage::ActionDone(Ok(ActionReport { text, select: show })) => {
+        TuiMessage::ActionDone(ActionReport { text, select: show }) => {
             let mut effects = model.show_notice(Ink::Good, text);
             if let Some(task) = show {
                 effects.extend(model.reveal_task(task));
             }
             effects
         }
-        TuiMessage::ActionDone(Err(error)) => {
+        TuiMessage::ActionFailed(error) => {
             model.questions.reject_answer(&error);
             model.show_notice(Ink::Bad, error)
         }

@@ -56,9 +56,21 @@ pub(crate) fn format_bytes(number: u64) -> String {
     format!("{scaled:.digits$} {}", units[unit])
 }
 
+/// What an argument has to look like.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct InvalidArgument(pub(crate) &'static str);
+
+impl std::fmt::Display for InvalidArgument {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for InvalidArgument {}
+
 /// Parses a duration: `30s`, `500ms`, `1h30m`, or plain seconds.
-pub(crate) fn parse_duration(typed: &str) -> Result<Duration, String> {
-    let wrong = || "a time looks like 30s, 5m, 1h30m or 500ms".to_owned();
+pub(crate) fn parse_duration(typed: &str) -> Result<Duration, InvalidArgument> {
+    let wrong = || InvalidArgument("a time looks like 30s, 5m, 1h30m or 500ms");
     if let Ok(seconds) = typed.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
     }
@@ -68,8 +80,8 @@ pub(crate) fn parse_duration(typed: &str) -> Result<Duration, String> {
 
 /// Parses an age: what [`parse_duration`] accepts, and days and weeks. Rejects a plain number: `prune
 /// --older-than 30` hardly means seconds.
-pub(crate) fn parse_age(typed: &str) -> Result<Duration, String> {
-    let wrong = || "an age looks like 90s, 30m, 12h, 7d or 2w".to_owned();
+pub(crate) fn parse_age(typed: &str) -> Result<Duration, InvalidArgument> {
+    let wrong = || InvalidArgument("an age looks like 90s, 30m, 12h, 7d or 2w");
     if typed.parse::<f64>().is_ok() {
         return Err(wrong());
     }
@@ -82,8 +94,8 @@ pub(crate) fn parse_age(typed: &str) -> Result<Duration, String> {
 }
 
 /// Parses an amount of money: `5`, `0.25`, `$1`.
-pub(crate) fn parse_dollars(typed: &str) -> Result<f64, String> {
-    let wrong = || "an amount of dollars looks like 5 or 0.25".to_owned();
+pub(crate) fn parse_dollars(typed: &str) -> Result<f64, InvalidArgument> {
+    let wrong = || InvalidArgument("an amount of dollars looks like 5 or 0.25");
     typed.trim().trim_start_matches('$').parse().map_err(|_| wrong())
 }
 

@@ -98,6 +98,7 @@ impl Conversation {
                     NudgeReason::Launching | NudgeReason::Unchanged => self.loop_detector.told(),
                     NudgeReason::ToolsOff => {
                         self.loop_detector.begin_anew();
+                        self.run.iter_mut().for_each(|run| run.tools_off = true);
                         self.off_text = Some(text.clone());
                         self.tools_off = true;
                     }
@@ -220,6 +221,9 @@ impl Conversation {
                     arguments: call.arguments.clone(),
                     times: 1,
                     told: false,
+                    output: Arc::from(""),
+                    unchanged: 0,
+                    tools_off: false,
                 });
             }
         }
@@ -249,6 +253,12 @@ impl Conversation {
         }));
         for open in std::mem::take(&mut self.open) {
             let (output, is_error) = open.result.unwrap_or_default();
+            if let Some(run) = &mut self.run
+                && (&run.tool, &run.arguments) == (&open.call.tool, &open.call.arguments)
+            {
+                run.unchanged = if run.output == output { run.unchanged + 1 } else { 1 };
+                run.output = output.clone();
+            }
             let result =
                 ToolResult { call: open.call.id.into(), tool: open.call.tool.into(), output, is_error };
             self.push(Message::Tool(result));

@@ -77,6 +77,10 @@ impl Conversation {
                 );
                 return NextStep::Nudge { why: NudgeReason::Repeating, text: text.into() };
             }
+            // Whatever it does, doing it once more does nothing new.
+            if run.unchanged > policy.warn_after_repeats && !run.tools_off {
+                return self.lead_on(LoopResponse::TurnOff);
+            }
         }
         if let Some(read) =
             self.letters_to_read(|l| l.deliver == Delivery::Asap && policy.letter_delivery == Delivery::Asap)

@@ -179,25 +179,30 @@ fn granted_pattern(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>
 fn check_answer(text: &str, schema: Option<&serde_json::Value>) -> Result<(), LonghaulError> {
     super::check_text("answer", text)?;
     let Some(schema) = schema else { return Ok(()) };
-    let wrong = |why: String| LonghaulError::BadAnswer(format!("the answer {why}"));
-    let answer = serde_json::from_str(text)
-        .map_err(|error| wrong(format!("has to be JSON that fits this schema: {schema} ({error})")))?;
-    check_schema(&answer, schema).map_err(wrong)
+    let answer = serde_json::from_str(text).map_err(|error| {
+        bad_answer(format_args!("has to be JSON that fits this schema: {schema} ({error})"))
+    })?;
+    check_schema(&answer, schema)
+}
+
+fn bad_answer(why: std::fmt::Arguments<'_>) -> LonghaulError {
+    LonghaulError::BadAnswer(format!("the answer {why}"))
 }
 
 /// Checks an answer against the schema of the tool that asked.
 #[cfg(feature = "toolsets")]
-fn check_schema(answer: &serde_json::Value, schema: &serde_json::Value) -> Result<(), String> {
-    let validator = jsonschema::validator_for(schema)
-        .map_err(|error| format!("cannot be checked: the tool's schema is wrong: {error}"))?;
+fn check_schema(answer: &serde_json::Value, schema: &serde_json::Value) -> Result<(), LonghaulError> {
+    let validator = jsonschema::validator_for(schema).map_err(|error| {
+        bad_answer(format_args!("cannot be checked: the tool's schema is wrong: {error}"))
+    })?;
     match validator.iter_errors(answer).next() {
-        Some(error) => Err(format!("does not fit the schema {schema}: {error}")),
+        Some(error) => Err(bad_answer(format_args!("does not fit the schema {schema}: {error}"))),
         None => Ok(()),
     }
 }
 
 /// A build without `toolsets` has no tool that asks with a schema; another process may have one, and checks.
 #[cfg(not(feature = "toolsets"))]
-fn check_schema(_: &serde_json::Value, _: &serde_json::Value) -> Result<(), String> {
+fn check_schema(_: &serde_json::Value, _: &serde_json::Value) -> Result<(), LonghaulError> {
     Ok(())
 }

@@ -148,7 +148,7 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
                 model.detail.as_mut().unwrap().unfolded.extend((1..40).map(Seq));
                 press(&mut model, keys, &journals);
                 update(&mut model, TuiMessage::Paste(evil("pasted")));
-                update(&mut model, TuiMessage::ActionDone(Err(evil("trouble"))));
+                update(&mut model, TuiMessage::ActionFailed(evil("trouble")));
                 for top in [0, 12, 1000] {
                     if let Some(detail) = &mut model.detail {
                         (detail.top, detail.follow) = (top, false);

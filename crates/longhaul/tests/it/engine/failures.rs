@@ -296,7 +296,11 @@ async fn a_failed_parent_leaves_no_children_running() {
 
 #[tokio::test(start_paused = true)]
 async fn the_same_call_again_and_again_is_a_failure_with_its_own_word() {
-    let stuck = tool("stuck", |_, _| async { Ok("no".into()) });
+    let tries = AtomicUsize::new(0);
+    let stuck = tool("stuck", move |_, _| {
+        let tried = tries.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(format!("no, for the {tried}th time").into()) }
+    });
     let log = Log::default();
     let notes = log.clone();
     let model = model(move |asked| {
