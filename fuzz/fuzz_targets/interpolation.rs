@@ -48,6 +48,7 @@ fuzz_target!(|data: &[u8]| {
         Err(VariableError::TooLong) => {
             assert!(whole.len() > MAX_TEAM_FILE_BYTES, "{} bytes are not too long", whole.len())
         }
+        Err(other) => panic!("an error that the test does not know: {other}"),
     }
 
     // What is escaped comes back as it is, whatever is set.

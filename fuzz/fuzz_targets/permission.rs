@@ -44,7 +44,7 @@ fn pattern(text: &str) -> Option<Pattern> {
     let pattern = match Pattern::parse(text) {
         Ok(pattern) => pattern,
         Err(why) => {
-            assert!(!why.is_empty());
+            assert!(!why.to_string().is_empty());
             return None;
         }
     };
