@@ -55,11 +55,11 @@ fn taken(text: &str, file: &TeamFile) {
                     lie_in(text, std::slice::from_ref(&notice.problem));
                 }
             }
-            Err(AssembleError::Wrong { problems, .. }) => {
+            Err(AssembleError::InvalidFile { problems, .. }) => {
                 assert!(!problems.is_empty(), "it says what is wrong");
                 lie_in(text, &problems);
             }
-            Err(AssembleError::Team(why)) => assert!(!why.to_string().is_empty()),
+            Err(why) => assert!(!why.to_string().is_empty()),
         }
     });
 }
