@@ -115,13 +115,10 @@ fn longhaul_binary() -> Result<std::path::PathBuf, Box<dyn Error>> {
 
 fn team_file(url: &str, agents: usize) -> String {
     let most = agents + 10;
-    let gate =
-        std::env::var("LONGHAUL_GATE").map(|gate| format!(", max_concurrent: {gate}")).unwrap_or_default();
     format!(
-        "limits: {{ running: {most}, queue: {most}, tree: {most} }}
-models:
-  lead: {{ provider: local, model: lead-1, base_url: \"{url}\"{gate} }}
-  worker: {{ provider: local, model: worker-1, base_url: \"{url}\"{gate} }}
+        "models:
+  lead: {{ provider: local, model: lead-1, base_url: \"{url}\" }}
+  worker: {{ provider: local, model: worker-1, base_url: \"{url}\" }}
 agents:
   root:
     model: lead
@@ -129,7 +126,7 @@ agents:
     instruction: Start everybody.
     sub_agents: [worker]
     toolsets: [{{ type: background_agents }}]
-    limits: {{ max_turns: 1000000, max_wakes: 1000000 }}
+    limits: {{ running: {most}, tree: {most}, turns: 1000000 }}
   worker:
     model: worker
     description: Looks at places.
