@@ -97,7 +97,7 @@ impl Conversation {
                     NudgeReason::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
                     NudgeReason::Launching | NudgeReason::Unchanged => self.loop_detector.told(),
                     NudgeReason::ToolsOff => {
-                        self.loop_detector.begin_anew();
+                        self.loop_detector.turned_off(self.launches.has_results());
                         self.run.iter_mut().for_each(|run| run.tools_off = true);
                         self.off_text = Some(text.clone());
                         self.tools_off = true;

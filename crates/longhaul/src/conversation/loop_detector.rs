@@ -22,6 +22,8 @@ const NEW: u32 = 1;
 const STALE: u32 = 2;
 /// From this total on, the model is reminded of its results.
 const TOLD_AT: u32 = 5;
+/// After so many times, its tools stay off.
+const OFF_FOR_GOOD: u32 = 2;
 /// How much of one output, and of all outputs, a reminder shows.
 const SHOWN: usize = 600;
 const SHOWN_IN_ALL: usize = 6_000;
@@ -34,6 +36,9 @@ pub(super) struct LoopDetector {
     returned: HashMap<u64, u64>,
     /// Whether the model was reminded of its results, and nothing else has happened since.
     told: bool,
+    /// How often its tools were turned off although it had results, and nothing else has happened since.
+    #[serde(default)]
+    times_off: u32,
 }
 
 /// The calls of a reply.
@@ -108,6 +113,12 @@ impl LoopDetector {
         self.told = true;
     }
 
+    /// The model's tools were turned off for one reply.
+    pub(super) fn turned_off(&mut self, has_results: bool) {
+        let times_off = self.times_off + u32::from(has_results);
+        *self = LoopDetector { told: has_results, times_off, ..LoopDetector::default() };
+    }
+
     /// Resets the detector: something happened that may lead to something new.
     pub(super) fn begin_anew(&mut self) {
         *self = LoopDetector::default();
@@ -120,6 +131,11 @@ impl LoopDetector {
         has_results: bool,
         effects: impl Fn(&str) -> ToolEffects,
     ) -> Option<LoopResponse> {
+        // It had its tools back, and went on with the loop. Only something new gives them back again; the
+        // end of a task that it has launched in the loop does not.
+        if self.times_off >= OFF_FOR_GOOD {
+            return Some(LoopResponse::TurnOff);
+        }
         let looks = |tool: &String| effects(tool).polls_tasks;
         let launches = |tool: &String| effects(tool).launches;
         let (mut score, mut launched_old, mut stale) = (0, false, 0);

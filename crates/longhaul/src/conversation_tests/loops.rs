@@ -273,6 +273,41 @@ fn the_same_message_again_and_again_is_a_circle_and_a_conversation_is_not() {
 }
 
 #[test]
+fn after_a_second_time_only_something_new_gives_the_tools_back() {
+    let message = || reply().call("launch", json!({"task_id": "t-1", "message": "It says BADGER."}));
+    for new in [false, true] {
+        let mut fixture = ConversationFixture::new();
+        fixture.launches(&[("reader", "Read alpha.txt.")]);
+        fixture.ends(1, 0);
+        let mut sent = 0;
+        let mut wakes = 0;
+        while wakes < 9 {
+            match fixture.next() {
+                NextStep::CallModel { tools: true } => {
+                    fixture.replies(message());
+                    fixture.returns(0, "t-1 had ended: a new task goes on from there");
+                    sent += 1;
+                }
+                // It answers while the task that its last message started still runs; then that ends.
+                NextStep::CallModel { tools: false } => {
+                    fixture.replies(reply().text("BADGER."));
+                    assert_eq!(fixture.next(), NextStep::Idle);
+                    wakes += 1;
+                    if new && wakes == 5 {
+                        fixture.letter("Look again.", Delivery::Asap, None);
+                    }
+                    fixture.ends(100 + wakes, 0);
+                }
+                _ => _ = fixture.led(),
+            }
+        }
+        // The first is a conversation. Told after three more, and off after another; once more, and off for
+        // good.
+        assert_eq!(sent, if new { 11 } else { 6 });
+    }
+}
+
+#[test]
 fn what_changes_something_is_no_circle() {
     let mut fixture = ConversationFixture::new();
     (fixture.policy.warn_after_repeats, fixture.policy.fail_after_repeats) = (100, 100);
