@@ -11,8 +11,8 @@ use longhaul_fuzz::bounded;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(input) = std::str::from_utf8(data) else { return };
-    let (head, text) = input.split_once("\n\n").unwrap_or(("", input));
-    let set: BTreeMap<&str, &str> = head.lines().filter_map(|line| line.split_once('=')).collect();
+    let (variables, text) = input.split_once("\n\n").unwrap_or(("", input));
+    let set: BTreeMap<&str, &str> = variables.lines().filter_map(|line| line.split_once('=')).collect();
 
     let asked = RefCell::new(Vec::new());
     let lookup = |name: &str| {

@@ -132,21 +132,22 @@ async fn serve_connection(
     let mut inbox: Vec<u8> = Vec::new();
     let mut first = true;
     loop {
-        let Some(head) = read_until(&mut stream, &mut inbox, |inbox| find(inbox, b"\r\n\r\n")).await? else {
+        let Some(headers_end) = read_until(&mut stream, &mut inbox, |inbox| find(inbox, b"\r\n\r\n")).await?
+        else {
             return Ok(());
         };
-        let text = String::from_utf8_lossy(&inbox[..head]).to_ascii_lowercase();
+        let text = String::from_utf8_lossy(&inbox[..headers_end]).to_ascii_lowercase();
         if text.starts_with("get /seen") {
             return stream.write_all(&serde_json::to_vec(&counters.take())?).await;
         }
         let length =
             text.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse::<usize>().ok());
-        let end = head + 4 + length.unwrap_or(0);
+        let end = headers_end + 4 + length.unwrap_or(0);
         if read_until(&mut stream, &mut inbox, |inbox| (inbox.len() >= end).then_some(end)).await?.is_none() {
             return Ok(());
         }
         counters.connections.fetch_add(u64::from(std::mem::take(&mut first)), Relaxed);
-        let body = &inbox[head + 4..end];
+        let body = &inbox[headers_end + 4..end];
         let mut path = text.split(' ').nth(1).unwrap_or_default().split('/').skip(1);
         let (pace, collect) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
         let agents: usize = path.next().and_then(|n| n.parse().ok()).unwrap_or_default();
@@ -272,8 +273,9 @@ struct ReplyWriter {
 
 impl ReplyWriter {
     fn new(id: usize) -> ReplyWriter {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-        let mut reply = ReplyWriter { id, pieces: vec![head.as_bytes().to_vec()] };
+        let headers =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        let mut reply = ReplyWriter { id, pieces: vec![headers.as_bytes().to_vec()] };
         reply.delta(r#"{"role":"assistant","content":""}"#, "null");
         reply
     }

@@ -13,7 +13,7 @@ use crate::view::one_line;
 /// Also returns a message for each failed task whose parent was not notified.
 pub(crate) async fn exit_code_of_run(
     longhaul: &Longhaul,
-    heads: &[TaskState],
+    states: &[TaskState],
     tasks: &[TaskId],
 ) -> Result<(CliExitCode, Vec<String>), CliError> {
     let mut code = CliExitCode::Success;
@@ -22,8 +22,8 @@ pub(crate) async fn exit_code_of_run(
         let task = longhaul.snapshot(*task).await?;
         code = worse(code, exit_code_of_task(&task.state, task.outcome.as_ref()));
     }
-    for child in descendants(heads, tasks).filter(|head| head.status == Status::Failed) {
-        let parent = child.parent.and_then(|parent| heads.iter().find(|head| head.id == parent));
+    for child in descendants(states, tasks).filter(|state| state.status == Status::Failed) {
+        let parent = child.parent.and_then(|parent| states.iter().find(|state| state.id == parent));
         // If the parent did not complete, its own outcome already decides the exit code.
         if let Some(parent) = parent.filter(|parent| parent.status == Status::Completed)
             && !known.contains(&**longhaul.store(), parent.id, child.id).await?
@@ -40,9 +40,9 @@ pub(crate) async fn exit_code_of_run(
 }
 
 /// Returns the exit code for the outcome of one task.
-fn exit_code_of_task(head: &TaskState, outcome: Option<&Outcome>) -> CliExitCode {
-    match (head.status, outcome) {
-        (Status::Completed, _) if head.cut_short.is_some() => CliExitCode::Limit,
+fn exit_code_of_task(state: &TaskState, outcome: Option<&Outcome>) -> CliExitCode {
+    match (state.status, outcome) {
+        (Status::Completed, _) if state.cut_short.is_some() => CliExitCode::Limit,
         (Status::Completed, _) => CliExitCode::Success,
         (Status::Cancelled, _) => CliExitCode::Cancelled,
         (_, Some(Outcome::Failed { failure, .. })) => match failure.kind {

@@ -308,11 +308,11 @@ impl<'a> RunSession<'a> {
 
     /// Returns the tasks whose end has not been shown, without those that are left to a background process.
     async fn tasks_to_follow(&self, seen: &SeenEvents) -> Result<Vec<TaskId>, CliError> {
-        let heads = self.task_states().await?;
-        let missing = seen.without_end(&heads).into_iter();
+        let states = self.task_states().await?;
+        let missing = seen.without_end(&states).into_iter();
         Ok(missing
-            .filter(|head| self.leave_to_background.is_none() || head.status.is_final())
-            .map(|head| head.id)
+            .filter(|state| self.leave_to_background.is_none() || state.status.is_final())
+            .map(|state| state.id)
             .collect())
     }
 
@@ -321,15 +321,15 @@ impl<'a> RunSession<'a> {
     }
 
     async fn open_tasks(&self) -> Result<Vec<TaskId>, CliError> {
-        let heads = self.task_states().await?;
-        Ok(heads.into_iter().filter(|head| !head.status.is_final()).map(|head| head.id).collect())
+        let states = self.task_states().await?;
+        Ok(states.into_iter().filter(|state| !state.status.is_final()).map(|state| state.id).collect())
     }
 
     async fn open_roots(&self) -> Result<Vec<TaskId>, CliError> {
         let mut roots: Vec<TaskId> = Vec::new();
-        for head in self.task_states().await?.into_iter().filter(|head| !head.status.is_final()) {
-            if !roots.contains(&head.root) {
-                roots.push(head.root);
+        for state in self.task_states().await?.into_iter().filter(|state| !state.status.is_final()) {
+            if !roots.contains(&state.root) {
+                roots.push(state.root);
             }
         }
         Ok(roots)

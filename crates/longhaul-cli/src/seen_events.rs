@@ -31,30 +31,33 @@ impl SeenEvents {
     }
 
     /// Returns the topmost tasks whose end has not been shown.
-    pub(crate) fn without_end<'a>(&self, heads: &'a [TaskState]) -> Vec<&'a TaskState> {
-        uppermost(heads, |head| !self.ended.contains(&head.id))
+    pub(crate) fn without_end<'a>(&self, states: &'a [TaskState]) -> Vec<&'a TaskState> {
+        uppermost(states, |state| !self.ended.contains(&state.id))
     }
 }
 
 /// Returns the tasks that match, without those that are below another match.
-pub(crate) fn uppermost(heads: &[TaskState], holds: impl Fn(&TaskState) -> bool) -> Vec<&TaskState> {
-    let found: Vec<TaskId> = heads.iter().filter(|head| holds(head)).map(|head| head.id).collect();
-    let lower: HashSet<TaskId> = descendants(heads, &found).map(|head| head.id).collect();
-    heads.iter().filter(|head| holds(head) && !lower.contains(&head.id)).collect()
+pub(crate) fn uppermost(states: &[TaskState], holds: impl Fn(&TaskState) -> bool) -> Vec<&TaskState> {
+    let found: Vec<TaskId> = states.iter().filter(|state| holds(state)).map(|state| state.id).collect();
+    let lower: HashSet<TaskId> = descendants(states, &found).map(|state| state.id).collect();
+    states.iter().filter(|state| holds(state) && !lower.contains(&state.id)).collect()
 }
 
 /// Returns the tasks whose ends to report to someone who named `asked`: the open ones among them. If there
 /// are none, the root; and if the root has already ended, the topmost open tasks.
 pub(crate) fn tasks_to_report(tree: &[TaskState], root: TaskId, asked: &[TaskId]) -> Vec<TaskId> {
-    let is_open = |head: &TaskState| !head.status.is_final();
-    let named: Vec<TaskId> =
-        tree.iter().filter(|head| is_open(head) && asked.contains(&head.id)).map(|head| head.id).collect();
+    let is_open = |state: &TaskState| !state.status.is_final();
+    let named: Vec<TaskId> = tree
+        .iter()
+        .filter(|state| is_open(state) && asked.contains(&state.id))
+        .map(|state| state.id)
+        .collect();
     if !named.is_empty() {
         return named;
     }
     let open = uppermost(tree, is_open);
-    match open.is_empty() || open.iter().any(|head| head.id == root) {
+    match open.is_empty() || open.iter().any(|state| state.id == root) {
         true => vec![root],
-        false => open.into_iter().map(|head| head.id).collect(),
+        false => open.into_iter().map(|state| state.id).collect(),
     }
 }

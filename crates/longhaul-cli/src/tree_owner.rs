@@ -34,15 +34,16 @@ struct WorkerLiveness {
 
 /// Returns the trees with tasks that a process runs, unless that process is known to be dead.
 pub(crate) async fn owned_trees(store: &dyn Store) -> Result<HashSet<TaskId>, CliError> {
-    Ok(tasks_of_live_workers(store).await?.into_iter().map(|head| head.root).collect())
+    Ok(tasks_of_live_workers(store).await?.into_iter().map(|state| state.root).collect())
 }
 
 /// Returns the tasks of processes that are not known to be dead.
 async fn tasks_of_live_workers(store: &dyn Store) -> Result<Vec<TaskState>, CliError> {
     let running = TaskFilter::default().status(vec![Status::Running]);
     let running = store.list(running).await?;
-    let abandoned: HashSet<TaskId> = store.abandoned_tasks().await?.into_iter().map(|head| head.id).collect();
-    Ok(running.into_iter().filter(|head| !abandoned.contains(&head.id)).collect())
+    let abandoned: HashSet<TaskId> =
+        store.abandoned_tasks().await?.into_iter().map(|state| state.id).collect();
+    Ok(running.into_iter().filter(|state| !abandoned.contains(&state.id)).collect())
 }
 
 /// Waits for trees that other processes run, until those processes end, release the trees, or let their
@@ -64,10 +65,10 @@ pub(crate) async fn wait_until_free(
         let held: Vec<TaskState> = tasks_of_live_workers(store)
             .await?
             .into_iter()
-            .filter(|head| roots.contains(&head.root))
+            .filter(|state| roots.contains(&state.root))
             .collect();
         let mut longest = Duration::ZERO;
-        for worker in held.iter().filter_map(|head| head.worker.as_ref()).collect::<BTreeSet<_>>() {
+        for worker in held.iter().filter_map(|state| state.worker.as_ref()).collect::<BTreeSet<_>>() {
             let sign = worker_liveness(store, worker, &held).await?;
             longest = longest.max(sign.length);
             let seen = *first.entry(worker.clone()).or_insert(sign);
@@ -75,12 +76,12 @@ pub(crate) async fn wait_until_free(
                 alive.insert(worker.clone());
             }
         }
-        let is_alive = |head: &TaskState| head.worker.as_ref().is_some_and(|worker| alive.contains(worker));
+        let is_alive = |state: &TaskState| state.worker.as_ref().is_some_and(|worker| alive.contains(worker));
         let open: HashSet<TaskId> =
-            held.iter().filter(|head| !is_alive(head)).map(|head| head.root).collect();
+            held.iter().filter(|state| !is_alive(state)).map(|state| state.root).collect();
         let most = longest + longest / 3 + MARGIN;
         if open.is_empty() || begun.elapsed() >= most {
-            return Ok(held.into_iter().map(|head| head.root).collect());
+            return Ok(held.into_iter().map(|state| state.root).collect());
         }
         // Most live processes renew their lease at once.
         if begun.elapsed() > 3 * POLL_INTERVAL && !std::mem::replace(&mut announced, true) {
@@ -106,10 +107,10 @@ async fn worker_liveness(
     held: &[TaskState],
 ) -> Result<WorkerLiveness, CliError> {
     let lease = store.lease(worker.clone()).await?;
-    let own = held.iter().filter(|head| head.worker.as_ref() == Some(worker));
+    let own = held.iter().filter(|state| state.worker.as_ref() == Some(worker));
     Ok(WorkerLiveness {
         renewals: lease.map_or(0, |lease| lease.renewals),
-        written: own.map(|head| head.seq).map(|Seq(seq)| seq).sum(),
+        written: own.map(|state| state.seq).map(|Seq(seq)| seq).sum(),
         length: lease.map_or(LEASE, |lease| lease.length).min(Duration::from_secs(60)),
     })
 }

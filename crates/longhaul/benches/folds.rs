@@ -53,7 +53,7 @@ fn journal(turns: u32) -> Vec<Record> {
 }
 
 #[divan::bench(args = [3, 50])]
-fn head(bencher: Bencher<'_, '_>, turns: u32) {
+fn task_state(bencher: Bencher<'_, '_>, turns: u32) {
     let journal = journal(turns);
     bencher.bench(|| TaskState::from_journal(id(), black_box(&journal)));
 }

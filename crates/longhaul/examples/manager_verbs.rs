@@ -80,11 +80,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Get and Snapshot: activity, progress, counters, the last events and how many came before those.
     let now = longhaul.snapshot(longhaul.find(&id.to_string()[..5]).await?).await?;
     assert_eq!((now.state.status, now.state.headline.as_str()), (Status::Running, "digging"));
-    let head = &now.state;
-    assert_eq!((&*head.calling[0].1, head.progress.as_deref(), head.calls), ("dig", Some("hole 300"), 1));
+    let state = &now.state;
+    assert_eq!((&*state.calling[0].1, state.progress.as_deref(), state.calls), ("dig", Some("hole 300"), 1));
     // Of 300 words of progress only the last of each moment is an event; a snapshot has the last 200 events.
     assert!(now.events.len() < 200 && now.dropped == 0, "{} events", now.events.len());
-    println!("{id} at work for {:?}, {} events dropped", head.elapsed(head.active), now.dropped);
+    println!("{id} at work for {:?}, {} events dropped", state.elapsed(state.active), now.dropped);
 
     // GetTaskOutput, also before the end. Wait with a deadline (WaitForSnapshot), which harms nothing.
     assert_eq!(longhaul.output(id).await?, "Tools: 1.");

@@ -383,7 +383,7 @@ mod tests {
     }
 
     /// A task that ended with `outcome` and last changed at `changed`.
-    fn head(name: &str, outcome: Outcome, changed: Option<i64>) -> TaskState {
+    fn ended_task(name: &str, outcome: Outcome, changed: Option<i64>) -> TaskState {
         let key = TaskKey::named(name);
         let id = key.candidate_ids().next().unwrap();
         let submitted =
@@ -402,16 +402,16 @@ mod tests {
     #[test]
     fn only_a_whole_answer_to_the_very_same_order_answers_it() {
         let order = || Order::new("reader", "Read it.");
-        let done = head("one", completed(None), None);
+        let done = ended_task("one", completed(None), None);
         let earlier =
             EarlierResult { task: done.id, call: CallId { turn: 1, index: 0 }, read: at(10), same: true };
-        let answers = |order: &Order, earlier: &EarlierResult, head: &TaskState| {
+        let answers = |order: &Order, earlier: &EarlierResult, state: &TaskState| {
             is_answered_by(
                 order,
                 earlier,
                 &Order::new("reader", "Read it."),
-                head,
-                std::slice::from_ref(head),
+                state,
+                std::slice::from_ref(state),
             )
         };
         assert!(answers(&order(), &earlier, &done));
@@ -431,7 +431,7 @@ mod tests {
         for outcome in
             [completed(Some("the limit of 9 turns")), Outcome::Cancelled { stop, partial: "".into() }]
         {
-            assert!(!answers(&order(), &earlier, &head("one", outcome, None)));
+            assert!(!answers(&order(), &earlier, &ended_task("one", outcome, None)));
         }
     }
 
@@ -445,7 +445,7 @@ mod tests {
             let tree: Vec<TaskState> = changed
                 .iter()
                 .enumerate()
-                .map(|(n, changed)| head(&n.to_string(), completed(None), *changed))
+                .map(|(n, changed)| ended_task(&n.to_string(), completed(None), *changed))
                 .collect();
             let order = Order::new("reader", "Read it.");
             let earlier = EarlierResult { task: tree[0].id, call: CallId { turn: 1, index: 0 }, read: at(read), same: true };

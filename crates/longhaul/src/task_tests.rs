@@ -63,7 +63,7 @@ fn letter(n: u32, ending: bool) -> Entry {
     }))
 }
 
-fn head(entries: impl IntoIterator<Item = Entry>) -> TaskState {
+fn state_after(entries: impl IntoIterator<Item = Entry>) -> TaskState {
     let records: Vec<_> =
         std::iter::once(submitted()).chain(entries).zip(1..).map(|(e, n)| record(n, e)).collect();
     TaskState::from_journal(id(), &records).unwrap().unwrap()
@@ -121,15 +121,16 @@ fn the_table() {
         ),
     ];
     for (name, path, expected) in rows {
-        let start = head(path);
+        let start = state_after(path);
         let attempt = start.attempt.0;
         let moves = [claimed(attempt + 1), person(), completed(), failed(), cancelled(), released(attempt)];
         for (entry, expected) in moves.into_iter().zip(expected) {
-            let mut head = start.clone();
-            let got = head.apply(&record(9, entry.clone())).ok().map(|()| (head.status, head.stop.is_some()));
+            let mut state = start.clone();
+            let got =
+                state.apply(&record(9, entry.clone())).ok().map(|()| (state.status, state.stop.is_some()));
             assert_eq!(got, expected, "{name} + {entry:?}");
             if got.is_none() {
-                assert_eq!(head, start, "a refused move changes nothing");
+                assert_eq!(state, start, "a refused move changes nothing");
             }
         }
     }
@@ -137,15 +138,15 @@ fn the_table() {
 
 #[test]
 fn a_stop_that_meets_a_release_cancels() {
-    let head = head([claimed(1), stop(StopCause::Agent), released(1)]);
-    assert_eq!((head.status, head.settled), (Status::Cancelled, false));
+    let state = state_after([claimed(1), stop(StopCause::Agent), released(1)]);
+    assert_eq!((state.status, state.settled), (Status::Cancelled, false));
 }
 
 #[test]
 fn the_strongest_stop_wins_whatever_the_order() {
     for causes in [[StopCause::Person, StopCause::ParentEnded], [StopCause::ParentEnded, StopCause::Person]] {
-        let head = head(std::iter::once(claimed(1)).chain(causes.map(stop)));
-        assert_eq!(head.stop.unwrap().cause, StopCause::Person);
+        let state = state_after(std::iter::once(claimed(1)).chain(causes.map(stop)));
+        assert_eq!(state.stop.unwrap().cause, StopCause::Person);
     }
 }
 
@@ -157,43 +158,44 @@ fn two_tools_at_once_are_two_tools() {
         arguments: None,
         effects: false,
     };
-    let mut head = head([claimed(1), Entry::Replied(Arc::new(Reply::default())), call(0), call(1)]);
-    assert_eq!(head.calling.len(), 2);
-    head.apply(&record(
-        9,
-        Entry::Returned(Box::new(crate::entry::CallResult {
-            call: CallId { turn: 1, index: 0 },
-            output: "".into(),
-            is_error: false,
-            whole: None,
-            collected: vec![],
-            handoff: None,
-            model: None,
-        })),
-    ))
-    .unwrap();
-    assert_eq!(head.calling, [(CallId { turn: 1, index: 1 }, Arc::from("t"))]);
+    let mut state = state_after([claimed(1), Entry::Replied(Arc::new(Reply::default())), call(0), call(1)]);
+    assert_eq!(state.calling.len(), 2);
+    state
+        .apply(&record(
+            9,
+            Entry::Returned(Box::new(crate::entry::CallResult {
+                call: CallId { turn: 1, index: 0 },
+                output: "".into(),
+                is_error: false,
+                whole: None,
+                collected: vec![],
+                handoff: None,
+                model: None,
+            })),
+        ))
+        .unwrap();
+    assert_eq!(state.calling, [(CallId { turn: 1, index: 1 }, Arc::from("t"))]);
 }
 
 #[test]
 fn a_full_mailbox_refuses_letters_but_not_endings() {
-    let mut head = head((0..MAILBOX).map(|n| letter(n, false)));
-    assert_eq!(head.apply(&record(999, letter(999, false))), Err(IllegalTransition::MailboxFull));
-    head.apply(&record(1000, letter(1000, true))).unwrap();
+    let mut state = state_after((0..MAILBOX).map(|n| letter(n, false)));
+    assert_eq!(state.apply(&record(999, letter(999, false))), Err(IllegalTransition::MailboxFull));
+    state.apply(&record(1000, letter(1000, true))).unwrap();
 }
 
 #[test]
 fn a_finished_task_takes_no_letter_but_hears_of_its_children() {
-    let mut head = head([claimed(1), completed()]);
-    assert!(head.apply(&record(9, letter(1, false))).is_err());
-    head.apply(&record(9, letter(2, true))).unwrap();
-    assert_eq!(head.status, Status::Completed);
+    let mut state = state_after([claimed(1), completed()]);
+    assert!(state.apply(&record(9, letter(1, false))).is_err());
+    state.apply(&record(9, letter(2, true))).unwrap();
+    assert_eq!(state.status, Status::Completed);
 }
 
 #[test]
 fn elapsed_stops_at_the_end() {
-    let head = head([claimed(1), completed()]);
-    assert_eq!(head.elapsed(Timestamp::MAX), std::time::Duration::from_secs(1));
+    let state = state_after([claimed(1), completed()]);
+    assert_eq!(state.elapsed(Timestamp::MAX), std::time::Duration::from_secs(1));
 }
 
 fn any_move() -> impl Strategy<Value = Entry> {
@@ -217,32 +219,32 @@ proptest! {
 
     #[test]
     fn whatever_is_thrown_at_it(moves in proptest::collection::vec(any_move(), 0..60)) {
-        let mut head = head([]);
+        let mut state = state_after([]);
         let mut finished = 0;
         let mut journal = vec![record(1, submitted())];
         for (n, entry) in moves.into_iter().enumerate() {
-            let before = head.clone();
+            let before = state.clone();
             let record = record(n as u64 + 2, entry.clone());
-            if head.apply(&record).is_err() {
-                prop_assert_eq!(&head, &before);
+            if state.apply(&record).is_err() {
+                prop_assert_eq!(&state, &before);
                 continue;
             }
             journal.push(record);
             if before.status.is_final() {
-                prop_assert_eq!(head.status, before.status, "final states are never left");
-                prop_assert!(head.ended == before.ended);
+                prop_assert_eq!(state.status, before.status, "final states are never left");
+                prop_assert!(state.ended == before.ended);
             }
             if matches!(entry, Entry::Finished(_)) {
                 finished += 1;
             }
             prop_assert!(finished <= 1, "one Finished");
-            prop_assert!(head.attempt >= before.attempt, "attempts only grow");
-            prop_assert!(head.stop.as_ref().map(|s| s.cause) >= before.stop.as_ref().map(|s| s.cause), "a stop is never forgotten");
-            prop_assert!(!(head.status == Status::Pending && head.stop.is_some()), "a stopped task is never claimable");
-            prop_assert_eq!(head.worker.is_some(), head.status == Status::Running);
-            prop_assert_eq!(head.ended.is_some(), head.status.is_final());
+            prop_assert!(state.attempt >= before.attempt, "attempts only grow");
+            prop_assert!(state.stop.as_ref().map(|s| s.cause) >= before.stop.as_ref().map(|s| s.cause), "a stop is never forgotten");
+            prop_assert!(!(state.status == Status::Pending && state.stop.is_some()), "a stopped task is never claimable");
+            prop_assert_eq!(state.worker.is_some(), state.status == Status::Running);
+            prop_assert_eq!(state.ended.is_some(), state.status.is_final());
         }
-        prop_assert_eq!(TaskState::from_journal(id(), &journal).unwrap().unwrap(), head, "the head is the fold of the journal");
+        prop_assert_eq!(TaskState::from_journal(id(), &journal).unwrap().unwrap(), state, "the state is the fold of the journal");
     }
 }
 
@@ -253,10 +255,10 @@ fn the_time_of_a_task_that_nobody_runs_stands_still() {
     for (seq, record) in (1..).zip(&mut journal) {
         record.seq = Seq(seq);
     }
-    let head = TaskState::from_journal(id(), &journal).unwrap().unwrap();
-    assert_eq!(head.elapsed(later), Duration::from_secs(3));
+    let state = TaskState::from_journal(id(), &journal).unwrap().unwrap();
+    assert_eq!(state.elapsed(later), Duration::from_secs(3));
     // A task whose process is gone is the same, although the journal does not say so.
-    let head = TaskState::from_journal(id(), &journal[..2]).unwrap().unwrap();
-    assert_eq!(head.elapsed(later), Duration::from_secs(998));
-    assert_eq!(head.into_interrupted().elapsed(later), Duration::ZERO);
+    let state = TaskState::from_journal(id(), &journal[..2]).unwrap().unwrap();
+    assert_eq!(state.elapsed(later), Duration::from_secs(998));
+    assert_eq!(state.into_interrupted().elapsed(later), Duration::ZERO);
 }

@@ -25,9 +25,9 @@ fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     // Ignore errors: shell completion is no place to report them.
     let tasks = SqliteStore::peek(&data_dir.database, TaskFilter::newest(NEWEST)).unwrap_or_default();
     let fits = |id: &str| id.starts_with(&typed) || id.trim_start_matches("t-").starts_with(&typed);
-    let candidate = |head: longhaul::task::TaskState| {
-        let id = head.id.to_string();
-        let about = format!("{}: {}", head.status, truncate(&one_line(&head.headline), 60));
+    let candidate = |state: longhaul::task::TaskState| {
+        let id = state.id.to_string();
+        let about = format!("{}: {}", state.status, truncate(&one_line(&state.headline), 60));
         fits(&id).then(|| CompletionCandidate::new(id).help(Some(about.into())))
     };
     tasks.into_iter().rev().filter_map(candidate).collect()

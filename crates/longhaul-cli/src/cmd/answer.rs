@@ -33,7 +33,7 @@ pub(super) async fn run(context: &CliContext, args: &AnswerArgs) -> Result<CliEx
         Err(error @ LonghaulError::NotAsking { .. }) => return Err(suggest_asking_tasks(&tree, error)),
         taken => taken?,
     };
-    let head = longhaul.state(id).await?;
+    let state = longhaul.state(id).await?;
     let term = context.term;
     let text = |task: TaskId, question: QuestionId| match question_of(&tree, task, question) {
         Some(text) => truncate(&one_line(text), REPEATED),
@@ -62,10 +62,10 @@ pub(super) async fn run(context: &CliContext, args: &AnswerArgs) -> Result<CliEx
     for (task, question) in &taken.also_answered {
         term.print_line(&format!("that answers {} too: {}", shown(*task), text(*task, *question)))?;
     }
-    if head.status == Status::Pending {
+    if state.status == Status::Pending {
         term.print_line(&format!(
             "it is not running; resume it with:  {}",
-            data_dir.resume_command(head.root)
+            data_dir.resume_command(state.root)
         ))?;
     }
     Ok(CliExitCode::Success)
@@ -73,8 +73,8 @@ pub(super) async fn run(context: &CliContext, args: &AnswerArgs) -> Result<CliEx
 
 /// Returns a question as one line.
 fn question_of(tree: &[TaskState], task: TaskId, question: QuestionId) -> Option<&str> {
-    let head = tree.iter().find(|head| head.id == task)?;
-    head.asked.iter().find(|asked| asked.question == question).map(|asked| asked.text.as_str())
+    let state = tree.iter().find(|state| state.id == task)?;
+    state.asked.iter().find(|asked| asked.question == question).map(|asked| asked.text.as_str())
 }
 
 /// Returns the task whose question is meant: the one that was typed, or the only one below it that asks.
@@ -84,13 +84,15 @@ fn asking(
     question: Option<QuestionId>,
     data_dir: &DataDir,
 ) -> Result<TaskId, CliError> {
-    if tree.iter().any(|head| head.id == typed && !head.asked.is_empty()) {
+    if tree.iter().any(|state| state.id == typed && !state.asked.is_empty()) {
         return Ok(typed);
     }
     let is_meant = |name: QuestionId| question.is_none_or(|question| question == name);
     let open: Vec<(TaskId, &str, QuestionId)> = descendants(tree, &[typed])
-        .filter(|head| !head.status.is_final())
-        .flat_map(|head| head.asked.iter().map(move |asked| (head.id, asked.text.as_str(), asked.question)))
+        .filter(|state| !state.status.is_final())
+        .flat_map(|state| {
+            state.asked.iter().map(move |asked| (state.id, asked.text.as_str(), asked.question))
+        })
         .filter(|(_, _, name)| is_meant(*name))
         .collect();
     match open[..] {
@@ -118,7 +120,7 @@ fn asking(
 /// Adds a hint about other tasks of the tree that ask something, if this one does not.
 fn suggest_asking_tasks(tree: &[TaskState], error: LonghaulError) -> CliError {
     let asking: Vec<String> =
-        tree.iter().filter(|head| !head.asked.is_empty()).map(|head| head.id.to_string()).collect();
+        tree.iter().filter(|state| !state.asked.is_empty()).map(|state| state.id.to_string()).collect();
     let error = CliError::from(error);
     match asking.is_empty() {
         true => error,

@@ -102,9 +102,9 @@ async fn nothing_to_run_error(
     root: TaskId,
 ) -> Result<CliError, CliError> {
     Ok(match store.task_state(root).await? {
-        Some(head) => CliError::new(
+        Some(state) => CliError::new(
             CliExitCode::Failed,
-            format!("{root} has ended ({}): there is nothing to run", head.status),
+            format!("{root} has ended ({}): there is nothing to run", state.status),
         )
         .with_hint(format!("to continue it, write to it: {}", data_dir.send_command(root))),
         None => CliError::new(CliExitCode::NotFound, format!("there is no task {root}"))

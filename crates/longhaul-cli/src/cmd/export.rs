@@ -41,7 +41,7 @@ pub(super) async fn run(context: &CliContext, args: &ExportArgs) -> Result<CliEx
         }
     }
     for task in &tasks {
-        super::mark_read(&longhaul, task.head.id).await;
+        super::mark_read(&longhaul, task.state.id).await;
     }
     Ok(CliExitCode::Success)
 }
@@ -60,16 +60,16 @@ async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<ExportedTask
     let root = longhaul.state(id).await?.root;
     let tree = longhaul.list(TaskFilter::tree(root)).await?;
     let mut tasks = Vec::new();
-    for head in tree.iter().filter(|task| task.id == id).chain(descendants(&tree, &[id])) {
-        let mut transcript = Transcript::starting_after(head.id, Seq(0), TranscriptLimits::NONE);
+    for state in tree.iter().filter(|task| task.id == id).chain(descendants(&tree, &[id])) {
+        let mut transcript = Transcript::starting_after(state.id, Seq(0), TranscriptLimits::NONE);
         loop {
-            let page = longhaul.store().read(head.id, transcript.last, 1000).await?;
+            let page = longhaul.store().read(state.id, transcript.last, 1000).await?;
             if page.is_empty() {
                 break;
             }
             transcript = transcript.with_records(&page);
         }
-        tasks.push(ExportedTask::new(head.clone(), transcript));
+        tasks.push(ExportedTask::new(state.clone(), transcript));
     }
     Ok(tasks)
 }

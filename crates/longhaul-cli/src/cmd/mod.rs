@@ -86,14 +86,14 @@ async fn mark_read(longhaul: &Longhaul, id: longhaul::TaskId) {
 async fn start_background_process(
     longhaul: &Longhaul,
     data_dir: &DataDir,
-    head: &TaskState,
+    state: &TaskState,
     providers: &ProviderArgs,
 ) -> Result<bool, CliError> {
-    let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&head.root);
-    if owned || background::running_pid(data_dir, head.root).is_some() {
+    let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&state.root);
+    if owned || background::running_pid(data_dir, state.root).is_some() {
         return Ok(false);
     }
-    background::start(data_dir, head.root, BackgroundOptions::new(providers)).await?;
+    background::start(data_dir, state.root, BackgroundOptions::new(providers)).await?;
     Ok(true)
 }
 
@@ -102,18 +102,18 @@ async fn start_background_process(
 fn report_who_runs(
     context: &CliContext,
     data_dir: &DataDir,
-    head: &TaskState,
+    state: &TaskState,
     background: Result<bool, CliError>,
 ) -> Result<(), CliError> {
     match background {
         Ok(true) => {
-            let watch = data_dir.attach_command(head.root);
+            let watch = data_dir.attach_command(state.root);
             context.note(&format!("it goes on in the background; watch it with:  {watch}"));
         }
         Ok(false) => {}
         Err(error) => {
             context.note(&format!("it is not running: {}", error.message()));
-            context.term.print_line(&format!("run it with:  {}", data_dir.resume_command(head.id)))?;
+            context.term.print_line(&format!("run it with:  {}", data_dir.resume_command(state.id)))?;
         }
     }
     Ok(())

@@ -52,7 +52,7 @@ pub(super) async fn run(context: &CliContext, args: &PruneArgs) -> Result<CliExi
             for (group, kept) in some.drain(..) {
                 tally.count(&group, kept.as_ref());
                 if kept.is_none() {
-                    gone.extend(group.tasks.iter().map(|head| head.root));
+                    gone.extend(group.tasks.iter().map(|state| state.root));
                 }
                 let report =
                     PruneReport { group: &group, keep_reason: kept.as_ref(), now, dry_run: args.dry_run };
@@ -69,7 +69,7 @@ pub(super) async fn run(context: &CliContext, args: &PruneArgs) -> Result<CliExi
             Err(LonghaulError::Store(StoreError::NoTask(_))) => continue,
             Err(error) => return Err(error.into()),
         };
-        seen.extend(group.tasks.iter().map(|head| head.root).filter(|root| *root != tree));
+        seen.extend(group.tasks.iter().map(|state| state.root).filter(|root| *root != tree));
         if group.last_active() >= before {
             continue;
         }
@@ -127,7 +127,7 @@ async fn vacuum(context: &CliContext, args: &PruneArgs, data_dir: &DataDir) -> R
 
 /// Returns why a group should be kept, or `None` if it may be deleted.
 async fn find_keep_reason(longhaul: &Longhaul, group: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
-    let open: Vec<TaskId> = group.open_tasks().map(|head| head.id).collect();
+    let open: Vec<TaskId> = group.open_tasks().map(|state| state.id).collect();
     if !open.is_empty() {
         return Ok(Some(KeepReason::Open(open)));
     }
@@ -178,7 +178,7 @@ struct PruneReport<'a> {
 
 impl PruneReport<'_> {
     fn print_json(&self, term: TerminalOutput) -> Result<(), CliError> {
-        let tasks: Vec<TaskId> = self.group.tasks.iter().map(|head| head.id).collect();
+        let tasks: Vec<TaskId> = self.group.tasks.iter().map(|state| state.id).collect();
         let (why, which) = match self.keep_reason {
             None => (None, &[][..]),
             Some(KeepReason::Open(open)) => (Some("open"), &open[..]),
@@ -235,7 +235,7 @@ impl PruneSummary {
     fn count(&mut self, group: &TreeGroup, kept: Option<&KeepReason>) {
         match kept {
             None => {
-                self.trees += group.tasks.iter().filter(|head| head.parent.is_none()).count();
+                self.trees += group.tasks.iter().filter(|state| state.parent.is_none()).count();
                 self.tasks += group.tasks.len();
             }
             Some(kept) => {

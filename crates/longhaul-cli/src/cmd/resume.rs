@@ -192,11 +192,11 @@ async fn trees_run_elsewhere(
 async fn exit_code_of_ended(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<CliExitCode, CliError> {
     let longhaul = Longhaul::client(store).await?;
     let roots: Vec<TaskId> = roots.into_iter().collect();
-    let mut heads = Vec::new();
+    let mut states = Vec::new();
     for root in &roots {
-        heads.extend(longhaul.list(TaskFilter::tree(*root)).await?);
+        states.extend(longhaul.list(TaskFilter::tree(*root)).await?);
     }
-    let verdict = exit_code_of_run(&longhaul, &heads, &roots).await;
+    let verdict = exit_code_of_run(&longhaul, &states, &roots).await;
     longhaul.shutdown().await;
     Ok(verdict?.0)
 }
@@ -212,14 +212,14 @@ async fn runs_of_other_projects(
 ) -> Result<Option<HashSet<TaskId>>, CliError> {
     let here = project_of(Path::new("."));
     let mut roots: IndexMap<TaskId, TaskState> = IndexMap::new();
-    for head in store.list(TaskFilter::default().live()).await? {
-        roots.entry(head.root).or_insert(head);
+    for state in store.list(TaskFilter::default().live()).await? {
+        roots.entry(state.root).or_insert(state);
     }
     let mut others: IndexMap<TaskId, String> = IndexMap::new();
-    for (root, head) in &roots {
+    for (root, state) in &roots {
         let project = project_of_run(store, *root).await;
         if let Some(project) = project.filter(|project| *project != here) {
-            let line = format!("{root}  {}  in {}", one_line(&head.headline), project.display());
+            let line = format!("{root}  {}  in {}", one_line(&state.headline), project.display());
             others.insert(*root, sanitize(&line));
         }
     }
@@ -328,8 +328,8 @@ impl TreeRunner {
         }
         // Limits apply per process, not per tree: several trees get the defaults.
         if let [root] = roots
-            && let Some(head) = store.task_state(*root).await?
-            && let Some(limits) = team::stored_team_limits(&*store, &head.team, &environment).await?
+            && let Some(state) = store.task_state(*root).await?
+            && let Some(limits) = team::stored_team_limits(&*store, &state.team, &environment).await?
         {
             builder = builder.limits(limits);
         }
@@ -393,7 +393,7 @@ async fn find_requested(
     for typed in ids {
         let id = store.find(typed).await?;
         named.push(id);
-        roots.extend(store.task_state(id).await?.map(|head| head.root));
+        roots.extend(store.task_state(id).await?.map(|state| state.root));
     }
     Ok((named, Some(roots)))
 }

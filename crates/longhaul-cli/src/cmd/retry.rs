@@ -19,11 +19,11 @@ pub(super) async fn run(context: &CliContext, args: &RetryArgs) -> Result<CliExi
     for id in ids {
         let again = match longhaul.retry(id).await {
             Err(error @ LonghaulError::NotFailed { .. }) => {
-                let head = longhaul.state(id).await?;
-                let hint = match head.status.is_final() {
+                let state = longhaul.state(id).await?;
+                let hint = match state.status.is_final() {
                     true => format!("to go on from its answer, write to it: {}", data_dir.send_command(id)),
-                    false if head.worker.is_none() => {
-                        format!("to resume it: {}", data_dir.resume_command(head.root))
+                    false if state.worker.is_none() => {
+                        format!("to resume it: {}", data_dir.resume_command(state.root))
                     }
                     false => format!("to end it first: {}", data_dir.shell_command(&format!("stop {id}"))),
                 };
@@ -36,23 +36,23 @@ pub(super) async fn run(context: &CliContext, args: &RetryArgs) -> Result<CliExi
             again => again?,
         };
         super::mark_read(&longhaul, id).await;
-        let head = longhaul.state(again).await?;
+        let state = longhaul.state(again).await?;
         tried.push(again);
         let background = match args.wait {
             true => Ok(false),
-            false => super::start_background_process(&longhaul, &data_dir, &head, &args.providers).await,
+            false => super::start_background_process(&longhaul, &data_dir, &state, &args.providers).await,
         };
         if args.json {
             let background = background.unwrap_or_default();
             term.print_json(&json!({
-                "task": id, "retried_as": again, "parent": head.parent, "root": head.root, "background": background,
+                "task": id, "retried_as": again, "parent": state.parent, "root": state.root, "background": background,
             }))?;
             continue;
         }
         let shown = term.paint(Ink::Id, &again.to_string());
-        let below = head.parent.map(|parent| format!(", below {parent}")).unwrap_or_default();
+        let below = state.parent.map(|parent| format!(", below {parent}")).unwrap_or_default();
         term.print_line(&format!("{id} is retried as {shown}{below}"))?;
-        super::report_who_runs(context, &data_dir, &head, background)?;
+        super::report_who_runs(context, &data_dir, &state, background)?;
     }
     if args.wait {
         super::wait_until_ended(context, &longhaul, tried, &args.providers, args.json).await

@@ -120,17 +120,17 @@ async fn continue_without_file(
     let demo = demo::demo_team(DemoPace::default()).map_err(super::demo::demo_failure)?;
     let store = data_dir.open_store()?;
     let id = store.find(session).await?;
-    let head = store.task_state(id).await?.ok_or(StoreError::NoTask(id))?;
+    let state = store.task_state(id).await?.ok_or(StoreError::NoTask(id))?;
     let loader = StoredTeamLoader::new(DemoPace::default(), environment.clone());
-    if let Some(why) = why_not_runnable(&*store, &head.team, demo.reference(), &loader).await? {
+    if let Some(why) = why_not_runnable(&*store, &state.team, demo.reference(), &loader).await? {
         return Err(CliError::new(CliExitCode::Failed, format!("--session: {id} {}", sanitize(&why)))
             .with_hint("name the team file: longhaul run TEAM --session ID PROMPT"));
     }
     if args.max_cost.is_some() {
-        priced_tree(&*store, head.root, &loader).await?;
+        priced_tree(&*store, state.root, &loader).await?;
     }
-    let prompts = prompts(args, prompt, &team::stored_team_commands(&*store, &head.team).await?)?;
-    let limits = team::stored_team_limits(&*store, &head.team, environment).await?.unwrap_or_default();
+    let prompts = prompts(args, prompt, &team::stored_team_commands(&*store, &state.team).await?)?;
+    let limits = team::stored_team_limits(&*store, &state.team, environment).await?.unwrap_or_default();
     let run = RunInvocation { context, args, data_dir, environment };
     let done = run.continue_session(demo, limits, store, session, prompts).await;
     team::close_environment(environment).await;
@@ -252,10 +252,10 @@ impl RunInvocation<'_> {
             let builder = self.builder(team.clone(), limits.clone()).only_tree(root).loader(loader);
             let longhaul = builder.shared_store(store.clone()).start().await?;
             let sent = longhaul.send_with_budget(root, prompt, budget).await?;
-            let head = longhaul.state(sent.to).await?;
-            at = head.root;
+            let state = longhaul.state(sent.to).await?;
+            at = state.root;
             // An interactive session takes all prompts; other runs are continued one prompt at a time.
-            let next = head.interactive.then(|| std::mem::take(&mut prompts));
+            let next = state.interactive.then(|| std::mem::take(&mut prompts));
             code = self.run_until_end(longhaul, at, since, next).await?;
             if code != CliExitCode::Success {
                 break;
@@ -301,18 +301,18 @@ impl RunInvocation<'_> {
 
 /// Returns the task that began the conversation of a task's root.
 async fn first_task_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId, CliError> {
-    let mut at = store.task_state(task).await?.map_or(task, |head| head.root);
-    while let Some(old) = store.task_state(at).await?.and_then(|head| head.continues) {
-        at = store.task_state(old).await?.map_or(old, |head| head.root);
+    let mut at = store.task_state(task).await?.map_or(task, |state| state.root);
+    while let Some(old) = store.task_state(at).await?.and_then(|state| state.continues) {
+        at = store.task_state(old).await?.map_or(old, |state| state.root);
     }
     Ok(at)
 }
 
 /// Returns the root that has the conversation of a task's root now.
 async fn current_root_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId, CliError> {
-    let mut at = store.task_state(task).await?.map_or(task, |head| head.root);
-    while let Some(next) = store.task_state(at).await?.and_then(|head| head.continued_by) {
-        at = store.task_state(next).await?.map_or(next, |head| head.root);
+    let mut at = store.task_state(task).await?.map_or(task, |state| state.root);
+    while let Some(next) = store.task_state(at).await?.and_then(|state| state.continued_by) {
+        at = store.task_state(next).await?.map_or(next, |state| state.root);
     }
     Ok(at)
 }

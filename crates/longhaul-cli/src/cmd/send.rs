@@ -16,10 +16,10 @@ pub(super) async fn run(context: &CliContext, args: &SendArgs) -> Result<CliExit
     let id = longhaul.find(&args.id).await?;
     let sent = longhaul.send(id, text.trim_end()).await?;
     let (term, to, data_dir) = (context.term, sent.to, context.data_dir()?);
-    let head = longhaul.state(to).await?;
+    let state = longhaul.state(to).await?;
     let background = match args.wait {
         true => Ok(false),
-        false => super::start_background_process(&longhaul, &data_dir, &head, &args.providers).await,
+        false => super::start_background_process(&longhaul, &data_dir, &state, &args.providers).await,
     };
     let shown = term.paint(Ink::Id, &to.to_string());
     match (args.json, sent.continued) {
@@ -29,12 +29,12 @@ pub(super) async fn run(context: &CliContext, args: &SendArgs) -> Result<CliExit
         }
         (false, false) => {
             term.print_line(&format!("sent to {shown}"))?;
-            super::report_who_runs(context, &data_dir, &head, background)?;
+            super::report_who_runs(context, &data_dir, &state, background)?;
         }
         (false, true) => {
             let text = format!("{id} had ended: it is continued as {shown}, which will read your letter");
             term.print_line(&text)?;
-            super::report_who_runs(context, &data_dir, &head, background)?;
+            super::report_who_runs(context, &data_dir, &state, background)?;
         }
     }
     if args.wait {

@@ -31,7 +31,8 @@ const FIELD: usize = 12;
 /// A task as JSON.
 #[derive(Serialize)]
 struct ShownTask<'a> {
-    head: &'a TaskState,
+    #[serde(rename = "head")]
+    state: &'a TaskState,
     order: &'a Order,
     children: Vec<&'a TaskState>,
     /// The usage of the task and everything below it.
@@ -69,14 +70,14 @@ struct UsageTotals {
 }
 
 impl UsageTotals {
-    fn sum_of<'a>(heads: impl IntoIterator<Item = &'a TaskState>) -> UsageTotals {
-        heads.into_iter().fold(UsageTotals::default(), |mut sum, head| {
+    fn sum_of<'a>(states: impl IntoIterator<Item = &'a TaskState>) -> UsageTotals {
+        states.into_iter().fold(UsageTotals::default(), |mut sum, state| {
             sum.tasks += 1;
-            sum.turns += u64::from(head.turns);
-            sum.calls += u64::from(head.calls);
-            sum.usage += head.usage;
-            sum.cost = sum.cost.saturating_add(head.cost);
-            sum.unpriced += u64::from(head.unpriced);
+            sum.turns += u64::from(state.turns);
+            sum.calls += u64::from(state.calls);
+            sum.usage += state.usage;
+            sum.cost = sum.cost.saturating_add(state.cost);
+            sum.unpriced += u64::from(state.unpriced);
             sum
         })
     }
@@ -115,12 +116,12 @@ pub(super) async fn run(context: &CliContext, args: &ShowArgs) -> Result<CliExit
     let spent = UsageTotals::sum_of(below.iter().copied().chain([&task.state]));
     let term = context.term;
     if args.json {
-        let Snapshot { state: head, order, output, outcome, questions, events, dropped, .. } = &task;
+        let Snapshot { state, order, output, outcome, questions, events, dropped, .. } = &task;
         let questions =
             questions.iter().map(|(question, asks)| ShownQuestion { question: *question, asks }).collect();
-        let children = below.iter().copied().filter(|head| head.parent == Some(id)).collect();
+        let children = below.iter().copied().filter(|state| state.parent == Some(id)).collect();
         term.print_json(&ShownTask {
-            head,
+            state,
             order,
             children,
             tree: spent,
@@ -158,8 +159,8 @@ pub(super) async fn run(context: &CliContext, args: &ShowArgs) -> Result<CliExit
 
 /// Returns when the lease of the process that runs a task expired, by the wall clock: the process is stopped,
 /// or its clock is wrong. This is only displayed; a process that wants to take over must watch the lease.
-async fn silent_since(longhaul: &Longhaul, head: &TaskState) -> Result<Option<Timestamp>, CliError> {
-    let Some(worker) = head.worker.clone().filter(|_| head.status == Status::Running) else {
+async fn silent_since(longhaul: &Longhaul, state: &TaskState) -> Result<Option<Timestamp>, CliError> {
+    let Some(worker) = state.worker.clone().filter(|_| state.status == Status::Running) else {
         return Ok(None);
     };
     let lease = longhaul.store().lease(worker).await?;
@@ -189,66 +190,70 @@ impl ShowPage {
     }
 
     fn status_fields(&mut self, task: &Snapshot, team: &str) {
-        let head = &task.state;
-        let (sign, word, ink) = status_label(head);
+        let state = &task.state;
+        let (sign, word, ink) = status_label(state);
         let room =
-            self.term.size().0.saturating_sub(view::display_width(&format!("{}  {sign} {word}  ", head.id)));
-        let state = self.term.paint(ink, &format!("{sign} {word}"));
-        let id = self.term.paint(Ink::Id, &head.id.to_string());
-        let headline = self.term.paint(Ink::Strong, &truncate(&one_line(&head.headline), room));
-        self.lines.push(format!("{id}  {state}  {headline}").trim_end().to_owned());
-        if let Some(error) = &head.error {
+            self.term.size().0.saturating_sub(view::display_width(&format!("{}  {sign} {word}  ", state.id)));
+        let status = self.term.paint(ink, &format!("{sign} {word}"));
+        let id = self.term.paint(Ink::Id, &state.id.to_string());
+        let headline = self.term.paint(Ink::Strong, &truncate(&one_line(&state.headline), room));
+        self.lines.push(format!("{id}  {status}  {headline}").trim_end().to_owned());
+        if let Some(error) = &state.error {
             self.field("why", &one_line(error));
         }
-        if let (None, Some(stop), true) = (&head.error, &head.stop, head.status.is_final()) {
+        if let (None, Some(stop), true) = (&state.error, &state.stop, state.status.is_final()) {
             self.field("why", &stop.cause.to_string());
         }
-        if let Some(limit) = &head.cut_short {
+        if let Some(limit) = &state.cut_short {
             self.field("cut short", &format!("by {}", one_line(limit)));
         }
         for (name, question) in &task.questions {
             // In full: the user has to approve it.
             self.field("asks", &describe_question(question));
             let named = (task.questions.len() > 1).then_some(*name);
-            self.field("answer", &self.data_dir.answer_command(head.id, named, &question.wants));
-            if let Some(until) = head.asked.iter().find(|asked| asked.question == *name).and_then(|a| a.until)
+            self.field("answer", &self.data_dir.answer_command(state.id, named, &question.wants));
+            if let Some(until) =
+                state.asked.iter().find(|asked| asked.question == *name).and_then(|a| a.until)
             {
                 self.field("until", &format_timestamp(until));
             }
         }
         let asks = |waiting: &WaitState| matches!(waiting.on, WaitReason::Person(_));
-        if let Some(waiting) = head.waiting.as_ref().filter(|waiting| !asks(waiting)) {
+        if let Some(waiting) = state.waiting.as_ref().filter(|waiting| !asks(waiting)) {
             let since = format_ago(waiting.since, self.now).replace(" ago", "");
             self.field("waits for", &format!("{}, {since}", describe_wait(&waiting.on)));
         }
-        if let Some(stop) = head.stop.as_ref().filter(|_| !head.status.is_final()) {
+        if let Some(stop) = state.stop.as_ref().filter(|_| !state.status.is_final()) {
             self.field("to stop", &stop.cause.to_string());
         }
-        if status_label(head).1 == "interrupted" {
-            self.field("resume", &self.data_dir.resume_command(head.root));
+        if status_label(state).1 == "interrupted" {
+            self.field("resume", &self.data_dir.resume_command(state.root));
         }
-        if !head.calling.is_empty() {
-            let tools: Vec<String> = head.calling.iter().map(|(_, tool)| one_line(tool)).collect();
+        if !state.calling.is_empty() {
+            let tools: Vec<String> = state.calling.iter().map(|(_, tool)| one_line(tool)).collect();
             self.field("calling", &tools.join(", "));
         }
-        if let Some(progress) = &head.progress {
+        if let Some(progress) = &state.progress {
             self.field("progress", &one_line(progress));
         }
-        if head.unread > 0 {
-            self.field("unread", &pluralize(head.unread as usize, "letter"));
+        if state.unread > 0 {
+            self.field("unread", &pluralize(state.unread as usize, "letter"));
         }
-        let agent = format!("{} of {}", one_line(head.agent.as_str()), sanitize(team));
+        let agent = format!("{} of {}", one_line(state.agent.as_str()), sanitize(team));
         self.field("agent", &agent);
         let mut created =
-            format!("{} ({})", format_timestamp(head.created), format_ago(head.created, self.now));
+            format!("{} ({})", format_timestamp(state.created), format_ago(state.created, self.now));
         if view::display_width(&created) + FIELD > self.term.size().0 {
-            created = format_timestamp(head.created);
+            created = format_timestamp(state.created);
         }
         self.field("created", &created);
-        if head.started.is_some() {
-            let again =
-                if head.attempt.0 > 1 { format!(", claimed {} times", head.attempt) } else { String::new() };
-            self.field("elapsed", &format!("{}{again}", time_of(head, self.now)));
+        if state.started.is_some() {
+            let again = if state.attempt.0 > 1 {
+                format!(", claimed {} times", state.attempt)
+            } else {
+                String::new()
+            };
+            self.field("elapsed", &format!("{}{again}", time_of(state, self.now)));
         }
         if let Some(directory) = &task.order.working_dir {
             self.field("directory", &sanitize(&directory.display().to_string()));
@@ -258,13 +263,13 @@ impl ShowPage {
         }
     }
 
-    fn links(&mut self, head: &TaskState, retried: &[TaskId]) {
+    fn links(&mut self, state: &TaskState, retried: &[TaskId]) {
         let links = [
-            ("parent", head.parent),
-            ("root", Some(head.root).filter(|root| *root != head.id && Some(*root) != head.parent)),
-            ("continues", head.continues),
-            ("went on as", head.continued_by),
-            ("retries", head.retries),
+            ("parent", state.parent),
+            ("root", Some(state.root).filter(|root| *root != state.id && Some(*root) != state.parent)),
+            ("continues", state.continues),
+            ("went on as", state.continued_by),
+            ("retries", state.retries),
         ];
         let retried = retried.iter().map(|id| ("retried as", Some(*id)));
         for (name, id) in links.into_iter().chain(retried) {
@@ -275,8 +280,8 @@ impl ShowPage {
         }
     }
 
-    fn used(&mut self, head: &TaskState, tree: &UsageTotals) {
-        self.field("used", &UsageTotals::sum_of([head]).to_text());
+    fn used(&mut self, state: &TaskState, tree: &UsageTotals) {
+        self.field("used", &UsageTotals::sum_of([state]).to_text());
         if tree.tasks > 1 {
             self.field("in all", &format!("{} tasks, {}", tree.tasks, tree.to_text()));
         }
@@ -295,8 +300,8 @@ impl ShowPage {
             return;
         }
         self.title("Children");
-        let heads: Vec<TaskState> = below.iter().copied().cloned().collect();
-        self.lines.extend(view::task_table(&heads, self.term, self.now, TaskLayout::Tree));
+        let states: Vec<TaskState> = below.iter().copied().cloned().collect();
+        self.lines.extend(view::task_table(&states, self.term, self.now, TaskLayout::Tree));
     }
 
     fn events(&mut self, task: &Snapshot) {

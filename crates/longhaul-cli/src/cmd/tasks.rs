@@ -28,20 +28,20 @@ pub(super) async fn run(context: &CliContext, args: &TasksArgs) -> Result<CliExi
     }
     let now = Timestamp::now();
     let code = report_unloadable(context, &longhaul, &wanted.filters(now)).await?;
-    let heads = wanted.list(&longhaul, now).await?;
+    let states = wanted.list(&longhaul, now).await?;
     if args.json {
-        heads.iter().try_for_each(|head| context.term.print_json(head))?;
+        states.iter().try_for_each(|state| context.term.print_json(state))?;
         return Ok(code);
     }
-    if heads.is_empty() {
+    if states.is_empty() {
         context.term.print_line(&context.term.wrap(&wanted.empty_message(&longhaul).await?))?;
         return Ok(code);
     }
-    for line in view::task_table(&heads, context.term, now, wanted.layout()) {
+    for line in view::task_table(&states, context.term, now, wanted.layout()) {
         context.term.print_line(&line)?;
     }
     let older = wanted.count_older(&longhaul, now).await?;
-    for (ink, line) in wanted.footer(&heads, older) {
+    for (ink, line) in wanted.footer(&states, older) {
         context.term.print_line(&context.term.paint(ink, &context.term.wrap(&line)))?;
     }
     Ok(code)
@@ -77,7 +77,7 @@ impl<'a> TaskSelection<'a> {
         let mut roots = Vec::new();
         for typed in &args.root {
             let id = longhaul.find(typed).await?;
-            roots.extend(longhaul.store().task_state(id).await?.map(|head| head.root));
+            roots.extend(longhaul.store().task_state(id).await?.map(|state| state.root));
         }
         Ok(TaskSelection { args, roots })
     }
@@ -112,15 +112,15 @@ impl<'a> TaskSelection<'a> {
 
     /// Returns the selected tasks.
     async fn list(&self, longhaul: &Longhaul, now: Timestamp) -> Result<Vec<TaskState>, CliError> {
-        let mut heads = Vec::new();
+        let mut states = Vec::new();
         for filter in self.filters(now) {
-            heads.extend(longhaul.list(filter).await?);
+            states.extend(longhaul.list(filter).await?);
         }
         if self.roots.len() > 1 {
-            heads.sort_by_key(|head: &TaskState| head.created);
+            states.sort_by_key(|state: &TaskState| state.created);
         }
-        heads.retain(|head| self.matches_state(head));
-        Ok(heads)
+        states.retain(|state| self.matches_state(state));
+        Ok(states)
     }
 
     /// Counts the tasks that are left out because they are too old.
@@ -144,9 +144,9 @@ impl<'a> TaskSelection<'a> {
     }
 
     /// Returns whether a task matches the state filter. The store has checked everything else.
-    fn matches_state(&self, head: &TaskState) -> bool {
+    fn matches_state(&self, task: &TaskState) -> bool {
         let state = &self.args.state;
-        state.is_empty() || state.iter().any(|state| matches_state_filter(head, *state))
+        state.is_empty() || state.iter().any(|state| matches_state_filter(task, *state))
     }
 
     /// Returns the message for an empty list.
@@ -166,7 +166,7 @@ impl<'a> TaskSelection<'a> {
                 continue;
             }
             let some = store.list(all.limit(Some(COUNTED))).await?;
-            let agents: BTreeSet<String> = some.iter().map(|head| one_line(head.agent.as_str())).collect();
+            let agents: BTreeSet<String> = some.iter().map(|state| one_line(state.agent.as_str())).collect();
             return Ok(format!(
                 "No task is of an agent '{}'. There are tasks of: {}.",
                 one_line(unknown),
@@ -181,14 +181,15 @@ impl<'a> TaskSelection<'a> {
     }
 
     /// Returns the lines below the list: tasks that need input, and what is not shown.
-    fn footer(&self, heads: &[TaskState], older: usize) -> Vec<(Ink, String)> {
+    fn footer(&self, states: &[TaskState], older: usize) -> Vec<(Ink, String)> {
         let mut footer = Vec::new();
-        let asking = heads.iter().filter(|head| !head.asked.is_empty()).count();
+        let asking = states.iter().filter(|state| !state.asked.is_empty()).count();
         if asking > 0 {
             let ask = if asking == 1 { "1 task asks".to_owned() } else { format!("{asking} tasks ask") };
             footer.push((Ink::Attention, format!("{ask} a person: longhaul show ID, longhaul answer ID …")));
         }
-        let left = heads.iter().filter(|head| matches_state_filter(head, StateFilter::Interrupted)).count();
+        let left =
+            states.iter().filter(|state| matches_state_filter(state, StateFilter::Interrupted)).count();
         if left > 0 {
             let left = pluralize(left, "task");
             footer.push((Ink::Faint, format!("{left} interrupted: longhaul resume")));
@@ -227,20 +228,20 @@ fn status_may_match(status: Status, state: StateFilter) -> bool {
 }
 
 /// Returns whether a task matches a state filter.
-fn matches_state_filter(head: &TaskState, state: StateFilter) -> bool {
-    let word = || status_label(head).1;
+fn matches_state_filter(task: &TaskState, state: StateFilter) -> bool {
+    let word = || status_label(task).1;
     match state {
-        StateFilter::Open => !head.status.is_final(),
-        StateFilter::Ended => head.status.is_final(),
-        StateFilter::Pending => head.status == Status::Pending,
-        StateFilter::Running => head.status == Status::Running,
-        StateFilter::Completed => head.status == Status::Completed,
-        StateFilter::Failed => head.status == Status::Failed,
-        StateFilter::Cancelled => head.status == Status::Cancelled,
+        StateFilter::Open => !task.status.is_final(),
+        StateFilter::Ended => task.status.is_final(),
+        StateFilter::Pending => task.status == Status::Pending,
+        StateFilter::Running => task.status == Status::Running,
+        StateFilter::Completed => task.status == Status::Completed,
+        StateFilter::Failed => task.status == Status::Failed,
+        StateFilter::Cancelled => task.status == Status::Cancelled,
         StateFilter::Interrupted => word() == "interrupted",
         StateFilter::Waiting => word() == "waiting",
         // Also a task that no process runs now: it can be answered anyway.
-        StateFilter::Asks => !head.asked.is_empty() && !head.status.is_final(),
+        StateFilter::Asks => !task.asked.is_empty() && !task.status.is_final(),
         StateFilter::Stopping => word() == "stopping",
     }
 }

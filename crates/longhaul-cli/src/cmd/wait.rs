@@ -23,14 +23,14 @@ pub(super) async fn run(context: &CliContext, args: &WaitArgs) -> Result<CliExit
         wait = wait.timeout(timeout);
     }
     let waited = wait.await?;
-    let heads: Vec<TaskState> = waited.tasks.into_iter().map(|task| task.state).collect();
-    for head in &heads {
-        super::mark_read(&longhaul, head.id).await;
+    let states: Vec<TaskState> = waited.tasks.into_iter().map(|task| task.state).collect();
+    for state in &states {
+        super::mark_read(&longhaul, state.id).await;
     }
     if args.json {
-        heads.iter().try_for_each(|head| context.term.print_json(head))?;
+        states.iter().try_for_each(|state| context.term.print_json(state))?;
     } else {
-        view::task_table(&heads, context.term, Timestamp::now(), view::TaskLayout::Tree)
+        view::task_table(&states, context.term, Timestamp::now(), view::TaskLayout::Tree)
             .iter()
             .try_for_each(|line| context.term.print_line(line))?;
     }
@@ -38,7 +38,7 @@ pub(super) async fn run(context: &CliContext, args: &WaitArgs) -> Result<CliExit
         context.note("the time is up; the tasks go on");
         return Ok(CliExitCode::TimedOut);
     }
-    let any = |status| heads.iter().any(|head| head.status == status);
+    let any = |status| states.iter().any(|state| state.status == status);
     Ok(match () {
         () if any(Status::Failed) => CliExitCode::Failed,
         () if any(Status::Cancelled) => CliExitCode::Cancelled,

@@ -95,10 +95,10 @@ impl RunSession<'_> {
             return Ok(CliExitCode::Interrupted);
         }
         let code = self.print_summary(presenter).await?;
-        for head in self.task_states().await?.iter().filter(|head| self.roots.contains(&head.id)) {
-            if head.status == Status::Cancelled && self.mode != OutputMode::Silent {
-                let retry = self.data_dir.retry_command(head.id);
-                self.context.note(&format!("{} was stopped; try it again with:  {retry}", head.id));
+        for state in self.task_states().await?.iter().filter(|state| self.roots.contains(&state.id)) {
+            if state.status == Status::Cancelled && self.mode != OutputMode::Silent {
+                let retry = self.data_dir.retry_command(state.id);
+                self.context.note(&format!("{} was stopped; try it again with:  {retry}", state.id));
             }
         }
         Ok(code)
@@ -106,15 +106,16 @@ impl RunSession<'_> {
 
     /// Returns what each running task does now: the tool that it calls, or that it waits for its model.
     pub(super) async fn current_steps(&self) -> Result<Vec<String>, CliError> {
-        let heads = self.task_states().await?;
-        let running = heads.iter().filter(|head| head.status == Status::Running && head.waiting.is_none());
+        let states = self.task_states().await?;
+        let running =
+            states.iter().filter(|state| state.status == Status::Running && state.waiting.is_none());
         Ok(running
-            .map(|head| {
-                let tools: Vec<String> = head.calling.iter().map(|(_, tool)| one_line(tool)).collect();
+            .map(|state| {
+                let tools: Vec<String> = state.calling.iter().map(|(_, tool)| one_line(tool)).collect();
                 match tools.is_empty() {
-                    true => format!("the model of {} ({})", head.id, one_line(head.agent.as_str())),
+                    true => format!("the model of {} ({})", state.id, one_line(state.agent.as_str())),
                     false => {
-                        format!("{} of {} ({})", tools.join(", "), head.id, one_line(head.agent.as_str()))
+                        format!("{} of {} ({})", tools.join(", "), state.id, one_line(state.agent.as_str()))
                     }
                 }
             })
@@ -158,18 +159,18 @@ impl RunSession<'_> {
         presenter: &mut Presenter<'_>,
     ) -> Result<CliExitCode, CliError> {
         presenter.clear()?;
-        for head in self.task_states().await?.iter().filter(|head| !head.asked.is_empty()) {
-            for (question, asks) in self.longhaul.snapshot(head.id).await?.questions {
+        for state in self.task_states().await?.iter().filter(|state| !state.asked.is_empty()) {
+            for (question, asks) in self.longhaul.snapshot(state.id).await?.questions {
                 self.context.note(&format!(
                     "{} of {} needs a person: {}",
-                    head.agent,
-                    head.id,
+                    state.agent,
+                    state.id,
                     one_line(&asks.text)
                 ));
-                let named = (head.asked.len() > 1).then_some(question);
+                let named = (state.asked.len() > 1).then_some(question);
                 self.context.note(&format!(
                     "answer it with:  {}",
-                    self.data_dir.answer_command(head.id, named, &asks.wants)
+                    self.data_dir.answer_command(state.id, named, &asks.wants)
                 ));
             }
         }

@@ -54,11 +54,11 @@ pub(super) fn follow_events(
 }
 
 pub(super) async fn list_trees(longhaul: &Longhaul, roots: &[TaskId]) -> Result<Vec<TaskState>, CliError> {
-    let mut heads = Vec::new();
+    let mut states = Vec::new();
     for root in roots {
-        heads.extend(longhaul.list(TaskFilter::tree(*root)).await?);
+        states.extend(longhaul.list(TaskFilter::tree(*root)).await?);
     }
-    Ok(heads)
+    Ok(states)
 }
 
 /// Waits for the next keyboard event; forever if there is no keyboard.
@@ -87,9 +87,9 @@ impl OwnerMonitor<'_> {
         // Another process may be about to take them over.
         while alone < 3 {
             tokio::time::sleep(OWNER_POLL).await;
-            let heads = list_trees(&self.longhaul, &self.roots).await?;
-            let open = heads.iter().any(|head| !head.status.is_final());
-            let runs = heads.iter().any(|head| head.status == Status::Running);
+            let states = list_trees(&self.longhaul, &self.roots).await?;
+            let open = states.iter().any(|state| !state.status.is_final());
+            let runs = states.iter().any(|state| state.status == Status::Running);
             let signed =
                 self.roots.iter().any(|root| background::running_pid(self.data_dir, *root).is_some());
             alone = if open && !runs && !signed { alone + 1 } else { 0 };

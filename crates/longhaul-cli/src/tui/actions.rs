@@ -9,29 +9,29 @@ use super::tree::is_interrupted;
 use crate::view::Ink;
 
 /// Returns whether a task can be retried.
-pub(crate) fn can_be_retried(head: &TaskState) -> bool {
-    matches!(head.status, Status::Failed | Status::Cancelled)
+pub(crate) fn can_be_retried(state: &TaskState) -> bool {
+    matches!(state.status, Status::Failed | Status::Cancelled)
 }
 
 impl TuiModel {
     pub(super) fn confirm_stop(&mut self) -> Vec<TuiEffect> {
-        let Some(head) = self.selected_task() else { return Vec::new() };
-        let sum = self.tree.totals.get(&head.id);
-        let open = |id: &TaskId| self.tasks.get(id).is_some_and(|head| !head.status.is_final());
-        if !open(&head.id) && sum.is_none_or(|sum| sum.descendants == 0) {
-            let (id, status) = (head.id, head.status);
+        let Some(state) = self.selected_task() else { return Vec::new() };
+        let sum = self.tree.totals.get(&state.id);
+        let open = |id: &TaskId| self.tasks.get(id).is_some_and(|state| !state.status.is_final());
+        if !open(&state.id) && sum.is_none_or(|sum| sum.descendants == 0) {
+            let (id, status) = (state.id, state.status);
             return self.show_notice(Ink::Plain, format!("{id} has ended already ({status})"));
         }
-        self.confirm = Some(Confirmation::Stop(head.id));
+        self.confirm = Some(Confirmation::Stop(state.id));
         Vec::new()
     }
 
     /// Passes a key to the open question: `y`, `n`, `a`, or the key of a choice.
     pub(super) fn answer_question(&mut self, key: QuestionKey) -> Vec<TuiEffect> {
-        let Some((head, question)) = self.open_question() else {
+        let Some((state, question)) = self.open_question() else {
             return self.show_notice(Ink::Plain, "nothing is asked here");
         };
-        let (task, name) = (head.id, question.question);
+        let (task, name) = (state.id, question.question);
         if question.tool.is_none() {
             self.focus_prompt(Some(PromptPurpose::Answer(task, name)));
             return self.show_notice(Ink::Attention, "this question needs a typed answer");
@@ -67,10 +67,10 @@ impl TuiModel {
 
     /// Opens the prompt for a pattern, to allow more than one call permanently.
     pub(super) fn answer_in_words(&mut self) -> Vec<TuiEffect> {
-        let Some((head, question)) = self.open_question() else {
+        let Some((state, question)) = self.open_question() else {
             return self.show_notice(Ink::Plain, "nothing is asked here");
         };
-        let (task, name) = (head.id, question.question);
+        let (task, name) = (state.id, question.question);
         self.focus_prompt(Some(PromptPurpose::Answer(task, name)));
         self.show_notice(
             Ink::Attention,
@@ -80,14 +80,14 @@ impl TuiModel {
 
     /// Returns whether the whole question is on the screen, or its task is open.
     pub(super) fn is_question_visible(&self) -> bool {
-        let (Some((head, _)), Some(areas)) = (self.open_question(), self.areas()) else {
+        let (Some((state, _)), Some(areas)) = (self.open_question(), self.areas()) else {
             return false;
         };
         let columns = usize::from(areas.question.width.saturating_sub(2));
         let rows = self.question_lines(columns).len();
         let room = usize::from(areas.question.height).saturating_sub(1 + usize::from(areas.two_panes));
         let open = self.focus == Focus::Detail && self.tab == DetailTab::Transcript;
-        if open && self.selected == Some(head.id) {
+        if open && self.selected == Some(state.id) {
             // The transcript has the whole call. The choices, with a title of up to two lines, are only here.
             let choices = self.choice_lines(columns).len();
             return choices == 0 || choices + 2 <= room;
@@ -96,15 +96,15 @@ impl TuiModel {
     }
 
     pub(super) fn resume_selected(&mut self) -> Vec<TuiEffect> {
-        let Some(head) = self.selected_task() else { return Vec::new() };
-        let (id, root) = (head.id, head.root);
-        let waits = |head: &TaskState| head.root == root && is_interrupted(head);
-        let pending = head.status == Status::Pending;
-        let running = |head: &TaskState| head.root == root && head.status == Status::Running;
+        let Some(state) = self.selected_task() else { return Vec::new() };
+        let (id, root) = (state.id, state.root);
+        let waits = |state: &TaskState| state.root == root && is_interrupted(state);
+        let pending = state.status == Status::Pending;
+        let running = |state: &TaskState| state.root == root && state.status == Status::Running;
         if (pending || self.tasks.values().any(waits)) && !self.tasks.values().any(running) {
             return vec![TuiEffect::Resume(root)];
         }
-        if head.status.is_final() {
+        if state.status.is_final() {
             self.focus_prompt(Some(PromptPurpose::Write(id)));
             return Vec::new();
         }
@@ -113,14 +113,14 @@ impl TuiModel {
 
     /// Retries the selected task, if it failed or was cancelled.
     pub(super) fn retry(&mut self) -> Vec<TuiEffect> {
-        let Some(head) = self.selected_task() else { return Vec::new() };
-        let id = head.id;
-        if can_be_retried(head) {
+        let Some(state) = self.selected_task() else { return Vec::new() };
+        let id = state.id;
+        if can_be_retried(state) {
             return vec![TuiEffect::Retry(id)];
         }
-        let instead = match head.status {
+        let instead = match state.status {
             Status::Completed => format!("{id} completed: r continues it"),
-            _ if is_interrupted(head) => format!("{id} has not failed, it is interrupted: r resumes it"),
+            _ if is_interrupted(state) => format!("{id} has not failed, it is interrupted: r resumes it"),
             _ => format!("{id} is being worked on: only what failed or was cancelled can be retried"),
         };
         self.show_notice(Ink::Plain, instead)
@@ -129,7 +129,7 @@ impl TuiModel {
     pub(super) fn toggle_pin(&mut self) -> Vec<TuiEffect> {
         let Some(root) = self
             .selected_task()
-            .map(|head| if self.tasks.contains_key(&head.root) { head.root } else { head.id })
+            .map(|state| if self.tasks.contains_key(&state.root) { state.root } else { state.id })
         else {
             return Vec::new();
         };

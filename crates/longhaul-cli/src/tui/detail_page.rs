@@ -145,7 +145,7 @@ impl TuiModel {
         let (theme, tab, now) = (self.theme, self.tab, self.now);
         let below = self.usage_below();
         let Some(detail) = &mut self.detail else { return };
-        let head = self.tasks.get(&detail.task);
+        let state = self.tasks.get(&detail.task);
         let columns = usize::from(area.width.saturating_sub(2)).max(10);
         let key = (tab, columns);
         let TuiDetail { page, transcript, unfolded: opened, order, team, .. } = detail;
@@ -186,14 +186,14 @@ impl TuiModel {
             DetailTab::Order => page.fill_once(key, order.is_some().into(), || {
                 order
                     .as_ref()
-                    .map(|order| order_lines((order, team.as_deref()), head, renderer))
+                    .map(|order| order_lines((order, team.as_deref()), state, renderer))
                     .unwrap_or_default()
             }),
             DetailTab::Output => {
                 page.fill_once(key, transcript.last.0, || output_lines(transcript, renderer))
             }
             DetailTab::Usage => {
-                let lines = head.map(|head| usage_lines(head, below, renderer)).unwrap_or_default();
+                let lines = state.map(|state| usage_lines(state, below, renderer)).unwrap_or_default();
                 page.fill_with(key, lines);
             }
         }
@@ -254,7 +254,7 @@ fn output_lines(transcript: &Transcript, renderer: BlockRenderer<'_>) -> Vec<Lin
 
 fn order_lines(
     (order, team): (&longhaul::Order, Option<&str>),
-    head: Option<&TaskState>,
+    state: Option<&TaskState>,
     renderer: BlockRenderer<'_>,
 ) -> Vec<Line<'static>> {
     let mut lines = renderer.markdown_lines(&sanitize(&order.task));
@@ -271,10 +271,10 @@ fn order_lines(
     let mut fact = |name: &str, value: Option<String>| {
         facts.extend(value.map(|value| format!("{name:<10} {}", one_line(&value))));
     };
-    fact("agent", head.map(|head| head.agent.to_string()));
-    fact("task", head.map(|head| head.id.to_string()));
-    fact("for", head.and_then(|head| head.parent).map(|parent| parent.to_string()));
-    fact("continues", head.and_then(|head| head.continues).map(|old| old.to_string()));
+    fact("agent", state.map(|state| state.agent.to_string()));
+    fact("task", state.map(|state| state.id.to_string()));
+    fact("for", state.and_then(|state| state.parent).map(|parent| parent.to_string()));
+    fact("continues", state.and_then(|state| state.continues).map(|old| old.to_string()));
     fact("team", team.map(str::to_owned));
     fact("model", order.model.clone());
     fact("works in", order.working_dir.as_ref().map(|dir| dir.display().to_string()));
@@ -287,35 +287,35 @@ fn order_lines(
 }
 
 fn usage_lines(
-    head: &TaskState,
+    state: &TaskState,
     below: Option<(usize, u64, String)>,
     renderer: BlockRenderer<'_>,
 ) -> Vec<Line<'static>> {
     let dollars = |cost: u64| format!("${:.4}", cost as f64 / 1e6);
-    let usage = &head.usage;
+    let usage = &state.usage;
     let mut rows = vec![
-        ("status", status_label(head).1.to_owned()),
-        ("elapsed", crate::view::time_of(head, renderer.now)),
-        ("submitted", format_timestamp(head.created)),
+        ("status", status_label(state).1.to_owned()),
+        ("elapsed", crate::view::time_of(state, renderer.now)),
+        ("submitted", format_timestamp(state.created)),
     ];
-    rows.extend(head.ended.map(|ended| ("ended", format_timestamp(ended))));
+    rows.extend(state.ended.map(|ended| ("ended", format_timestamp(ended))));
     rows.extend([
-        ("turns", format_count(head.turns.into())),
-        ("tool calls", format_count(head.calls.into())),
+        ("turns", format_count(state.turns.into())),
+        ("tool calls", format_count(state.calls.into())),
         ("tokens in", format_count(usage.input)),
         ("  cached", format_count(usage.cached)),
         ("tokens out", format_count(usage.output)),
         ("  thinking", format_count(usage.reasoning)),
         (
             "cost",
-            if head.cost == 0 && head.unpriced > 0 { "not known".to_owned() } else { dollars(head.cost) },
+            if state.cost == 0 && state.unpriced > 0 { "not known".to_owned() } else { dollars(state.cost) },
         ),
     ]);
-    if head.unpriced > 0 && head.cost > 0 {
-        rows.push(("", format!("and {} replies of unknown price", head.unpriced)));
+    if state.unpriced > 0 && state.cost > 0 {
+        rows.push(("", format!("and {} replies of unknown price", state.unpriced)));
     }
-    if head.attempt.0 > 1 {
-        rows.push(("attempts", head.attempt.0.to_string()));
+    if state.attempt.0 > 1 {
+        rows.push(("attempts", state.attempt.0.to_string()));
     }
     if let Some((tasks, tokens, cost)) = below {
         rows.push(("", String::new()));

@@ -27,7 +27,7 @@ struct CountingStore {
 /// The number of reads.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct ReadCounts {
-    heads: BTreeMap<TaskId, usize>,
+    states: BTreeMap<TaskId, usize>,
     /// Entries read, by task.
     entries: BTreeMap<TaskId, usize>,
     lists: usize,
@@ -49,7 +49,7 @@ impl Store for CountingStore {
     }
 
     fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
-        *self.read.lock().unwrap().heads.entry(task).or_default() += 1;
+        *self.read.lock().unwrap().states.entry(task).or_default() += 1;
         self.store.task_state(task)
     }
 
@@ -239,12 +239,12 @@ async fn an_event_has_one_task_looked_at_and_no_other() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let reads = scene.store.reads();
     let once = |task| BTreeMap::from([(task, 1)]);
-    assert_eq!(reads, ReadCounts { heads: once(other), ..ReadCounts::default() });
+    assert_eq!(reads, ReadCounts { states: once(other), ..ReadCounts::default() });
     // Of the open task, only new entries are read.
     scene.says(chosen).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let reads = scene.store.reads();
-    assert_eq!(reads, ReadCounts { heads: once(chosen), entries: once(chosen), lists: 0 });
+    assert_eq!(reads, ReadCounts { states: once(chosen), entries: once(chosen), lists: 0 });
     scene.leave().await;
 }
 

@@ -167,7 +167,7 @@ impl TuiModel {
             }
             KeyCode::Char('s') => self.confirm_stop(),
             KeyCode::Char('S') => {
-                if self.tasks.values().all(|head| head.status.is_final()) {
+                if self.tasks.values().all(|state| state.status.is_final()) {
                     return self.show_notice(Ink::Plain, "there is nothing to stop: every task has ended");
                 }
                 self.confirm = Some(Confirmation::StopAll);

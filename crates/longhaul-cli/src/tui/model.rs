@@ -123,8 +123,8 @@ pub(crate) struct TuiDetail {
 }
 
 impl TuiDetail {
-    pub(crate) fn new(task: TaskId, head: Option<&TaskState>) -> TuiDetail {
-        let end = head.map_or(Seq(0), |head| head.seq);
+    pub(crate) fn new(task: TaskId, state: Option<&TaskState>) -> TuiDetail {
+        let end = state.map_or(Seq(0), |state| state.seq);
         TuiDetail {
             task,
             order: None,
@@ -377,17 +377,17 @@ impl TuiModel {
 
     /// Returns the first open question: of the selected task, or of the first task below it that asks.
     pub(crate) fn open_question(&self) -> Option<(&TaskState, &longhaul::task::OpenQuestion)> {
-        let head = self.selected_task()?;
-        let own = !head.status.is_final() && !head.asked.is_empty();
-        let asks = if own { head.id } else { self.tree.totals.get(&head.id)?.asking_task? };
+        let state = self.selected_task()?;
+        let own = !state.status.is_final() && !state.asked.is_empty();
+        let asks = if own { state.id } else { self.tree.totals.get(&state.id)?.asking_task? };
         let asking = self.tasks.get(&asks)?;
         Some((asking, asking.asked.first()?))
     }
 
     /// Returns the question wrapped to this many columns.
     pub(crate) fn question_lines(&self, columns: usize) -> Vec<(Ink, String)> {
-        let Some((head, question)) = self.open_question() else { return Vec::new() };
-        let agent = one_line(head.agent.as_str());
+        let Some((state, question)) = self.open_question() else { return Vec::new() };
+        let agent = one_line(state.agent.as_str());
         let left = question
             .until
             .map(|until| format!(" ({})", crate::view::text_format::format_time_left(until, self.now)));
@@ -397,11 +397,12 @@ impl TuiModel {
         };
         let Some(known) = self.known_question().filter(|known| known.is_approval()) else {
             let text = one_line(&question.text);
-            return wrapped(&format!("{agent} {} asks{left}: {text}", head.id));
+            return wrapped(&format!("{agent} {} asks{left}: {text}", state.id));
         };
         let tool = one_line(question.tool.as_deref().unwrap_or_default());
-        let more = if head.asked.len() > 1 { format!(" (1 of {})", head.asked.len()) } else { String::new() };
-        let mut lines = wrapped(&format!("{agent} {}: may it call {tool}?{more}{left}", head.id));
+        let more =
+            if state.asked.len() > 1 { format!(" (1 of {})", state.asked.len()) } else { String::new() };
+        let mut lines = wrapped(&format!("{agent} {}: may it call {tool}?{more}{left}", state.id));
         lines.extend(self.choice_lines(columns));
         // The title has the tool.
         lines.extend(wrap_question(&known.asks, columns).into_iter().skip(1));
@@ -431,14 +432,14 @@ impl TuiModel {
 
     /// Returns the open question in full, if it was read.
     fn known_question(&self) -> Option<&AskedQuestion> {
-        let (head, question) = self.open_question()?;
-        self.questions.first().filter(|known| (known.task, known.id) == (head.id, question.question))
+        let (state, question) = self.open_question()?;
+        self.questions.first().filter(|known| (known.task, known.id) == (state.id, question.question))
     }
 
     /// Puts the open question in front, and records how much of it is on the screen. Returns the effect that
     /// reads it, if it is not known in full yet.
     pub(crate) fn show_question(&mut self) -> Option<TuiEffect> {
-        let (task, id) = self.open_question().map(|(head, question)| (head.id, question.question))?;
+        let (task, id) = self.open_question().map(|(state, question)| (state.id, question.question))?;
         if !self.questions.focus(task, id) {
             let reads = self.reading_question.replace((task, id)) == Some((task, id));
             return (!reads).then_some(TuiEffect::ReadQuestions(task));
@@ -450,12 +451,12 @@ impl TuiModel {
 
     /// Returns whether elapsed times advance.
     pub(crate) fn has_running_tasks(&self) -> bool {
-        self.tasks.values().any(|head| head.status == longhaul::Status::Running)
+        self.tasks.values().any(|state| state.status == longhaul::Status::Running)
     }
 
     /// Returns how many tasks are open and run by a process.
     pub(crate) fn open_task_count(&self) -> usize {
-        self.tasks.values().filter(|head| !head.status.is_final() && !is_interrupted(head)).count()
+        self.tasks.values().filter(|state| !state.status.is_final() && !is_interrupted(state)).count()
     }
 
     /// Prepares what the next frame shows: lays out lines and scrolls.
@@ -487,7 +488,8 @@ impl TuiModel {
             }
         }
         self.scroll_to_selected = false;
-        if let Some((task, id)) = self.open_question().map(|(head, question)| (head.id, question.question)) {
+        if let Some((task, id)) = self.open_question().map(|(state, question)| (state.id, question.question))
+        {
             self.questions.focus(task, id);
         }
         self.list_top = self.list_top.min(self.tree.rows.len().saturating_sub(height));

@@ -100,7 +100,7 @@ impl TuiModel {
                 self.folded.insert(id);
                 Vec::new()
             }
-            (true, ..) => match self.tasks.get(&id).and_then(|head| head.parent) {
+            (true, ..) => match self.tasks.get(&id).and_then(|state| state.parent) {
                 Some(parent) if self.tasks.contains_key(&parent) => self.select(Some(parent)),
                 _ => Vec::new(),
             },

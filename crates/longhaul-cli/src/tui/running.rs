@@ -30,39 +30,39 @@ impl RunningCalls {
     }
 
     /// Forgets calls that have returned.
-    pub(super) fn forget(&mut self, head: &TaskState) {
-        if let Some(calls) = self.0.get_mut(&head.id) {
-            calls.retain(|(known, _)| head.calling.iter().any(|(id, _)| id == known));
+    pub(super) fn forget(&mut self, state: &TaskState) {
+        if let Some(calls) = self.0.get_mut(&state.id) {
+            calls.retain(|(known, _)| state.calling.iter().any(|(id, _)| id == known));
             if calls.is_empty() {
-                self.0.remove(&head.id);
+                self.0.remove(&state.id);
             }
         }
     }
 
     /// Forgets calls that are no longer running, and those of unknown tasks.
-    pub(super) fn forget_all_but(&mut self, heads: &IndexMap<TaskId, TaskState>) {
-        self.0.retain(|id, _| heads.contains_key(id));
-        heads.values().for_each(|head| self.forget(head));
+    pub(super) fn forget_all_but(&mut self, states: &IndexMap<TaskId, TaskState>) {
+        self.0.retain(|id, _| states.contains_key(id));
+        states.values().for_each(|state| self.forget(state));
     }
 
     /// Returns the running calls of a task in short form, or the names of their tools if no more is known.
-    pub(crate) fn summaries(&self, head: &TaskState) -> Vec<String> {
-        let known = self.0.get(&head.id);
+    pub(crate) fn summaries(&self, state: &TaskState) -> Vec<String> {
+        let known = self.0.get(&state.id);
         let summary = |id: &CallId| {
             let (_, summary) = known?.iter().find(|(known, _)| known == id)?;
             summary.clone().filter(|summary| !summary.is_empty())
         };
-        head.calling.iter().map(|(id, tool)| summary(id).unwrap_or_else(|| one_line(tool))).collect()
+        state.calling.iter().map(|(id, tool)| summary(id).unwrap_or_else(|| one_line(tool))).collect()
     }
 
     /// Returns the unknown calls of a task, and marks them as being read.
-    fn unknown(&mut self, head: &TaskState) -> Vec<CallId> {
-        if head.calling.is_empty() {
+    fn unknown(&mut self, state: &TaskState) -> Vec<CallId> {
+        if state.calling.is_empty() {
             return Vec::new();
         }
-        let calls = self.0.entry(head.id).or_default();
+        let calls = self.0.entry(state.id).or_default();
         let known = |id: &CallId| calls.iter().any(|(known, _)| known == id);
-        let unknown: Vec<CallId> = head.calling.iter().map(|(id, _)| *id).filter(|id| !known(id)).collect();
+        let unknown: Vec<CallId> = state.calling.iter().map(|(id, _)| *id).filter(|id| !known(id)).collect();
         calls.extend(unknown.iter().map(|id| (*id, None)));
         unknown
     }
@@ -79,10 +79,10 @@ impl TuiModel {
         });
         let mut wanted = Vec::new();
         for id in in_sight.chain(self.selected) {
-            if let Some(head) = self.tasks.get(&id) {
-                let unknown = self.calls.unknown(head);
+            if let Some(state) = self.tasks.get(&id) {
+                let unknown = self.calls.unknown(state);
                 if !unknown.is_empty() {
-                    wanted.push((id, head.seq, unknown));
+                    wanted.push((id, state.seq, unknown));
                 }
             }
         }

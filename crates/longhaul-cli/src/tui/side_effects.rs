@@ -47,26 +47,26 @@ impl EffectRunner {
     /// Loads all tasks to show.
     pub(super) async fn load_all(self) -> Result<TuiMessage, CliError> {
         let newest = TaskFilter::default().limit(Some(NEWEST));
-        let mut heads = self.longhaul.list(newest).await?;
-        if heads.len() == NEWEST {
+        let mut states = self.longhaul.list(newest).await?;
+        if states.len() == NEWEST {
             // Open tasks are shown however old they are.
-            let known: std::collections::HashSet<TaskId> = heads.iter().map(|head| head.id).collect();
+            let known: std::collections::HashSet<TaskId> = states.iter().map(|state| state.id).collect();
             let mut older = self.longhaul.list(TaskFilter::default().live()).await?;
-            older.retain(|head| !known.contains(&head.id));
-            older.append(&mut heads);
-            heads = older;
+            older.retain(|state| !known.contains(&state.id));
+            older.append(&mut states);
+            states = older;
         }
         let stored = self.store().stored_value(PINS).await?;
-        Ok(TuiMessage::Loaded(heads, serde_json::from_slice(&stored.bytes).unwrap_or_default()))
+        Ok(TuiMessage::Loaded(states, serde_json::from_slice(&stored.bytes).unwrap_or_default()))
     }
 
     /// Reads the state of these tasks.
     pub(super) async fn read_tasks(self, ids: Vec<TaskId>) -> Result<TuiMessage, CliError> {
-        let mut heads = Vec::with_capacity(ids.len());
+        let mut states = Vec::with_capacity(ids.len());
         for id in ids {
-            heads.extend(self.store().task_state(id).await?);
+            states.extend(self.store().task_state(id).await?);
         }
-        Ok(TuiMessage::TasksChanged(heads))
+        Ok(TuiMessage::TasksChanged(states))
     }
 
     /// Reads the state of all open tasks: hints may be lost, and a process that dies sends none.
@@ -156,13 +156,14 @@ impl EffectRunner {
 
     async fn send(&self, to: TaskId, text: String) -> Result<ActionReport, CliError> {
         let sent = self.longhaul.send(to, text).await?;
-        let head = self.store().task_state(sent.to).await?;
+        let state = self.store().task_state(sent.to).await?;
         if !sent.continued {
-            let interrupted = head.is_some_and(|head| head.status == Status::Pending && head.attempt.0 > 0);
+            let interrupted =
+                state.is_some_and(|state| state.status == Status::Pending && state.attempt.0 > 0);
             let more = if interrupted { "; not running: r resumes it" } else { "" };
             return Ok(report_of(format!("sent to {to}{more}")));
         }
-        let root = head.map_or(sent.to, |head| head.root);
+        let root = state.map_or(sent.to, |state| state.root);
         self.ensure_running(root).await?;
         Ok(ActionReport {
             text: format!("{to} had ended: it is continued by {}", sent.to),
@@ -302,9 +303,9 @@ impl EffectRunner {
     }
 
     /// Asks the processes that run these trees to drain, and returns how many were asked.
-    pub(super) fn drain<'a>(&self, heads: impl Iterator<Item = &'a TaskState>) -> Result<usize, CliError> {
+    pub(super) fn drain<'a>(&self, states: impl Iterator<Item = &'a TaskState>) -> Result<usize, CliError> {
         let roots: std::collections::BTreeSet<TaskId> =
-            heads.filter(|head| head.status == Status::Running).map(|head| head.root).collect();
+            states.filter(|state| state.status == Status::Running).map(|state| state.root).collect();
         let mut asked = 0;
         for root in roots {
             asked += usize::from(background::drain(&self.data_dir, root)?);

@@ -74,8 +74,8 @@ impl TestJournal {
     }
 
     pub(super) fn child(&self, number: u32, agent: &str, task: &str) -> TestJournal {
-        let head = self.head();
-        TestJournal::with_parent(number, agent, task, Some(self.id), head.root, head.depth + 1)
+        let state = self.state();
+        TestJournal::with_parent(number, agent, task, Some(self.id), state.root, state.depth + 1)
     }
 
     pub(super) fn and(mut self, entry: Entry) -> TestJournal {
@@ -91,12 +91,12 @@ impl TestJournal {
     }
 
     pub(super) fn claimed(self) -> TestJournal {
-        let attempt = self.head().attempt.next();
+        let attempt = self.state().attempt.next();
         self.and(Entry::Claimed { attempt, worker: WorkerId::from("w") })
     }
 
     pub(super) fn released(self) -> TestJournal {
-        let attempt: Attempt = self.head().attempt;
+        let attempt: Attempt = self.state().attempt;
         self.and(Entry::Released { attempt, why: longhaul::entry::ReleaseReason::Lost })
     }
 
@@ -175,7 +175,7 @@ impl TestJournal {
         self.and(Entry::Finished(Box::new(Outcome::Failed { failure, partial: "".into() })))
     }
 
-    pub(super) fn head(&self) -> TaskState {
+    pub(super) fn state(&self) -> TaskState {
         TaskState::from_journal(self.id, &self.records).unwrap().unwrap()
     }
 }
@@ -202,8 +202,8 @@ pub(super) fn screen(size: (u16, u16), journals: &[TestJournal]) -> TuiModel {
     // Tests that are not about it press keys at once.
     model.questions = QuestionQueue::default().with_guard_time(Duration::ZERO);
     update(&mut model, TuiMessage::Resize(size.0, size.1));
-    let heads = journals.iter().map(TestJournal::head).collect();
-    let effects = update(&mut model, TuiMessage::Loaded(heads, Vec::new()));
+    let states = journals.iter().map(TestJournal::state).collect();
+    let effects = update(&mut model, TuiMessage::Loaded(states, Vec::new()));
     serve(&mut model, effects, journals);
     model
 }

@@ -36,19 +36,19 @@ impl TuiGroup {
     }
 
     /// Returns the group of one task.
-    pub(crate) fn for_task(head: &TaskState, now: Timestamp) -> TuiGroup {
-        match head.status {
+    pub(crate) fn for_task(state: &TaskState, now: Timestamp) -> TuiGroup {
+        match state.status {
             status if status.is_final() => TuiGroup::Finished,
-            _ if !head.asked.is_empty() || is_interrupted(head) => TuiGroup::NeedsYou,
-            Status::Running if head.waiting_at(now).is_none() => TuiGroup::Working,
+            _ if !state.asked.is_empty() || is_interrupted(state) => TuiGroup::NeedsYou,
+            Status::Running if state.waiting_at(now).is_none() => TuiGroup::Working,
             _ => TuiGroup::Waiting,
         }
     }
 }
 
 /// Returns whether a task has started, but no process runs it now.
-pub(crate) fn is_interrupted(head: &TaskState) -> bool {
-    head.status == Status::Pending && head.attempt.0 > 0
+pub(crate) fn is_interrupted(state: &TaskState) -> bool {
+    state.status == Status::Pending && state.attempt.0 > 0
 }
 
 /// The totals of a task and everything below it.
@@ -124,10 +124,10 @@ impl TaskTreeView {
     pub(crate) fn build(options: &TreeViewOptions<'_>) -> TaskTreeView {
         let mut children: HashMap<TaskId, Vec<&TaskState>> = HashMap::new();
         let mut tops: Vec<&TaskState> = Vec::new();
-        for head in options.tasks.values() {
-            match head.parent.filter(|parent| options.tasks.contains_key(parent)) {
-                Some(parent) => children.entry(parent).or_default().push(head),
-                None => tops.push(head),
+        for state in options.tasks.values() {
+            match state.parent.filter(|parent| options.tasks.contains_key(parent)) {
+                Some(parent) => children.entry(parent).or_default().push(state),
+                None => tops.push(state),
             }
         }
         let mut totals = HashMap::with_capacity(options.tasks.len());
@@ -183,17 +183,17 @@ struct TreeRowBuilder<'a> {
 }
 
 impl TreeRowBuilder<'_> {
-    fn push_subtree(&mut self, head: &TaskState, depth: u16, more: u32) {
+    fn push_subtree(&mut self, state: &TaskState, depth: u16, more: u32) {
         let none = Vec::new();
-        let all = self.children.get(&head.id).unwrap_or(&none);
+        let all = self.children.get(&state.id).unwrap_or(&none);
         let shown: Vec<&&TaskState> =
             all.iter().filter(|child| self.matching.is_none_or(|hits| hits.contains(&child.id))).collect();
         // A search shows folded tasks.
-        let folded = !all.is_empty() && self.matching.is_none() && self.options.folded.contains(&head.id);
+        let folded = !all.is_empty() && self.matching.is_none() && self.options.folded.contains(&state.id);
         let position =
-            TreePosition { id: head.id, depth, open_levels: more, folded, has_children: !all.is_empty() };
+            TreePosition { id: state.id, depth, open_levels: more, folded, has_children: !all.is_empty() };
         self.rows.push(TuiRow::Task(position));
-        if !head.status.is_final() || head.status == Status::Failed {
+        if !state.status.is_final() || state.status == Status::Failed {
             self.rows.push(TuiRow::Activity(position));
         }
         if folded {
@@ -208,20 +208,20 @@ impl TreeRowBuilder<'_> {
 }
 
 fn subtree_totals(
-    head: &TaskState,
+    state: &TaskState,
     children: &HashMap<TaskId, Vec<&TaskState>>,
     now: Timestamp,
     totals: &mut HashMap<TaskId, SubtreeTotals>,
 ) -> SubtreeTotals {
     let mut whole = SubtreeTotals {
         descendants: 0,
-        tokens: head.usage.total(),
-        cost: head.cost,
-        unpriced: head.unpriced.into(),
-        asking_task: (!head.status.is_final() && !head.asked.is_empty()).then_some(head.id),
-        group: Some(TuiGroup::for_task(head, now)),
+        tokens: state.usage.total(),
+        cost: state.cost,
+        unpriced: state.unpriced.into(),
+        asking_task: (!state.status.is_final() && !state.asked.is_empty()).then_some(state.id),
+        group: Some(TuiGroup::for_task(state, now)),
     };
-    for child in children.get(&head.id).into_iter().flatten() {
+    for child in children.get(&state.id).into_iter().flatten() {
         let part = subtree_totals(child, children, now, totals);
         whole.descendants += 1 + part.descendants;
         whole.tokens = whole.tokens.saturating_add(part.tokens);
@@ -230,25 +230,25 @@ fn subtree_totals(
         whole.asking_task = whole.asking_task.or(part.asking_task);
         whole.group = whole.group.min(part.group);
     }
-    totals.insert(head.id, whole);
+    totals.insert(state.id, whole);
     whole
 }
 
 /// Returns the tasks that contain all words, and their ancestors.
-fn matching_tasks(heads: &IndexMap<TaskId, TaskState>, words: &[String]) -> HashSet<TaskId> {
+fn matching_tasks(states: &IndexMap<TaskId, TaskState>, words: &[String]) -> HashSet<TaskId> {
     let mut hits = HashSet::new();
-    for head in heads.values() {
-        let text = format!("{} {} {} {}", head.id, head.agent, one_line(&head.headline), head.status);
+    for state in states.values() {
+        let text = format!("{} {} {} {}", state.id, state.agent, one_line(&state.headline), state.status);
         let text = text.to_lowercase();
         if !words.iter().all(|word| text.contains(word)) {
             continue;
         }
-        let mut at = Some(head);
-        while let Some(head) = at {
-            if !hits.insert(head.id) {
+        let mut at = Some(state);
+        while let Some(state) = at {
+            if !hits.insert(state.id) {
                 break;
             }
-            at = head.parent.and_then(|parent| heads.get(&parent));
+            at = state.parent.and_then(|parent| states.get(&parent));
         }
     }
     hits

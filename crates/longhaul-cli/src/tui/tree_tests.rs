@@ -2,10 +2,10 @@ use super::*;
 use crate::tui::testing::{TestJournal, at, leave};
 
 fn grow(journals: &[TestJournal], with: impl FnOnce(&mut TreeViewOptions<'_>)) -> TaskTreeView {
-    let heads = journals.iter().map(|journal| (journal.id, journal.head())).collect();
+    let states = journals.iter().map(|journal| (journal.id, journal.state())).collect();
     let (folded, pinned) = (HashSet::new(), IndexSet::new());
     let mut plan = TreeViewOptions {
-        tasks: &heads,
+        tasks: &states,
         folded: &folded,
         pinned: &pinned,
         grouped: true,
@@ -106,17 +106,17 @@ fn a_child_whose_parent_is_not_known_is_shown_all_the_same() {
 fn an_unknown_cost_is_shown_as_unknown() {
     use crate::view::{TaskLayout, summary_table, task_table};
 
-    let unknown = TestJournal::new(1, "lead", "x").claimed().replied_unpriced("Hi.").completed("Hi.").head();
-    let known = TestJournal::new(2, "lead", "x").claimed().replied("Hi.", &[]).completed("Hi.").head();
+    let unknown = TestJournal::new(1, "lead", "x").claimed().replied_unpriced("Hi.").completed("Hi.").state();
+    let known = TestJournal::new(2, "lead", "x").claimed().replied("Hi.", &[]).completed("Hi.").state();
     assert_eq!((unknown.cost, unknown.unpriced), (0, 1));
     let term = crate::view::TerminalOutput { stream: Default::default(), color: false, live: false };
-    for heads in [vec![unknown.clone()], vec![unknown, known]] {
+    for states in [vec![unknown.clone()], vec![unknown, known]] {
         for lines in
-            [task_table(&heads, term, at(60), TaskLayout::Table), summary_table(&heads, term, at(60))]
+            [task_table(&states, term, at(60), TaskLayout::Table), summary_table(&states, term, at(60))]
         {
             let text = lines.join("\n");
             assert!(text.contains("COST") && text.contains('?'), "{text}");
-            assert_eq!(text.contains("$0.0025"), heads.len() == 2, "{text}");
+            assert_eq!(text.contains("$0.0025"), states.len() == 2, "{text}");
         }
     }
 }

@@ -25,8 +25,8 @@ pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
             model.anchor_view();
             Vec::new()
         }
-        TuiMessage::Loaded(heads, pinned) => model.apply_loaded(heads, pinned),
-        TuiMessage::TasksChanged(heads) => model.apply_changed(heads),
+        TuiMessage::Loaded(states, pinned) => model.apply_loaded(states, pinned),
+        TuiMessage::TasksChanged(states) => model.apply_changed(states),
         TuiMessage::Records { task, after, limit, records, order } => {
             let mut effects = model.apply_records(task, after, limit, &records, order);
             effects.extend(model.continue_seek());
@@ -81,23 +81,27 @@ impl TuiModel {
         vec![TuiEffect::ExpireNotice(self.notice_count)]
     }
 
-    fn apply_loaded(&mut self, heads: Vec<TaskState>, pinned: Vec<TaskId>) -> Vec<TuiEffect> {
+    fn apply_loaded(&mut self, states: Vec<TaskState>, pinned: Vec<TaskId>) -> Vec<TuiEffect> {
         let first = !std::mem::replace(&mut self.loaded, true);
-        self.tasks = heads.into_iter().map(|head| (head.id, head)).collect();
+        self.tasks = states.into_iter().map(|state| (state.id, state)).collect();
         self.calls.forget_all_but(&self.tasks);
         self.tree_stale = true;
         if first {
             self.pinned = pinned.into_iter().collect();
             // Ended trees start folded.
-            let open: std::collections::HashSet<TaskId> =
-                self.tasks.values().filter(|head| !head.status.is_final()).map(|head| head.root).collect();
-            let ended = |head: &&TaskState| head.parent.is_none() && !open.contains(&head.root);
-            self.folded = self.tasks.values().filter(ended).map(|head| head.id).collect();
+            let open: std::collections::HashSet<TaskId> = self
+                .tasks
+                .values()
+                .filter(|state| !state.status.is_final())
+                .map(|state| state.root)
+                .collect();
+            let ended = |state: &&TaskState| state.parent.is_none() && !open.contains(&state.root);
+            self.folded = self.tasks.values().filter(ended).map(|state| state.id).collect();
         }
         self.prepare_frame();
         let mut effects = self.ensure_selection();
         let behind = |detail: &TuiDetail| {
-            self.tasks.get(&detail.task).is_some_and(|head| head.seq > detail.transcript.last)
+            self.tasks.get(&detail.task).is_some_and(|state| state.seq > detail.transcript.last)
         };
         if !first && self.detail.as_ref().is_some_and(behind) {
             effects.extend(self.read_new_entries());
@@ -105,17 +109,17 @@ impl TuiModel {
         effects
     }
 
-    fn apply_changed(&mut self, heads: Vec<TaskState>) -> Vec<TuiEffect> {
+    fn apply_changed(&mut self, states: Vec<TaskState>) -> Vec<TuiEffect> {
         let mut effects = Vec::new();
-        for head in heads {
-            let id = head.id;
+        for state in states {
+            let id = state.id;
             // An older read may arrive later.
-            if self.tasks.get(&id).is_some_and(|had| had.seq > head.seq) {
+            if self.tasks.get(&id).is_some_and(|had| had.seq > state.seq) {
                 continue;
             }
-            let moved = self.tasks.get(&id).is_none_or(|had| had.seq != head.seq);
-            self.calls.forget(&head);
-            self.tasks.insert(id, head);
+            let moved = self.tasks.get(&id).is_none_or(|had| had.seq != state.seq);
+            self.calls.forget(&state);
+            self.tasks.insert(id, state);
             if moved && self.detail.as_ref().is_some_and(|detail| detail.task == id) {
                 effects.extend(self.read_new_entries());
             }
@@ -134,8 +138,8 @@ impl TuiModel {
     fn forget_answered_questions(&mut self) -> Vec<TuiEffect> {
         let tasks = &self.tasks;
         let is_open = |known: &longhaul::approval::AskedQuestion| {
-            let asking = tasks.get(&known.task).filter(|head| !head.status.is_final());
-            asking.is_some_and(|head| head.asked.iter().any(|asked| asked.question == known.id))
+            let asking = tasks.get(&known.task).filter(|state| !state.status.is_final());
+            asking.is_some_and(|state| state.asked.iter().any(|asked| asked.question == known.id))
         };
         match self.questions.retain(is_open) {
             true => {
@@ -151,20 +155,20 @@ impl TuiModel {
             return;
         }
         let open: std::collections::HashSet<TaskId> =
-            self.tasks.values().filter(|head| !head.status.is_final()).map(|head| head.root).collect();
-        let chosen = self.selected_task().map(|head| head.root);
+            self.tasks.values().filter(|state| !state.status.is_final()).map(|state| state.root).collect();
+        let chosen = self.selected_task().map(|state| state.root);
         let mut over = self.tasks.len() - MAX_TASKS * 9 / 10;
-        self.tasks.retain(|_, head| {
+        self.tasks.retain(|_, state| {
             let keep = over == 0
-                || open.contains(&head.root)
-                || Some(head.root) == chosen
-                || self.pinned.contains(&head.root);
+                || open.contains(&state.root)
+                || Some(state.root) == chosen
+                || self.pinned.contains(&state.root);
             over -= usize::from(!keep);
             keep
         });
-        let heads = &self.tasks;
-        self.folded.retain(|id| heads.contains_key(id));
-        self.calls.forget_all_but(heads);
+        let states = &self.tasks;
+        self.folded.retain(|id| states.contains_key(id));
+        self.calls.forget_all_but(states);
     }
 
     /// Opens the selected task, and selects one if there is none.
@@ -176,9 +180,9 @@ impl TuiModel {
         }
         if self.selected.is_none_or(|id| !shown(&id)) {
             // If the task is folded away, select its nearest visible ancestor.
-            let mut above = self.selected_task().and_then(|head| head.parent);
+            let mut above = self.selected_task().and_then(|state| state.parent);
             while let Some(id) = above.filter(|id| !shown(id)) {
-                above = self.tasks.get(&id).and_then(|head| head.parent);
+                above = self.tasks.get(&id).and_then(|state| state.parent);
             }
             let first = || self.tree.rows.iter().find_map(TuiRow::task);
             self.selected = match (above, &self.team) {
@@ -193,10 +197,10 @@ impl TuiModel {
 
     /// Selects a task and scrolls it into view.
     pub(super) fn reveal_task(&mut self, task: TaskId) -> Vec<TuiEffect> {
-        let mut above = self.tasks.get(&task).and_then(|head| head.parent);
+        let mut above = self.tasks.get(&task).and_then(|state| state.parent);
         while let Some(id) = above {
             self.folded.remove(&id);
-            above = self.tasks.get(&id).and_then(|head| head.parent);
+            above = self.tasks.get(&id).and_then(|state| state.parent);
         }
         self.select(Some(task))
     }
@@ -315,7 +319,7 @@ impl TuiModel {
 
     /// Scrolls to the end, and follows it.
     pub(super) fn follow_end(&mut self) -> Vec<TuiEffect> {
-        let end = self.selected_task().map_or(Seq(0), |head| head.seq);
+        let end = self.selected_task().map_or(Seq(0), |state| state.seq);
         let Some(detail) = &mut self.detail else { return Vec::new() };
         detail.follow = true;
         if detail.has_newer && !detail.reading {
@@ -361,8 +365,8 @@ impl TuiModel {
         }
         let Some(selected) = self.selected else { return self.team.as_ref().map(|_| PromptPurpose::Run) };
         Some(match self.open_question() {
-            Some((head, question)) if question.tool.is_none() => {
-                PromptPurpose::Answer(head.id, question.question)
+            Some((state, question)) if question.tool.is_none() => {
+                PromptPurpose::Answer(state.id, question.question)
             }
             _ => PromptPurpose::Write(selected),
         })

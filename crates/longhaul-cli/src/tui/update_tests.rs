@@ -129,7 +129,7 @@ fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
         journal = journal.replied("Words of some length, to be wrapped.", &[]);
     }
     let mut model = screen((100, 30), &[]);
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journal.head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journal.state()]));
     let end = journal.records.len() as u64;
     let after = Seq(end - INITIAL_ENTRIES as u64);
     assert_eq!(
@@ -144,13 +144,13 @@ fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
     // One new entry: one is read, one is laid out.
     let [journal] = journals;
     let journals = [journal.replied("More.", &[])];
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].state()]));
     assert_eq!(
         effects,
         [TuiEffect::ReadJournal { task: id(1), after: Seq(end), limit: READ_CHUNK, order: false }]
     );
     // During that read, nothing is read twice.
-    assert_eq!(update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()])), []);
+    assert_eq!(update(&mut model, TuiMessage::TasksChanged(vec![journals[0].state()])), []);
     serve(&mut model, effects, &journals);
     assert_eq!(model.detail.as_ref().unwrap().page.laid_out, laid + 1);
     assert!(picture(&mut model).contains("More."));
@@ -191,7 +191,7 @@ fn whoever_scrolls_up_sees_all_of_it_and_is_not_carried_away() {
     press(&mut model, "Home Down Down", &journals);
     let before = picture(&mut model);
     journals[0] = journals[0].clone().replied("Something new.", &[]);
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].state()]));
     serve(&mut model, effects, &journals);
     let text = |picture: &str| picture.lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
     let right = |lines: Vec<String>| -> Vec<String> {
@@ -203,12 +203,12 @@ fn whoever_scrolls_up_sees_all_of_it_and_is_not_carried_away() {
 }
 
 #[test]
-fn heads_that_come_late_do_not_undo_what_is_known() {
+fn states_that_come_late_do_not_undo_what_is_known() {
     let before = TestJournal::new(1, "a", "Do.").claimed();
     let after = before.clone().completed("Done.");
     let mut model = screen((80, 24), &[]);
-    update(&mut model, TuiMessage::TasksChanged(vec![after.head()]));
-    update(&mut model, TuiMessage::TasksChanged(vec![before.head()]));
+    update(&mut model, TuiMessage::TasksChanged(vec![after.state()]));
+    update(&mut model, TuiMessage::TasksChanged(vec![before.state()]));
     assert!(model.tasks[&id(1)].status.is_final());
 }
 
@@ -219,7 +219,7 @@ fn where_hints_were_lost_all_is_read_anew_and_the_journal_goes_on() {
     press(&mut model, "Down", &journals);
     journals[2] = journals[2].clone().replied("Heard late.", &[]);
     let effects =
-        update(&mut model, TuiMessage::Loaded(journals.iter().map(TestJournal::head).collect(), Vec::new()));
+        update(&mut model, TuiMessage::Loaded(journals.iter().map(TestJournal::state).collect(), Vec::new()));
     serve(&mut model, effects, &journals);
     assert_eq!(chosen(&model), "t-00001");
     assert!(picture(&mut model).contains("Heard late."));
@@ -239,10 +239,10 @@ fn a_task_that_was_deleted_goes_away_when_it_is_looked_at() {
 fn there_is_an_end_to_what_is_remembered() {
     let mut model = screen((80, 24), &[]);
     let open = TestJournal::new(0, "a", "Goes on").claimed();
-    update(&mut model, TuiMessage::TasksChanged(vec![open.head()]));
+    update(&mut model, TuiMessage::TasksChanged(vec![open.state()]));
     for number in 1..=(MAX_TASKS as u32 + 200) {
         let done = TestJournal::new(number, "a", "Do.").claimed().completed("Done.");
-        update(&mut model, TuiMessage::TasksChanged(vec![done.head()]));
+        update(&mut model, TuiMessage::TasksChanged(vec![done.state()]));
         assert!(model.tasks.len() <= MAX_TASKS);
     }
     assert!(model.tasks.contains_key(&id(0)), "what goes on is not forgotten");

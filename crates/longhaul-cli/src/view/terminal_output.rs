@@ -196,12 +196,12 @@ pub(crate) fn status_glyph(status: Status) -> &'static str {
 
 /// Returns the word for a task's state, and its ink. Tells apart running tasks that wait, and pending tasks
 /// that ran before.
-pub(crate) fn status_label(head: &TaskState) -> (&'static str, &'static str, Ink) {
-    match (head.status, &head.waiting) {
-        (Status::Running, _) if !head.asked.is_empty() => ("?", "asks", Ink::Attention),
+pub(crate) fn status_label(state: &TaskState) -> (&'static str, &'static str, Ink) {
+    match (state.status, &state.waiting) {
+        (Status::Running, _) if !state.asked.is_empty() => ("?", "asks", Ink::Attention),
         (Status::Running, Some(_)) => ("◌", "waiting", Ink::Attention),
-        (Status::Running, None) if head.stop.is_some() => ("●", "stopping", Ink::Attention),
-        (Status::Pending, _) if head.attempt.0 > 0 => ("◇", "interrupted", Ink::Attention),
+        (Status::Running, None) if state.stop.is_some() => ("●", "stopping", Ink::Attention),
+        (Status::Pending, _) if state.attempt.0 > 0 => ("◇", "interrupted", Ink::Attention),
         (status, _) => (status_glyph(status), status.as_str(), Ink::for_status(status)),
     }
 }

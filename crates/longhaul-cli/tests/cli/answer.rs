@@ -107,10 +107,10 @@ fn first_terminal(kit: &Kit) -> (std::thread::JoinHandle<String>, String) {
 /// Waits until the worker has asked so much, and is in this turn.
 fn asked(kit: &Kit, many: usize, turn: u32) -> String {
     kit.until("the worker to ask", |journals| {
-        let asks = |head: &&longhaul::task::TaskState| {
-            head.asked.len() == many && head.turns == turn && head.waiting.is_some()
+        let asks = |state: &&longhaul::task::TaskState| {
+            state.asked.len() == many && state.turns == turn && state.waiting.is_some()
         };
-        journals.iter().map(|(head, _)| head).find(asks).map(|head| head.id.to_string())
+        journals.iter().map(|(state, _)| state).find(asks).map(|state| state.id.to_string())
     })
 }
 

@@ -61,7 +61,7 @@ fn a_grandchild_in_the_background_is_approved_from_a_second_terminal() {
     let kit = kit();
     let running = kit.start(&["run", "--unattended", "wait", "team.yaml", "Take notes."]);
     let asks = kit.until("the writer to ask", |journals| {
-        journals.iter().map(|(head, _)| head).find(|head| !head.asked.is_empty()).cloned()
+        journals.iter().map(|(state, _)| state).find(|state| !state.asked.is_empty()).cloned()
     });
     assert_eq!((asks.agent.as_str(), asks.depth), ("writer", 2));
     let notes = kit.ground.path().join("notes.txt");
@@ -77,7 +77,7 @@ fn a_grandchild_in_the_background_is_approved_from_a_second_terminal() {
     assert_eq!(std::fs::read_to_string(notes).unwrap(), "Some notes.\n");
     let journals = kit.journals();
     assert_eq!(asked(&journals), 1);
-    assert!(journals.iter().all(|(head, _)| head.status == Status::Completed && head.attempt.0 == 1));
+    assert!(journals.iter().all(|(state, _)| state.status == Status::Completed && state.attempt.0 == 1));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_no_from_a_second_terminal_reaches_the_model() {
     let kit = kit();
     let running = kit.start(&["run", "--unattended", "wait", "team.yaml", "Take notes."]);
     let asks = kit.until("the writer to ask", |journals| {
-        journals.iter().map(|(head, _)| head.clone()).find(|head| !head.asked.is_empty())
+        journals.iter().map(|(state, _)| state.clone()).find(|state| !state.asked.is_empty())
     });
     kit.run(&["answer", &asks.id.to_string(), "no", "not today"]).ended(0);
     let ran = running.end().ended(0);
@@ -102,5 +102,5 @@ fn with_nobody_there_the_model_is_told_and_goes_on() {
     assert!(!kit.ground.path().join("notes.txt").exists());
     let journals = kit.journals();
     assert_eq!(asked(&journals), 0, "nobody is asked where nobody is");
-    assert!(journals.iter().all(|(head, _)| head.status == Status::Completed));
+    assert!(journals.iter().all(|(state, _)| state.status == Status::Completed));
 }

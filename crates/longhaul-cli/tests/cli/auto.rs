@@ -24,7 +24,7 @@ fn kit() -> Kit {
 }
 
 fn serves(asked: &Asked) -> Act {
-    if asked.head.starts_with("GET ") {
+    if asked.headers.starts_with("GET ") {
         let models = r#"{"data": [{"id": "nomic-embed-text"}, {"id": "qwen3:4b"}]}"#;
         return Act::Refuse(200, vec![("content-type", "application/json".to_owned())], models.to_owned());
     }

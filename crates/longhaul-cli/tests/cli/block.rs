@@ -68,16 +68,16 @@ macro_rules! looks_like {
 fn held(kit: &Kit, terminal: &Terminal) -> String {
     // In the journals first: what a task waits for is told a little later than that it does.
     kit.until("all to be held", |journals| {
-        let head =
-            |agent: &str| journals.iter().map(|(head, _)| head).find(|head| head.agent.as_str() == agent);
-        let ended = |agent| head(agent).is_some_and(|head| head.status.is_final());
+        let state =
+            |agent: &str| journals.iter().map(|(state, _)| state).find(|state| state.agent.as_str() == agent);
+        let ended = |agent| state(agent).is_some_and(|state| state.status.is_final());
         let is_held = ended("ready")
             && ended("loser")
-            && head("shell")?.calling.len() == 1
-            && head("patient")?.waiting.is_some()
-            && head("thinker")?.worker.is_some()
-            && !head("writer")?.asked.is_empty()
-            && head("root")?.waiting.is_some();
+            && state("shell")?.calling.len() == 1
+            && state("patient")?.waiting.is_some()
+            && state("thinker")?.worker.is_some()
+            && !state("writer")?.asked.is_empty()
+            && state("root")?.waiting.is_some();
         is_held.then_some(())
     });
     let screen = terminal.until("the block", |screen| {

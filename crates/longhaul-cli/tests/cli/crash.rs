@@ -19,18 +19,18 @@ fn killed_at(fits: impl Fn(&str) -> bool) {
     demo.murder();
 
     let before = kit.journals();
-    assert!(before.iter().any(|(head, _)| head.status == Status::Running), "it was killed while it worked");
+    assert!(before.iter().any(|(state, _)| state.status == Status::Running), "it was killed while it worked");
     let resumed = kit.run(&["resume", "--pace", "0"]).ended(0);
     assert!(resumed.out.starts_with("Resuming "), "{}", resumed.out);
     assert_eq!(synthesis(&resumed.out), whole);
 
     let after = kit.journals();
     assert_eq!(after.len(), 5, "no task is lost, and none is there twice");
-    for (head, journal) in &after {
-        assert_eq!(head.status, Status::Completed, "{}", head.id);
-        assert_eq!(head.root, root);
+    for (state, journal) in &after {
+        assert_eq!(state.status, Status::Completed, "{}", state.id);
+        assert_eq!(state.root, root);
         let finished = journal.iter().filter(|record| matches!(record.entry, Entry::Finished(_))).count();
-        assert_eq!(finished, 1, "{}", head.id);
+        assert_eq!(finished, 1, "{}", state.id);
 
         let mut calls: HashMap<CallId, (u32, u32)> = HashMap::new();
         for record in journal {
@@ -40,18 +40,18 @@ fn killed_at(fits: impl Fn(&str) -> bool) {
                 _ => {}
             }
         }
-        assert!(calls.values().all(|(_, returned)| *returned == 1), "{}: {calls:?}", head.id);
+        assert!(calls.values().all(|(_, returned)| *returned == 1), "{}: {calls:?}", state.id);
 
         // What was done before the kill is still there, as it was, and was not done again.
-        let Some((had, begun)) = before.iter().find(|(had, _)| had.id == head.id) else { continue };
-        assert_eq!(&journal[..begun.len()], &begun[..], "{}", head.id);
+        let Some((had, begun)) = before.iter().find(|(had, _)| had.id == state.id) else { continue };
+        assert_eq!(&journal[..begun.len()], &begun[..], "{}", state.id);
         for record in begun {
             if let Entry::Returned(returned) = &record.entry {
-                assert_eq!(calls[&returned.call].0, 1, "{}: {} was called again", head.id, returned.call);
+                assert_eq!(calls[&returned.call].0, 1, "{}: {} was called again", state.id, returned.call);
             }
         }
         if had.status == Status::Running {
-            assert!(head.attempt > had.attempt, "{} was claimed again", head.id);
+            assert!(state.attempt > had.attempt, "{} was claimed again", state.id);
         }
     }
     let letters = after.iter().flat_map(|(_, journal)| journal);
@@ -123,6 +123,6 @@ fn what_a_killed_process_left_is_not_shown_as_running() {
     assert!(tasks.contains("interrupted") && tasks.contains("longhaul resume"), "{tasks}");
     assert!(!tasks.contains("running") && !tasks.contains("waiting"), "{tasks}");
     assert!(kit.run(&["show", &root]).ended(0).out.contains("interrupted"));
-    let heads = kit.run(&["tasks", "--json"]).ended(0).json();
-    assert!(heads.iter().all(|head| head["status"] != "running"), "{heads:?}");
+    let states = kit.run(&["tasks", "--json"]).ended(0).json();
+    assert!(states.iter().all(|state| state["status"] != "running"), "{states:?}");
 }

@@ -35,7 +35,7 @@ fn the_demo_in_a_pipe_ends_with_a_synthesis_and_a_summary() {
     assert!(!kit.data.path().join("longhaul.db-wal").exists(), "all is in the one file when nobody works");
     let journals = kit.journals();
     assert_eq!(journals.len(), 5);
-    assert!(journals.iter().all(|(head, _)| head.status == Status::Completed));
+    assert!(journals.iter().all(|(state, _)| state.status == Status::Completed));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_first_interrupt_drains_and_resume_carries_on() {
     let drained = demo.end().ended(130);
     assert!(drained.err.contains("Ctrl-C again cancels the run."), "{}", drained.err);
     assert!(drained.err.contains(&format!("resume {root}")), "{}", drained.err);
-    assert!(kit.journals().iter().all(|(head, _)| head.status != Status::Running), "all are given back");
+    assert!(kit.journals().iter().all(|(state, _)| state.status != Status::Running), "all are given back");
 
     let resumed = kit.run(&["resume", "--pace", "0"]).ended(0);
     let whole = Kit::new().run(&["demo", "--pace", "0"]).ended(0);
@@ -81,8 +81,8 @@ fn the_second_interrupt_stops() {
     let ran = demo.end().ended(3);
     assert!(begun.elapsed().as_secs() < 5);
     assert!(ran.out.contains("cancelled"), "{}", ran.out);
-    for (head, _) in kit.journals() {
-        assert_eq!((head.status, head.settled), (Status::Cancelled, true), "{}", head.id);
+    for (state, _) in kit.journals() {
+        assert_eq!((state.status, state.settled), (Status::Cancelled, true), "{}", state.id);
     }
 }
 
@@ -105,7 +105,7 @@ fn a_reader_that_goes_away_is_no_error() {
     let ended = demo.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(0), String::new()));
     // Nobody hears of it, and it is done all the same.
-    assert!(kit.journals().iter().all(|(head, _)| head.status == Status::Completed));
+    assert!(kit.journals().iter().all(|(state, _)| state.status == Status::Completed));
 
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

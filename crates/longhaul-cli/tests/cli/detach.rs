@@ -50,7 +50,7 @@ fn a_process_in_the_background_ends_when_its_database_is_gone() {
     );
     kit.run(&["run", "asks.yaml", "Go.", "--detach"]).ended(0);
     let id = kit.until("a question", |journals| {
-        journals.iter().find(|(head, _)| !head.asked.is_empty()).map(|(head, _)| head.id)
+        journals.iter().find(|(state, _)| !state.asked.is_empty()).map(|(state, _)| state.id)
     });
     let process = carrier(&kit, &id.to_string());
     std::fs::remove_dir_all(kit.data.path()).unwrap();
@@ -79,8 +79,8 @@ fn it_returns_at_once_and_the_answer_comes_all_the_same() {
         0,
         "nothing is left lying"
     );
-    let (head, _) = kit.journals().remove(0);
-    assert_eq!((head.status, head.attempt.0), (Status::Completed, 1));
+    let (state, _) = kit.journals().remove(0);
+    assert_eq!((state.status, state.attempt.0), (Status::Completed, 1));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn who_watches_may_leave_and_the_task_goes_on() {
         left.err
     );
     kit.run(&["wait", &id]).ended(0);
-    let (head, _) = kit.journals().remove(0);
-    assert_eq!((head.status, head.attempt.0), (Status::Completed, 1), "nobody took it away");
+    let (state, _) = kit.journals().remove(0);
+    assert_eq!((state.status, state.attempt.0), (Status::Completed, 1), "nobody took it away");
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn a_carrier_that_is_killed_is_noticed_and_one_that_is_asked_to_drains() {
     kill(pid, Signal::SIGTERM).unwrap();
     gone(pid);
     let journals = kit.journals();
-    let (head, _) = journals.iter().find(|(head, _)| head.id.to_string() == id).unwrap();
-    assert_eq!(head.status, Status::Pending, "given back, not lost");
+    let (state, _) = journals.iter().find(|(state, _)| state.id.to_string() == id).unwrap();
+    assert_eq!(state.status, Status::Pending, "given back, not lost");
 }
 
 #[test]

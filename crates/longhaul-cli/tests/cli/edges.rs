@@ -28,10 +28,10 @@ fn a_server_that_fails_is_told_of_in_words_and_once() {
         assert!(ran.err.contains("no-such-server"), "{}", ran.err);
         assert_eq!(ran.err.matches("root runs without").count(), 1, "{}", ran.err);
     }
-    let (head, journal) = kit.journals().remove(0);
+    let (state, journal) = kit.journals().remove(0);
     let warned = journal.iter().filter(|record| matches!(record.entry, Entry::Warned { .. })).count();
     assert_eq!(warned, 1);
-    let id = head.id.to_string();
+    let id = state.id.to_string();
     for view in [&["logs", &id][..], &["logs", &id, "--json"], &["export", &id]] {
         let shown = kit.run(view).ended(0).out;
         assert!(shown.contains("runs without some of its tools"), "{view:?}: {shown}");
@@ -68,7 +68,10 @@ fn the_time_of_an_interrupted_task_stands_still() {
     );
     let running = kit.start(&["run", "slow.yaml", "x"]);
     let id = kit.until("a root that runs", |journals| {
-        journals.iter().find(|(head, _)| head.status == Status::Running).map(|(head, _)| head.id.to_string())
+        journals
+            .iter()
+            .find(|(state, _)| state.status == Status::Running)
+            .map(|(state, _)| state.id.to_string())
     });
     running.murder();
     std::thread::sleep(std::time::Duration::from_millis(2500));
@@ -243,7 +246,7 @@ fn left_over(kit: &Kit) -> String {
     let had = kit.journals().len();
     let running = kit.start(&["run", "team.yaml", "x", "--max-tokens", "500"]);
     let id = kit.until("its first turn", |journals| {
-        journals.iter().skip(had).find(|(head, _)| head.turns == 1).map(|(head, _)| head.id.to_string())
+        journals.iter().skip(had).find(|(state, _)| state.turns == 1).map(|(state, _)| state.id.to_string())
     });
     running.murder();
     id
@@ -292,7 +295,10 @@ fn a_limit_of_cost_that_cannot_be_kept_to_does_no_harm() {
     kit.write("team.yaml", &team);
     let running = kit.start(&["run", "team.yaml", "x", "--trust"]);
     let id = kit.until("a root that runs", |journals| {
-        journals.iter().find(|(head, _)| head.status == Status::Running).map(|(head, _)| head.id.to_string())
+        journals
+            .iter()
+            .find(|(state, _)| state.status == Status::Running)
+            .map(|(state, _)| state.id.to_string())
     });
     running.murder();
     for args in

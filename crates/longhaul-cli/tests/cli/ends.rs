@@ -77,8 +77,8 @@ fn a_child_that_is_tried_again_is_followed_to_its_own_end() {
     kit.run(&["run", "team.yaml", "go", "--timeout", "700ms"]).ended(124);
     kit.write("go", "");
     let child = |kit: &Kit| {
-        let stopped = |head: &TaskState| head.parent.is_some() && head.status == Status::Cancelled;
-        kit.journals().into_iter().find(|(head, _)| stopped(head)).unwrap().0.id
+        let stopped = |state: &TaskState| state.parent.is_some() && state.status == Status::Cancelled;
+        kit.journals().into_iter().find(|(state, _)| stopped(state)).unwrap().0.id
     };
     // Queued, and nothing else: the command would have it run in the background.
     let again = |kit: &Kit| {
@@ -109,11 +109,11 @@ fn a_root_that_leaves_others_does_not_keep_its_answer_back() {
     assert!(ran.err.contains("3 tasks of t-") && ran.err.contains(" go on in the background"), "{}", ran.err);
     assert!(!ran.err.contains("interrupted"), "{}", ran.err);
     kit.until("workers that run in the background", |journals| {
-        let runs = |head: &TaskState| head.status == Status::Running && head.attempt.0 == 2;
-        (journals.iter().filter(|(head, _)| runs(head)).count() == 3).then_some(())
+        let runs = |state: &TaskState| state.status == Status::Running && state.attempt.0 == 2;
+        (journals.iter().filter(|(state, _)| runs(state)).count() == 3).then_some(())
     });
-    for (head, _) in kit.journals().into_iter().filter(|(head, _)| head.parent.is_some()) {
-        kit.run(&["stop", &head.id.to_string()]).ended(0);
-        kit.run(&["wait", &head.id.to_string()]).ended(3);
+    for (state, _) in kit.journals().into_iter().filter(|(state, _)| state.parent.is_some()) {
+        kit.run(&["stop", &state.id.to_string()]).ended(0);
+        kit.run(&["wait", &state.id.to_string()]).ended(3);
     }
 }

@@ -114,7 +114,7 @@ fn every_event_fits_the_published_schema() {
     };
     let running = kit.start(&["run", "--unattended", "wait", "team.yaml", "Go.", "--json"]);
     let asks = kit.until("the helper to ask", |journals| {
-        journals.iter().map(|(head, _)| head.clone()).find(|head| !head.asked.is_empty())
+        journals.iter().map(|(state, _)| state.clone()).find(|state| !state.asked.is_empty())
     });
     kit.run(&["answer", &asks.id.to_string(), "always"]).ended(0);
     let events = running.end().ended(0).json();
@@ -131,8 +131,12 @@ fn every_event_fits_the_published_schema() {
     let running = kit.start(&["run", "odd.yaml", "Go.", "--json"]);
     let root = kit.until("it to wait for the holder", |journals| {
         let holds =
-            journals.iter().any(|(head, _)| head.agent.as_str() == "holder" && !head.calling.is_empty());
-        journals.iter().map(|(head, _)| head).find(|head| holds && head.waiting.is_some()).map(|head| head.id)
+            journals.iter().any(|(state, _)| state.agent.as_str() == "holder" && !state.calling.is_empty());
+        journals
+            .iter()
+            .map(|(state, _)| state)
+            .find(|state| holds && state.waiting.is_some())
+            .map(|state| state.id)
     });
     assert!(kit.client(async |longhaul| longhaul.background(root).await.unwrap()));
     kit.until("it to go on", |journals| {
@@ -200,7 +204,7 @@ fn a_reader_that_stops_reading_does_not_stop_the_agents() {
     let mut out = child.stdout.take().unwrap();
     // Nobody reads, and the pipe is full long before the end: the task ends all the same.
     kit.until("the task to end", |journals| {
-        journals.iter().any(|(head, _)| head.status == Status::Completed).then_some(())
+        journals.iter().any(|(state, _)| state.status == Status::Completed).then_some(())
     });
     assert!(child.try_wait().unwrap().is_none(), "it has more to say than a pipe holds");
     let mut told = String::new();
@@ -231,7 +235,9 @@ fn a_reader_that_goes_away_does_not_stop_them_either() {
             assert_eq!(child.wait().unwrap().code(), Some(0));
         }
     }
-    assert!(kit.journals().iter().all(|(head, _)| head.status == Status::Completed && head.attempt.0 == 1));
+    assert!(
+        kit.journals().iter().all(|(state, _)| state.status == Status::Completed && state.attempt.0 == 1)
+    );
 }
 
 #[test]
@@ -239,7 +245,7 @@ fn a_signal_is_heard_though_nobody_reads() {
     let kit = Kit::new();
     long(&kit, "60s");
     let child = kit.command(&["run", "team.yaml", "Go.", "--json"]).spawn().unwrap();
-    kit.until("the second turn", |journals| journals.iter().any(|(head, _)| head.turns == 1).then_some(()));
+    kit.until("the second turn", |journals| journals.iter().any(|(state, _)| state.turns == 1).then_some(()));
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(child.id().cast_signed()),
         nix::sys::signal::Signal::SIGINT,
@@ -280,7 +286,7 @@ agents:
     for event in ["submitted", "started", "usage", "call"] {
         running.until(|line| line == event);
     }
-    assert!(kit.journals().iter().all(|(head, _)| !head.status.is_final()), "that was read while it runs");
+    assert!(kit.journals().iter().all(|(state, _)| !state.status.is_final()), "that was read while it runs");
     kit.write("go", "");
     let ran = running.end().ended(0);
     assert_eq!(ran.out.lines().last(), Some("finished"), "{}", ran.out);

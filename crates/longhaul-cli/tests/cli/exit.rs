@@ -85,7 +85,10 @@ fn a_stopped_run_is_3() {
     team(&kit, "- text: I think.\n  delay: 60s", FAILS, "");
     let running = kit.start(&["run", "team.yaml", "Do it"]);
     let id = kit.until("a root that runs", |journals| {
-        journals.iter().find(|(head, _)| head.status == Status::Running).map(|(head, _)| head.id.to_string())
+        journals
+            .iter()
+            .find(|(state, _)| state.status == Status::Running)
+            .map(|(state, _)| state.id.to_string())
     });
     kit.run(&["stop", &id]).ended(0);
     let ran = running.end().ended(3);
@@ -99,7 +102,7 @@ fn an_interrupted_run_is_130_and_can_be_resumed() {
     team(&kit, "- text: Slowly.\n  delay: 1s", FAILS, "");
     let running = kit.start(&["run", "team.yaml", "Do it"]);
     kit.until("a root that runs", |journals| {
-        journals.iter().find(|(head, _)| head.status == Status::Running).map(|_| ())
+        journals.iter().find(|(state, _)| state.status == Status::Running).map(|_| ())
     });
     running.signal(Signal::SIGINT);
     let ran = running.end().ended(130);
@@ -116,12 +119,15 @@ fn the_same_signal_twice_at_once_is_one_wish() {
     team(&kit, "- text: Slowly.\n  delay: 1s", FAILS, "");
     let running = kit.start(&["run", "team.yaml", "Do it"]);
     kit.until("a root that runs", |journals| {
-        journals.iter().find(|(head, _)| head.status == Status::Running).map(|_| ())
+        journals.iter().find(|(state, _)| state.status == Status::Running).map(|_| ())
     });
     running.signal(Signal::SIGTERM);
     running.signal(Signal::SIGTERM);
     running.end().ended(130);
-    assert!(kit.journals().iter().all(|(head, _)| head.status == Status::Pending), "given back, not stopped");
+    assert!(
+        kit.journals().iter().all(|(state, _)| state.status == Status::Pending),
+        "given back, not stopped"
+    );
 }
 
 #[test]

@@ -272,7 +272,7 @@ fn every_task_of_every_format_goes_on_to_its_end() {
         // A session waits for the next word until somebody closes it.
         let session = old.id("session").parse().unwrap();
         old.kit.until("the session", |journals| {
-            let (_, journal) = journals.iter().find(|(head, _)| head.id == session)?;
+            let (_, journal) = journals.iter().find(|(state, _)| state.id == session)?;
             let replies = journal.iter().filter(|record| matches!(record.entry, Entry::Replied(_))).count();
             (replies == 2).then_some(())
         });

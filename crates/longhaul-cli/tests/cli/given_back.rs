@@ -226,13 +226,13 @@ models:
     }
     kit.write("go", "");
     kit.until("the end of the run", |journals| {
-        let ended = journals.iter().filter(|(head, _)| head.status == longhaul::Status::Completed).count();
+        let ended = journals.iter().filter(|(task, _)| task.status == longhaul::Status::Completed).count();
         (ended == 2).then_some(())
     });
-    for (head, journal) in kit.journals() {
+    for (state, journal) in kit.journals() {
         assert_eq!(
-            longhaul::task::TaskState::from_journal(head.id, &journal).unwrap().unwrap().status,
-            head.status
+            longhaul::task::TaskState::from_journal(state.id, &journal).unwrap().unwrap().status,
+            state.status
         );
     }
 }

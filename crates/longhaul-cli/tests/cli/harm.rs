@@ -35,8 +35,8 @@ fn left(kit: &Kit, file: &str, prompt: &str) -> TaskId {
     kit.plays(file, &format!("# {file}{TEAM}"), PLAY);
     let running = kit.start(&["run", file, prompt]);
     let task = kit.until("the command", |journals| {
-        let (head, journal) = journals.iter().find(|(head, _)| head.headline == prompt)?;
-        journal.iter().any(|record| matches!(record.entry, Entry::Called { .. })).then_some(head.id)
+        let (state, journal) = journals.iter().find(|(state, _)| state.headline == prompt)?;
+        journal.iter().any(|record| matches!(record.entry, Entry::Called { .. })).then_some(state.id)
     });
     running.murder();
     task

@@ -132,9 +132,9 @@ impl Kit {
         block_on(async {
             let store = self.store();
             let mut journals = Vec::new();
-            for head in store.list(TaskFilter::default()).await.unwrap() {
-                let journal = store.read(head.id, Seq(0), 100_000).await.unwrap();
-                journals.push((head, journal));
+            for state in store.list(TaskFilter::default()).await.unwrap() {
+                let journal = store.read(state.id, Seq(0), 100_000).await.unwrap();
+                journals.push((state, journal));
             }
             journals
         })

@@ -234,7 +234,7 @@ fn a_question_is_answered_in_words_and_one_that_is_answered_elsewhere_disappears
     let terminal = on(&kit, "ask", &[], 40);
     terminal.until("the question", |screen| screen.contains("Which colour?"));
     let asks = kit.until("who asks", |journals| {
-        journals.iter().map(|(head, _)| head.clone()).find(|head| !head.asked.is_empty())
+        journals.iter().map(|(state, _)| state.clone()).find(|state| !state.asked.is_empty())
     });
     kit.run(&["answer", &asks.id.to_string(), "red"]).ended(0);
     let (screen, _) = terminal.end();
@@ -252,7 +252,7 @@ fn ctrl_b_sends_what_is_waited_for_to_the_background() {
     assert_eq!(code, 0, "{screen}");
     let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("goes on in the background") && words.contains("Thought about."), "{screen}");
-    assert!(kit.journals().iter().all(|(head, _)| head.status == Status::Completed));
+    assert!(kit.journals().iter().all(|(state, _)| state.status == Status::Completed));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn ctrl_c_drains_and_the_terminal_is_as_it_was() {
     let terminal = Terminal::run(&command, 80, 24);
     terminal.until("the block", |screen| screen.contains("thinking") || screen.contains("slow"));
     kit.until("it to run", |journals| {
-        journals.iter().any(|(head, _)| head.status == Status::Running).then_some(())
+        journals.iter().any(|(state, _)| state.status == Status::Running).then_some(())
     });
     terminal.keys(&["C-c"]);
     let (screen, code) = terminal.end();
@@ -290,13 +290,13 @@ fn several_prompts_are_one_session_and_a_later_run_goes_on_with_it() {
     let id = journals[0].0.id.to_string();
     let ran = kit.run(&["run", "team.yaml", "four", "--session", &id, "--quiet"]).ended(0);
     assert_eq!(ran.out, "First: four\n", "a script begins again; the conversation goes on");
-    let continued = kit.journals().into_iter().find(|(head, _)| head.continues.is_some()).unwrap();
+    let continued = kit.journals().into_iter().find(|(state, _)| state.continues.is_some()).unwrap();
     assert_eq!(continued.0.continues.unwrap().to_string(), id);
     kit.run(&["run", "team.yaml", "x", "--session", "t-zzzzz"]).complains(4, &["t-zzzzz"]);
     // A run of one prompt can be gone on with too, several times.
     kit.run(&["run", "team.yaml", "alone", "-q"]).ended(0);
     let alone =
-        kit.journals().into_iter().find(|(head, _)| head.headline == "alone").unwrap().0.id.to_string();
+        kit.journals().into_iter().find(|(state, _)| state.headline == "alone").unwrap().0.id.to_string();
     let ran = kit.run(&["run", "team.yaml", "-p", "a", "-p", "b", "--session", &alone, "-q"]).ended(0);
     assert_eq!(ran.out, "First: a\nFirst: b\n");
 }
@@ -326,7 +326,7 @@ fn of_runs_that_go_on_with_one_session_at_once_each_is_answered_or_refused() {
         }
     }
     assert!(refused.len() < prompts.len(), "one of them had its turn");
-    let orders = || kit.journals().into_iter().map(|(head, _)| head.headline).collect::<Vec<_>>();
+    let orders = || kit.journals().into_iter().map(|(state, _)| state.headline).collect::<Vec<_>>();
     for prompt in prompts {
         let sent = orders().iter().filter(|order| **order == prompt).count();
         assert_eq!(sent, usize::from(!refused.contains(&prompt)), "{prompt}: {:?}", orders());
@@ -365,7 +365,7 @@ models:
     assert!(ran.err.contains("goes on in the background"), "{}", ran.err);
     assert!(ran.err.contains("; watch with:  "), "{}", ran.err);
     kit.until("the end of what was left", |journals| {
-        journals.iter().all(|(head, _)| head.status == Status::Completed).then_some(())
+        journals.iter().all(|(state, _)| state.status == Status::Completed).then_some(())
     });
     let ran = kit.run(&["run", "team.yaml", "go", "--on-finish", "stop"]).ended(0);
     assert!(ran.err.contains("⊘ cancelled"), "{}", ran.err);

@@ -69,7 +69,7 @@ fn a_coordinator_and_researchers_with_a_server_come_to_their_answer() {
 
     let journals = kit.journals();
     assert_eq!(journals.len(), 3);
-    assert!(journals.iter().all(|(head, _)| head.status == Status::Completed), "{}", ran.err);
+    assert!(journals.iter().all(|(state, _)| state.status == Status::Completed), "{}", ran.err);
     let called = |wanted: &str| {
         let calls = journals.iter().flat_map(|(_, journal)| journal);
         calls
@@ -89,22 +89,22 @@ fn killed_in_the_middle_it_leaves_no_server_and_is_carried_on_to_the_same_answer
     let running = kit.start(&["run", TEAM, "How many parks and lakes are there?"]);
     // What the server says of its progress is the task's progress.
     let told = kit.until("progress of the server", |journals| {
-        journals.iter().find_map(|(head, _)| head.progress.clone())
+        journals.iter().find_map(|(state, _)| state.progress.clone())
     });
     assert!(format!("{told:?}").contains("of 10"), "{told:?}");
     assert_eq!(servers(&ground), 1, "two researchers, one server: {:#?}", processes(&ground));
     running.murder();
     gone(&ground);
     let before = kit.journals();
-    assert!(before.iter().any(|(head, _)| head.status == Status::Running), "it was killed while it worked");
+    assert!(before.iter().any(|(state, _)| state.status == Status::Running), "it was killed while it worked");
 
     let resumed = kit.run(&["resume"]).ended(0);
     assert!(resumed.out.contains(ANSWER), "{}\n{}", resumed.out, resumed.err);
     assert_eq!(processes(&ground), [""; 0]);
     let after = kit.journals();
     assert_eq!(after.len(), 3, "no task is lost, and none is there twice");
-    assert!(after.iter().all(|(head, _)| head.status == Status::Completed));
-    assert!(after.iter().any(|(head, _)| head.attempt.0 == 2), "somebody was claimed again");
+    assert!(after.iter().all(|(state, _)| state.status == Status::Completed));
+    assert!(after.iter().any(|(state, _)| state.attempt.0 == 2), "somebody was claimed again");
 }
 
 #[test]

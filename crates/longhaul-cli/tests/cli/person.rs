@@ -94,7 +94,9 @@ fn a_question_is_answered_in_attach() {
     let kit = kit();
     let ran = kit.run(&["run", "team.yaml", "ask", "--detach"]).ended(0);
     let id = ran.out.trim();
-    kit.until("it to ask", |journals| journals.iter().any(|(head, _)| !head.asked.is_empty()).then_some(()));
+    kit.until("it to ask", |journals| {
+        journals.iter().any(|(state, _)| !state.asked.is_empty()).then_some(())
+    });
     let terminal = on_terminal(&kit, &["attach", id]);
     let asks = terminal.until("the question", |screen| screen.contains("> ▏"));
     assert!(asks.contains(&format!("? root {id}: asks")) && asks.contains("    Which colour?"), "{asks}");
@@ -121,9 +123,9 @@ fn ctrl_c_once_finishes_the_step_and_the_command_that_is_named_carries_on() {
     assert_eq!(kit.journals()[0].0.status, Status::Pending);
     let carried = as_it_says(&kit, &screen, "was released; resume it with:").ended(0);
     assert!(carried.out.contains("It is over"), "{carried:?}");
-    let (head, _) = kit.journals().remove(0);
+    let (state, _) = kit.journals().remove(0);
     assert_eq!(
-        (head.status, head.attempt.0, head.calls),
+        (state.status, state.attempt.0, state.calls),
         (Status::Completed, 2, 1),
         "the step was not made again"
     );

@@ -96,8 +96,8 @@ fn a_hook_does_not_outlive_a_kill_and_inherits_no_secret() {
         assert!(begun.elapsed() < TIMEOUT, "the hook outlives its process");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let (head, _) = kit.journals().remove(0);
-    assert_eq!(head.status, Status::Running);
+    let (state, _) = kit.journals().remove(0);
+    assert_eq!(state.status, Status::Running);
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn a_killed_writer_goes_on_in_its_worktree_and_what_it_committed_is_kept() {
     assert_eq!(worktrees(&kit), before, "the same worktree, and no other");
     assert_eq!(fs::read_to_string(before[0].join("two.txt")).unwrap(), "one");
     assert!(ran.out.contains("1 commit.]"), "{}", ran.out);
-    let (head, _) = kit.journals().remove(0);
-    assert_eq!((head.status, head.attempt.0), (Status::Completed, 2));
+    let (state, _) = kit.journals().remove(0);
+    assert_eq!((state.status, state.attempt.0), (Status::Completed, 2));
     // Unmerged, so it is there; merged by its branch, it is all there is.
     let branch = git(&before[0], &["branch", "--show-current"]);
     git(kit.ground.path(), &["merge", "-q", "--ff-only", branch.trim()]);

@@ -62,11 +62,11 @@ fn ten_requests_a_call_are_made_and_all_of_them_are_counted() {
         let ran = kit.run(&["run", "--trust", "team.yaml", "Go."]).ended(0);
         assert!(ran.out.contains("asked the model 10 times"), "{}", ran.out);
         assert_eq!(sampled(&kit), 10);
-        let head = kit.journals()[0].0.clone();
-        assert_eq!(head.usage.total(), 10 * 5000 + 2 * 110, "{generation}");
-        let shown = kit.run(&["show", &head.id.to_string()]).ended(0);
+        let state = kit.journals()[0].0.clone();
+        assert_eq!(state.usage.total(), 10 * 5000 + 2 * 110, "{generation}");
+        let shown = kit.run(&["show", &state.id.to_string()]).ended(0);
         assert!(shown.out.contains("50,220 tokens"), "{}", shown.out);
-        let told = kit.run(&["logs", &head.id.to_string()]).ended(0);
+        let told = kit.run(&["logs", &state.id.to_string()]).ended(0);
         assert!(told.out.contains("sampled by an MCP server: 4,000 tokens in, 1,000 out"), "{}", told.out);
     }
 }
@@ -77,9 +77,9 @@ fn the_budget_of_the_task_bounds_them() {
         let kit = kit(generation);
         let ran = kit.run(&["run", "--trust", "--max-tokens", "2000", "team.yaml", "Go."]).ended(7);
         assert_eq!(sampled(&kit), 1, "{}", ran.err);
-        let (head, journal) = kit.journals()[0].clone();
-        assert_eq!(head.usage.total(), 5000 + 110);
-        assert_eq!(head.status, Status::Failed, "{:?} {}", FailureKind::Budget, ran.err);
+        let (state, journal) = kit.journals()[0].clone();
+        assert_eq!(state.usage.total(), 5000 + 110);
+        assert_eq!(state.status, Status::Failed, "{:?} {}", FailureKind::Budget, ran.err);
         assert!(
             format!("{journal:?}").contains("used 5110 tokens of 2000"),
             "the server is told: {journal:?}"
@@ -92,7 +92,7 @@ fn so_does_the_budget_of_the_tree() {
     let kit = kit("2026");
     kit.run(&["run", "--trust", "--max-tokens", "12000", "team.yaml", "delegate"]).ended(7);
     assert_eq!(sampled(&kit), 3);
-    let total: u64 = kit.journals().iter().map(|(head, _)| head.usage.total()).sum();
+    let total: u64 = kit.journals().iter().map(|(state, _)| state.usage.total()).sum();
     assert_eq!(total, 3 * 5000 + 220);
 }
 

@@ -13,7 +13,7 @@ fn told<T>(kit: &Kit, task: TaskId, tells: impl Fn(&[Record]) -> Option<T>) -> T
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let journals = kit.journals();
-        let (_, journal) = journals.iter().find(|(head, _)| head.id == task).unwrap();
+        let (_, journal) = journals.iter().find(|(state, _)| state.id == task).unwrap();
         if let Some(told) = tells(journal) {
             return told;
         }
@@ -117,8 +117,8 @@ fn another_process_lists_shows_writes_to_and_stops_what_runs() {
     demo.end().ended(3);
     assert!(when.elapsed() < Duration::from_secs(5), "{:?}", when.elapsed());
     kit.run(&["wait", &root, "--timeout", "5s"]).ended(3);
-    for (head, _) in kit.journals() {
-        assert_eq!((head.status, head.settled), (Status::Cancelled, true), "{}", head.id);
+    for (state, _) in kit.journals() {
+        assert_eq!((state.status, state.settled), (Status::Cancelled, true), "{}", state.id);
     }
 }
 

@@ -76,10 +76,10 @@ fn a_marked_key_is_found_nowhere() {
         }
         let asked = provider.asked();
         assert!(
-            asked.len() >= 6 && asked.iter().all(|asked| asked.head.contains(KEY)),
+            asked.len() >= 6 && asked.iter().all(|asked| asked.headers.contains(KEY)),
             "the key was really sent"
         );
-        let ids: Vec<String> = kit.journals().iter().map(|(head, _)| head.id.to_string()).collect();
+        let ids: Vec<String> = kit.journals().iter().map(|(state, _)| state.id.to_string()).collect();
         assert_eq!(ids.len(), 4);
         for id in &ids {
             for args in [&["show", id][..], &["show", id, "--json"], &["logs", id], &["logs", id, "--json"]] {

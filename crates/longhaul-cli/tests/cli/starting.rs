@@ -136,7 +136,7 @@ impl State {
         for by_signal in [false, true].into_iter().take(1 + usize::from(self.by_signal)) {
             let _ = std::fs::remove_file(self.kit.ground.path().join("started"));
             let running = self.kit.started(self.command(&["run", "team.yaml", "Go."]));
-            let root = self.kit.until("the task", |journals| journals.last().map(|(head, _)| head.id));
+            let root = self.kit.until("the task", |journals| journals.last().map(|(state, _)| state.id));
             let process = self.hangs();
             let begun = Instant::now();
             if by_signal {
@@ -151,13 +151,13 @@ impl State {
                 assert!(begun.elapsed() < SOON, "what it started still runs, signal: {by_signal}");
                 std::thread::sleep(Duration::from_millis(10));
             }
-            let (head, _) = self.kit.journals().pop().unwrap();
+            let (state, _) = self.kit.journals().pop().unwrap();
             let ends: &[Status] = if by_signal {
                 &[Status::Pending, Status::Completed]
             } else {
                 &[Status::Cancelled, Status::Completed]
             };
-            assert!(ends.contains(&head.status), "{:?}, signal: {by_signal}", head.status);
+            assert!(ends.contains(&state.status), "{:?}, signal: {by_signal}", state.status);
         }
     }
 }

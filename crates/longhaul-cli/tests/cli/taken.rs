@@ -46,8 +46,8 @@ fn stopped(kit: &Kit) -> (Running, String) {
     team(kit);
     let run = kit.started(leased(kit, &["run", "team.yaml", "go"]));
     let id = kit.until("some steps", |journals| {
-        let (head, _) = journals.first()?;
-        (effects(kit).len() >= 3).then(|| head.id.to_string())
+        let (state, _) = journals.first()?;
+        (effects(kit).len() >= 3).then(|| state.id.to_string())
     });
     run.signal(Signal::SIGSTOP);
     free_the_file(kit, &run);
@@ -84,8 +84,8 @@ fn who_was_stopped_while_another_resumed_does_nothing_more_and_says_so() {
     let (run, id) = stopped(&kit);
     let resumed = kit.started(leased(&kit, &["resume", &id]));
     kit.until("the other to take it", |journals| {
-        let (head, _) = journals.first()?;
-        (head.status == Status::Running && head.attempt.0 == 2).then_some(())
+        let (state, _) = journals.first()?;
+        (state.status == Status::Running && state.attempt.0 == 2).then_some(())
     });
     run.signal(Signal::SIGCONT);
     says_that_it_lost(run, &id);
@@ -118,8 +118,8 @@ fn what_a_living_process_runs_is_not_resumed_and_that_is_no_success() {
     kit.write("team.yaml", &slow);
     let mut run = kit.started(leased(&kit, &["run", "team.yaml", "go", "--json"]));
     run.until(|line| line.contains(r#""event":"result""#));
-    let (head, _) = kit.journals().remove(0);
-    for args in [&["resume"][..], &["resume", &head.id.to_string()]] {
+    let (state, _) = kit.journals().remove(0);
+    for args in [&["resume"][..], &["resume", &state.id.to_string()]] {
         let refused = Ran::from(leased(&kit, args).output().unwrap()).ended(1);
         assert!(refused.err.contains("is run by another process"), "{}", refused.err);
     }
@@ -192,6 +192,6 @@ fn what_a_killed_process_left_is_ended_by_a_stop() {
     run.murder();
     let id = kit.journals().remove(0).0.id.to_string();
     kit.run(&["stop", &id]).ended(0);
-    let (head, _) = kit.journals().remove(0);
-    assert_eq!((head.status, head.settled), (Status::Cancelled, true), "nobody else would ever end it");
+    let (state, _) = kit.journals().remove(0);
+    assert_eq!((state.status, state.settled), (Status::Cancelled, true), "nobody else would ever end it");
 }

@@ -27,7 +27,7 @@ const WRITES: &str =
 
 fn asks(kit: &Kit) -> TaskState {
     kit.until("a question", |journals| {
-        journals.iter().map(|(head, _)| head).find(|head| !head.asked.is_empty()).cloned()
+        journals.iter().map(|(state, _)| state).find(|state| !state.asked.is_empty()).cloned()
     })
 }
 
@@ -42,8 +42,8 @@ fn slow(kit: &Kit, delay: &str) {
 fn ended(kit: &Kit, id: &str) -> TaskState {
     let id: longhaul::TaskId = id.parse().unwrap();
     kit.until("its end", |journals| {
-        let found = journals.iter().map(|(head, _)| head).find(|head| head.id == id);
-        found.filter(|head| head.status.is_final()).cloned()
+        let found = journals.iter().map(|(state, _)| state).find(|state| state.id == id);
+        found.filter(|state| state.status.is_final()).cloned()
     })
 }
 
@@ -58,7 +58,7 @@ fn time_in_which_nobody_runs_a_task_does_not_count() {
     );
     let running = kit.start(&["run", "team.yaml", "x"]);
     kit.until("a root that runs", |journals| {
-        journals.iter().find(|(head, _)| head.status == Status::Running).map(|_| ())
+        journals.iter().find(|(state, _)| state.status == Status::Running).map(|_| ())
     });
     running.murder();
     std::thread::sleep(std::time::Duration::from_millis(3500));
@@ -69,18 +69,18 @@ fn time_in_which_nobody_runs_a_task_does_not_count() {
 fn an_approval_has_no_end_unless_one_is_said_and_then_every_view_shows_it() {
     let kit = kit(WRITES);
     kit.run(&["run", "team.yaml", "x", "--detach"]).ended(0);
-    let head = asks(&kit);
-    assert_eq!(head.asked[0].until, None);
-    kit.run(&["stop", &head.id.to_string()]).ended(0);
+    let state = asks(&kit);
+    assert_eq!(state.asked[0].until, None);
+    kit.run(&["stop", &state.id.to_string()]).ended(0);
 
     kit.run(&["run", "team.yaml", "x", "--detach", "--ask-timeout", "1h"]).ended(0);
-    let head = kit.until("a question", |journals| {
-        let mut tasks = journals.iter().map(|(head, _)| head);
-        tasks.rfind(|head| !head.status.is_final() && !head.asked.is_empty()).cloned()
+    let state = kit.until("a question", |journals| {
+        let mut tasks = journals.iter().map(|(state, _)| state);
+        tasks.rfind(|state| !state.status.is_final() && !state.asked.is_empty()).cloned()
     });
-    let id = head.id.to_string();
-    let until = head.asked[0].until.unwrap();
-    assert!((3590..=3600).contains(&until.duration_since(head.asked[0].since).as_secs()), "{head:?}");
+    let id = state.id.to_string();
+    let until = state.asked[0].until.unwrap();
+    assert!((3590..=3600).contains(&until.duration_since(state.asked[0].since).as_secs()), "{state:?}");
     let clock = until.to_string()[11..19].to_owned();
     for view in
         [&["tasks"][..], &["show", &id], &["logs", &id], &["show", &id, "--json"], &["tasks", "--json"]]
@@ -107,10 +107,10 @@ fn the_timeout_of_a_command_goes_by_the_clock() {
         "{}",
         ran.err
     );
-    let (head, journal) = kit.journals().remove(0);
-    assert_eq!(head.status, Status::Cancelled);
+    let (state, journal) = kit.journals().remove(0);
+    assert_eq!(state.status, Status::Cancelled);
     let stopped = journal.iter().find(|record| matches!(record.entry, Entry::StopRequested(_))).unwrap();
-    let after = stopped.at.duration_since(head.created).as_millis();
+    let after = stopped.at.duration_since(state.created).as_millis();
     assert!((1900..2900).contains(&after), "on time, and not a second late: {after} ms");
 }
 
@@ -145,7 +145,7 @@ fn calls_that_nobody_was_there_to_allow_are_told_and_can_fail_a_run() {
         assert_eq!(ran.out, "Over.\n", "the answer is printed all the same");
         assert!(ran.err.contains("1 call was denied"), "{}", ran.err);
     }
-    let denied: Vec<u32> = kit.journals().iter().map(|(head, _)| head.denied).collect();
+    let denied: Vec<u32> = kit.journals().iter().map(|(state, _)| state.denied).collect();
     assert_eq!(denied, [1, 1, 1, 1]);
     let allowed = kit.run(&["run", "team.yaml", "x", "--yolo", "--fail-on-denied"]).ended(0);
     assert!(!allowed.err.contains("denied"), "{}", allowed.err);
@@ -157,7 +157,7 @@ fn a_drain_says_what_it_waits_for() {
     slow(&kit, "2s");
     let running = kit.start(&["run", "slow.yaml", "x"]);
     let id = kit.until("a root that runs", |journals| {
-        journals.iter().find(|(head, _)| head.status == Status::Running).map(|(head, _)| head.id)
+        journals.iter().find(|(state, _)| state.status == Status::Running).map(|(state, _)| state.id)
     });
     running.signal(Signal::SIGINT);
     let ran = running.end();
@@ -180,8 +180,8 @@ fn left_in(kit: &Kit, directory: &str) -> String {
     command.current_dir(&place);
     let running = kit.started(command);
     let id = kit.until("a root that runs", |journals| {
-        let running = journals.iter().filter(|(head, _)| head.status == Status::Running);
-        running.map(|(head, _)| head).find(|head| head.headline == directory).cloned()
+        let running = journals.iter().filter(|(state, _)| state.status == Status::Running);
+        running.map(|(state, _)| state).find(|state| state.headline == directory).cloned()
     });
     running.murder();
     assert_eq!(kit.journals().len(), had + 1);
@@ -211,13 +211,13 @@ fn without_an_id_only_the_runs_of_the_project_are_carried_on() {
         "{ran:?}"
     );
     assert!(ran.err.contains("resume --all") && ran.err.contains("resume ID"), "{}", ran.err);
-    assert!(kit.journals().iter().all(|(head, _)| head.attempt.0 == 1), "nothing was started");
+    assert!(kit.journals().iter().all(|(state, _)| state.attempt.0 == 1), "nothing was started");
 
     // From below in the repository.
     let ran = resumes(&kit, "one/src", &[]).ended(0);
     assert!(ran.out.contains(&one) && !ran.out.contains(&two), "{ran:?}");
     assert!(ran.err.contains("1 run of other projects left as they are"), "{}", ran.err);
-    let state = |id: &str| kit.journals().into_iter().find(|(head, _)| head.id.to_string() == id).unwrap().0;
+    let state = |id: &str| kit.journals().into_iter().find(|(task, _)| task.id.to_string() == id).unwrap().0;
     assert_eq!((state(&one).status, state(&two).attempt.0), (Status::Completed, 1));
 
     let ran = resumes(&kit, "one", &["--all"]).ended(0);

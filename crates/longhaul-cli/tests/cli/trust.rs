@@ -234,7 +234,7 @@ fn what_was_submitted_is_not_asked_about_again() {
     kit.write("team.yaml", "agents: {}");
     let resuming = kit.start(&["resume"]);
     kit.until("the second attempt", |journals| {
-        journals.iter().find(|(head, _)| head.attempt.0 == 2).map(drop)
+        journals.iter().find(|(state, _)| state.attempt.0 == 2).map(drop)
     });
     let root = kit.journals()[0].0.id.to_string();
     kit.run(&["stop", &root]).ended(0);

@@ -98,9 +98,9 @@ fn lists(screen: &str, sign: &str, words: &str) -> bool {
     screen.lines().filter_map(|line| line.split_once(&format!("{sign} t-"))).any(|(_, rest)| is_it(rest))
 }
 
-fn head(kit: &Kit, agent: &str, fits: impl Fn(Status) -> bool) {
+fn until_status(kit: &Kit, agent: &str, fits: impl Fn(Status) -> bool) {
     kit.until(&format!("{agent} to get there"), |journals| {
-        journals.iter().find(|(head, _)| head.agent.as_str() == agent && fits(head.status)).map(|_| ())
+        journals.iter().find(|(state, _)| state.agent.as_str() == agent && fits(state.status)).map(|_| ())
     });
 }
 
@@ -136,7 +136,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     terminal.keys(&["Enter"]);
     terminal.until("that it was sent", |screen| screen.contains("sent to t-") && screen.contains("1 unread"));
     kit.until("the letter", |journals| {
-        let (_, journal) = journals.iter().find(|(head, _)| head.agent.as_str() == "scout")?;
+        let (_, journal) = journals.iter().find(|(state, _)| state.agent.as_str() == "scout")?;
         journal.iter().find_map(|record| match &record.entry {
             Entry::Letter(letter) => (&*letter.text == "Only the north, 世界 too.").then_some(()),
             _ => None,
@@ -148,7 +148,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     comes_to(&terminal, "tui_asks", |screen| screen.contains("may it call write_file?"));
     terminal.keys(&["y"]);
     terminal.until("the answer", |screen| screen.contains(": yes"));
-    head(&kit, "writer", |status| status == Status::Completed);
+    until_status(&kit, "writer", |status| status == Status::Completed);
     assert_eq!(std::fs::read_to_string(kit.ground.path().join("notes.txt")).unwrap(), "Some notes.\n");
 
     // Search for one, and stop it.
@@ -168,7 +168,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     terminal.until("nothing to be stopped", |screen| !screen.contains("Stop idler"));
     terminal.keys(&["s", "y"]);
     terminal.until("that it was told", |screen| screen.contains("is stopping"));
-    head(&kit, "idler", |status| status == Status::Cancelled);
+    until_status(&kit, "idler", |status| status == Status::Cancelled);
     terminal.keys(&["Escape"]);
 
     // Smaller, and smaller.
@@ -199,7 +199,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     });
     terminal.keys(&["Escape"]);
     kit.write("go", "");
-    head(&kit, "root", |status| status == Status::Completed);
+    until_status(&kit, "root", |status| status == Status::Completed);
     terminal.until("the end", |screen| screen.contains("Finished  1") && screen.contains("4 finished"));
     terminal.keys(&["q"]);
     let (left, code) = terminal.end();
@@ -272,8 +272,8 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
     kit.write("team.yaml", TEAM);
     kit.write("never", "");
     let running = kit.start(&["run", "--unattended", "wait", "team.yaml", "Take stock"]);
-    head(&kit, "writer", |status| status == Status::Running);
-    head(&kit, "idler", |status| status == Status::Completed);
+    until_status(&kit, "writer", |status| status == Status::Running);
+    until_status(&kit, "idler", |status| status == Status::Completed);
     running.murder();
     let terminal = Terminal::run(&kit.command(&["tui"]), 100, 30);
     terminal.until("what is interrupted", |screen| screen.contains("not running: r resumes it"));
@@ -285,7 +285,7 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
     terminal.until("the choices", |screen| screen.contains("[e] exactly this call"));
     terminal.keys(&["e"]);
     kit.write("go", "");
-    head(&kit, "root", |status| status == Status::Completed);
+    until_status(&kit, "root", |status| status == Status::Completed);
     terminal.until("the end", |screen| screen.contains("Finished  1"));
     // Continued: another task, carried by another process.
     terminal.keys(&["End", "r"]);
@@ -294,7 +294,7 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
     terminal.keys(&["Enter"]);
     terminal.until("what continues it", |screen| screen.contains("it is continued by t-"));
     kit.until("its end", |journals| {
-        let next = journals.iter().map(|(head, _)| head).find(|head| head.continues.is_some())?;
+        let next = journals.iter().map(|(state, _)| state).find(|state| state.continues.is_some())?;
         next.status.is_final().then_some(())
     });
     terminal.until("all five", |screen| screen.contains("5 finished"));
@@ -328,7 +328,7 @@ models:
     terminal.until("that it is tried again", |screen| screen.contains("is retried as t-"));
     // In a process of its own, which fails as well.
     kit.until("the end of it", |journals| {
-        let again = journals.iter().map(|(head, _)| head).find(|head| head.retries.is_some())?;
+        let again = journals.iter().map(|(state, _)| state).find(|state| state.retries.is_some())?;
         (again.status == Status::Failed).then_some(())
     });
     terminal.until("both", |screen| screen.contains("Finished  2"));
@@ -374,11 +374,11 @@ fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
     // Given back, as the journals have it.
     let deadline = std::time::Instant::now() + crate::kit::TIMEOUT;
     loop {
-        let heads: Vec<_> = kit.journals().into_iter().map(|(head, _)| head).collect();
-        if heads.iter().all(|head| head.status != Status::Running) {
+        let states: Vec<_> = kit.journals().into_iter().map(|(state, _)| state).collect();
+        if states.iter().all(|state| state.status != Status::Running) {
             break;
         }
-        assert!(std::time::Instant::now() < deadline, "they are still run: {heads:?}");
+        assert!(std::time::Instant::now() < deadline, "they are still run: {states:?}");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }

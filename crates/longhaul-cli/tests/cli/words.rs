@@ -137,15 +137,15 @@ fn a_child_is_tried_again_below_its_parent() {
     let mut demo = kit.start(&["demo", "--pace", "5"]);
     let root = demo.root();
     let child = kit.until("a child", |journals| {
-        journals.iter().find(|(head, _)| head.parent == Some(root)).map(|(head, _)| head.id.to_string())
+        journals.iter().find(|(state, _)| state.parent == Some(root)).map(|(state, _)| state.id.to_string())
     });
     kit.run(&["stop", &child]).ended(0);
     kit.run(&["wait", &child]).ended(3);
     let again = tries(&kit, &child);
     kit.run(&["wait", &again, "--any", "--timeout", "30s"]);
-    let head = kit.run(&["show", &again, "--json"]).ended(0).json()[0]["head"].clone();
-    assert_eq!((&head["parent"], &head["root"]), (&root.to_string().into(), &root.to_string().into()));
-    assert_ne!(head["attempt"], 0, "the process that runs its tree runs it, too");
+    let state = kit.run(&["show", &again, "--json"]).ended(0).json()[0]["head"].clone();
+    assert_eq!((&state["parent"], &state["root"]), (&root.to_string().into(), &root.to_string().into()));
+    assert_ne!(state["attempt"], 0, "the process that runs its tree runs it, too");
     kit.run(&["stop", &root.to_string()]).ended(0);
     demo.end();
 }
@@ -153,7 +153,7 @@ fn a_child_is_tried_again_below_its_parent() {
 #[test]
 fn only_what_is_old_has_ended_and_was_seen_is_deleted() {
     let kit = Kit::new();
-    let left = |kit: &Kit| kit.journals().iter().map(|(head, _)| head.id.to_string()).collect::<Vec<_>>();
+    let left = |kit: &Kit| kit.journals().iter().map(|(state, _)| state.id.to_string()).collect::<Vec<_>>();
     let open = submitted(&kit, "nobody", Order::new("waiter", "Wait")).to_string();
     let unread = submitted(&kit, "nobody", Order::new("waiter", "Never seen")).to_string();
     let seen = submitted(&kit, "nobody", Order::new("waiter", "Seen")).to_string();
@@ -226,7 +226,7 @@ fn a_tree_is_written_down_whole_and_harms_nobody() {
     let kit = Kit::new();
     let evil = "Look\n<script>alert(1)</script> \x1b[31m``` # x";
     kit.run(&["demo", "--pace", "0"]).ended(0);
-    let (root, _) = kit.journals().into_iter().find(|(head, _)| head.parent.is_none()).unwrap();
+    let (root, _) = kit.journals().into_iter().find(|(state, _)| state.parent.is_none()).unwrap();
     let id = root.id.to_string();
     let json: serde_json::Value =
         serde_json::from_str(&kit.run(&["export", &id, "--format", "json"]).ended(0).out).unwrap();
@@ -247,8 +247,8 @@ fn a_tree_is_written_down_whole_and_harms_nobody() {
             && !html.contains("src=")
             && !html.contains("@import")
     );
-    for (head, _) in kit.journals() {
-        assert!(html.contains(&format!("href=\"#{}\"", head.id)), "the contents lead to {}", head.id);
+    for (state, _) in kit.journals() {
+        assert!(html.contains(&format!("href=\"#{}\"", state.id)), "the contents lead to {}", state.id);
     }
     let markdown = kit.run(&["export", &id]).ended(0).out;
     assert!(markdown.starts_with(&format!("# {id} ")) && markdown.contains("**calls** `"), "{markdown}");
@@ -343,7 +343,7 @@ fn show_and_the_doctor_fit_the_terminal() {
     looks_like!("show_40", shown(&kit, 40, &["show", &done]));
 
     kit.run(&["demo", "--pace", "0"]).ended(0);
-    let parent = kit.journals().iter().find_map(|(head, _)| head.parent).unwrap().to_string();
+    let parent = kit.journals().iter().find_map(|(state, _)| state.parent).unwrap().to_string();
     for columns in [80_u16, 40] {
         let screen = shown(&kit, columns, &["show", &parent]);
         assert!(screen.lines().all(|line| line.chars().count() <= columns.into()), "{screen}");

@@ -164,7 +164,7 @@ pub(crate) fn truncate_middle(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
-    let head = text.floor_char_boundary(most / 2);
-    let tail = text.ceil_char_boundary(text.len() - most / 2).max(head);
-    format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
+    let start = text.floor_char_boundary(most / 2);
+    let end = text.ceil_char_boundary(text.len() - most / 2).max(start);
+    format!("{}\n[… {} bytes left out …]\n{}", &text[..start], end - start, &text[end..])
 }

@@ -365,8 +365,8 @@ fn is_argument(name: &str) -> bool {
 /// The values of an argument, found by its name or by a dotted path to it, ignoring case.
 fn find<'a>(value: &'a Value, path: &str, found: &mut Vec<&'a Value>) {
     let mut look = |key: &str, value: &'a Value| {
-        let (Some(head), Some(rest)) = (path.get(..key.len()), path.get(key.len()..)) else { return };
-        if key.is_empty() || !head.eq_ignore_ascii_case(key) {
+        let (Some(start), Some(rest)) = (path.get(..key.len()), path.get(key.len()..)) else { return };
+        if key.is_empty() || !start.eq_ignore_ascii_case(key) {
             return;
         }
         match rest.strip_prefix('.') {

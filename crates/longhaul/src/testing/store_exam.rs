@@ -76,7 +76,7 @@ macro_rules! store_exam {
             a_letter_is_taken_once
             a_letter_is_taken_once_though_many_send_it
             large_entries_come_back_whole
-            heads_are_the_fold_of_their_journals
+            states_are_the_fold_of_their_journals
             only_live_words_are_live
             what_is_kept_is_found_by_its_digest
             a_stored_value_is_written_by_whoever_has_read_it

@@ -152,8 +152,8 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Option<RecordedRequest>
     let mut bytes = Vec::new();
     loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-            let mut lines = head.lines();
+            let header_text = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let mut lines = header_text.lines();
             let line = lines.next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
             let headers: Vec<(String, String)> = lines
                 .filter_map(|line| line.split_once(':'))

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, ToolCallResult, fn_tool};
-use super::text_paging::{OUTPUT_LIMIT, TextRange, head_and_tail, text_page};
+use super::text_paging::{OUTPUT_LIMIT, TextRange, start_and_end, text_page};
 use crate::id::Digest;
 use crate::store::Store;
 use crate::tool::{DynTool, ToolEffects, ToolError};
@@ -18,7 +18,7 @@ const READ_TOOL_OUTPUT: &str = "read_tool_output";
 /// Returns the beginning and the end of an output that is longer than `cap`, with a marker between them that
 /// says how to read the rest. Returns `None` if the output is short enough.
 pub(crate) fn truncate_output(text: &str, cap: usize) -> Option<String> {
-    head_and_tail(text, cap, |from| read_on(name(&Digest::of_bytes(text.as_bytes())), from))
+    start_and_end(text, cap, |from| read_on(name(&Digest::of_bytes(text.as_bytes())), from))
 }
 
 /// The id of a truncated output, as models see it: a prefix of its digest.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::text_paging::{OUTPUT_LIMIT, TextRange, head_and_tail, text_page};
+use super::text_paging::{OUTPUT_LIMIT, TextRange, start_and_end, text_page};
 use crate::dispatch::{AgentInfo, Caller};
 use crate::entry::WaitReason;
 use crate::id::{AgentName, TaskId};
@@ -340,7 +340,7 @@ fn part_of(
         return (page.with_marker(how), !page.is_whole());
     }
     if snapshot.state.status.is_final() {
-        return head_and_tail(text, limit, how).map_or_else(|| (text.to_owned(), false), |cut| (cut, true));
+        return start_and_end(text, limit, how).map_or_else(|| (text.to_owned(), false), |cut| (cut, true));
     }
     if text.len() <= limit {
         return (text.to_owned(), false);

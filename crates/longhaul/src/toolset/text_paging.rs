@@ -130,18 +130,18 @@ fn last_lines(text: &str, count: usize) -> usize {
 /// Returns the beginning and the end of a text that has more than `limit` bytes, with a marker between them
 /// that says what is left out and how to read it: `how` receives the offset where the gap begins. Returns
 /// `None` if the text is short enough.
-pub(crate) fn head_and_tail(text: &str, limit: usize, how: impl FnOnce(usize) -> String) -> Option<String> {
+pub(crate) fn start_and_end(text: &str, limit: usize, how: impl FnOnce(usize) -> String) -> Option<String> {
     if text.len() <= limit {
         return None;
     }
-    let head = &text[..text.floor_char_boundary(limit / 4 * 3)];
-    let tail = &text[text.ceil_char_boundary(text.len() - limit / 4)..];
-    let from = head.chars().count();
+    let start = &text[..text.floor_char_boundary(limit / 4 * 3)];
+    let end = &text[text.ceil_char_boundary(text.len() - limit / 4)..];
+    let from = start.chars().count();
     let total = text.chars().count();
-    let to = total - tail.chars().count();
+    let to = total - end.chars().count();
     let (left_out, how) = (to - from, how(from));
     Some(format!(
-        "{head}\n\n[… {left_out} of {total} characters are left out here: {from} to {to}.{how} …]\n\n{tail}"
+        "{start}\n\n[… {left_out} of {total} characters are left out here: {from} to {to}.{how} …]\n\n{end}"
     ))
 }
 
@@ -196,14 +196,14 @@ mod tests {
         for unit in ["x", "é", "→", "🦀"] {
             for shift in 0..4 {
                 let text = format!("{}{}", "x".repeat(shift), unit.repeat(100));
-                let Some(cut) = head_and_tail(&text, 64, |from| format!(" Go to {from}.")) else {
+                let Some(cut) = start_and_end(&text, 64, |from| format!(" Go to {from}.")) else {
                     panic!("{} bytes are more than 64", text.len());
                 };
-                let (head, rest) = cut.split_once("\n\n[… ").unwrap();
-                let (mark, tail) = rest.split_once(" …]\n\n").unwrap();
-                assert!(head.len() <= 48 && tail.len() <= 16);
-                let (from, total) = (head.chars().count(), text.chars().count());
-                let to = total - tail.chars().count();
+                let (start, rest) = cut.split_once("\n\n[… ").unwrap();
+                let (mark, end) = rest.split_once(" …]\n\n").unwrap();
+                assert!(start.len() <= 48 && end.len() <= 16);
+                let (from, total) = (start.chars().count(), text.chars().count());
+                let to = total - end.chars().count();
                 assert_eq!(
                     mark,
                     format!(
@@ -213,7 +213,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(head_and_tail("short", 5, |_| String::new()), None);
+        assert_eq!(start_and_end("short", 5, |_| String::new()), None);
     }
 
     #[test]

@@ -157,9 +157,9 @@ const WORK: [&str; 13] = [
     "Warned",
 ];
 
-fn take(head: &mut TaskState, words: &str) -> bool {
-    let (seq, attempt) = (Seq(head.seq.0 + 1), head.attempt);
-    head.apply(&Record { seq, at: Timestamp::UNIX_EPOCH, entry: entry(words, attempt) }).is_ok()
+fn take(task: &mut TaskState, words: &str) -> bool {
+    let (seq, attempt) = (Seq(task.seq.0 + 1), task.attempt);
+    task.apply(&Record { seq, at: Timestamp::UNIX_EPOCH, entry: entry(words, attempt) }).is_ok()
 }
 
 /// A task in a state that the documents name; while it can, it asks something.
@@ -175,18 +175,18 @@ fn in_state(state: &str) -> TaskState {
         other => panic!("the documents name a state '{other}'"),
     };
     let first = Record { seq: Seq(1), at: Timestamp::UNIX_EPOCH, entry: entry("Submitted", Attempt(0)) };
-    let mut head = TaskState::begin(id(), &first).unwrap();
+    let mut task = TaskState::begin(id(), &first).unwrap();
     for words in path {
-        assert!(take(&mut head, words), "{state}: {words}");
+        assert!(take(&mut task, words), "{state}: {words}");
     }
-    assert_eq!(state_of(&head), state);
-    head
+    assert_eq!(state_of(&task), state);
+    task
 }
 
-fn state_of(head: &TaskState) -> String {
-    match head.status {
-        Status::Running if head.stop.is_some() => "running, stopping".to_owned(),
-        Status::Cancelled if !head.settled => "cancelled, unsettled".to_owned(),
+fn state_of(task: &TaskState) -> String {
+    match task.status {
+        Status::Running if task.stop.is_some() => "running, stopping".to_owned(),
+        Status::Cancelled if !task.settled => "cancelled, unsettled".to_owned(),
         status => status.to_string(),
     }
 }
@@ -199,13 +199,13 @@ fn the_moves_in_the_document_are_those_of_the_code() {
     assert_eq!(rows.len(), 1 + STATES, "every state has a row");
     for row in &rows[1..] {
         for (words, expected) in rows[0].iter().zip(row).skip(1) {
-            let mut head = in_state(&row[0]);
-            let before = head.clone();
-            if take(&mut head, words) {
-                assert_eq!(state_of(&head), *expected, "{} + {words}", row[0]);
+            let mut task = in_state(&row[0]);
+            let before = task.clone();
+            if take(&mut task, words) {
+                assert_eq!(state_of(&task), *expected, "{} + {words}", row[0]);
             } else {
                 assert_eq!(expected, "–", "{} + {words} is refused", row[0]);
-                assert_eq!(head, before, "a refused move changes nothing");
+                assert_eq!(task, before, "a refused move changes nothing");
             }
         }
     }
@@ -219,10 +219,10 @@ fn what_else_is_taken_or_refused_is_as_the_document_says() {
         for (words, expected) in rows[0].iter().zip(row).skip(1) {
             let kinds: &[&str] = if words == "the owner's work" { &WORK } else { &[words.as_str()] };
             for words in kinds {
-                let mut head = in_state(&row[0]);
-                let taken = take(&mut head, words);
+                let mut task = in_state(&row[0]);
+                let taken = take(&mut task, words);
                 assert_eq!(if taken { "yes" } else { "–" }, expected, "{} + {words}", row[0]);
-                assert_eq!(state_of(&head), row[0], "{words} does not move a task");
+                assert_eq!(state_of(&task), row[0], "{words} does not move a task");
             }
         }
     }

@@ -37,7 +37,7 @@ nav ul{list-style:none;padding-left:1.2rem}nav>ul{padding-left:0}a{color:inherit
 
 /// Renders the whole page.
 pub(super) fn render_html(tasks: &[ExportedTask], now: Timestamp) -> String {
-    let title = tasks.first().map_or_else(String::new, |task| one_line(&task.head.headline));
+    let title = tasks.first().map_or_else(String::new, |task| one_line(&task.state.headline));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
@@ -48,7 +48,7 @@ pub(super) fn render_html(tasks: &[ExportedTask], now: Timestamp) -> String {
     if tasks.len() > 1 {
         page += &contents(tasks);
     }
-    let here: HashSet<TaskId> = tasks.iter().map(|task| task.head.id).collect();
+    let here: HashSet<TaskId> = tasks.iter().map(|task| task.state.id).collect();
     for (index, task) in tasks.iter().enumerate() {
         page += &section(task, index == 0, &here, now);
     }
@@ -59,13 +59,14 @@ pub(super) fn render_html(tasks: &[ExportedTask], now: Timestamp) -> String {
 /// Renders the tree, with a link to each task's section.
 fn contents(tasks: &[ExportedTask]) -> String {
     fn below(tasks: &[ExportedTask], of: &ExportedTask, list: &mut String) {
-        let (head, id) = (&of.head, of.head.id);
-        let agent = escaped(&one_line(head.agent.as_str()));
-        let (status, headline) = (head.status, escaped(&one_line(&head.headline)));
+        let (state, id) = (&of.state, of.state.id);
+        let agent = escaped(&one_line(state.agent.as_str()));
+        let (status, headline) = (state.status, escaped(&one_line(&state.headline)));
         *list += &format!(
             "<li><a href=\"#{id}\"><code>{id}</code></a> <span class=\"{status}\">{status}</span> {agent}: {headline}"
         );
-        let children: Vec<&ExportedTask> = tasks.iter().filter(|task| task.head.parent == Some(id)).collect();
+        let children: Vec<&ExportedTask> =
+            tasks.iter().filter(|task| task.state.parent == Some(id)).collect();
         if !children.is_empty() {
             *list += "\n<ul>\n";
             children.into_iter().for_each(|child| below(tasks, child, list));
@@ -81,17 +82,17 @@ fn contents(tasks: &[ExportedTask]) -> String {
 }
 
 fn section(task: &ExportedTask, first: bool, here: &HashSet<TaskId>, now: Timestamp) -> String {
-    let head = &task.head;
+    let state = &task.state;
     let level = if first { "h1" } else { "h2" };
     let mut text = format!(
         "<section id=\"{0}\">\n<{level}><code>{0}</code> {1}</{level}>\n<p class=\"meta\"><span class=\"{2}\">{3}</span>, submitted {4}",
-        head.id,
-        escaped(&one_line(&head.headline)),
-        head.status,
-        escaped(&status_line(head, now)),
-        format_timestamp(head.created),
+        state.id,
+        escaped(&one_line(&state.headline)),
+        state.status,
+        escaped(&status_line(state, now)),
+        format_timestamp(state.created),
     );
-    let links = [("parent", head.parent), ("continues", head.continues), ("retries", head.retries)];
+    let links = [("parent", state.parent), ("continues", state.continues), ("retries", state.retries)];
     for (name, id) in links.into_iter().filter_map(|(name, id)| Some((name, id?))) {
         text += &format!(", {name} {}", link(id, here));
     }

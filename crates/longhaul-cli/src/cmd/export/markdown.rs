@@ -11,21 +11,21 @@ use crate::view::{escape_invisible, format_timestamp, one_line, sanitize};
 pub(super) fn render_markdown(tasks: &[ExportedTask], now: Timestamp) -> String {
     let mut page = String::new();
     for (index, task) in tasks.iter().enumerate() {
-        let head = &task.head;
+        let state = &task.state;
         let level = if index == 0 { "#" } else { "##" };
         page += &format!(
             "{level} {} {}\n\n{}\n",
-            head.id,
-            escaped(&one_line(&head.headline)),
-            escaped(&status_line(head, now))
+            state.id,
+            escaped(&one_line(&state.headline)),
+            escaped(&status_line(state, now))
         );
-        let links = [("parent", head.parent), ("continues", head.continues), ("retries", head.retries)];
+        let links = [("parent", state.parent), ("continues", state.continues), ("retries", state.retries)];
         for (name, id) in links.into_iter().filter_map(|(name, id)| Some((name, id?))) {
             page += &format!("{name}: {id}  \n");
         }
         page += &format!(
             "submitted: {}\n\n**Order**\n\n{}\n",
-            format_timestamp(head.created),
+            format_timestamp(state.created),
             quoted(&sanitize(&task.order.task))
         );
         for item in task.before_answer() {

@@ -13,14 +13,15 @@ use crate::view::{TerminalOutput, format_count, format_dollars, one_line, time_o
 /// A task with its transcript.
 #[derive(Debug, Serialize)]
 pub(super) struct ExportedTask {
-    pub(super) head: TaskState,
+    #[serde(rename = "head")]
+    pub(super) state: TaskState,
     pub(super) order: Order,
     pub(super) output: String,
     pub(super) items: Vec<TranscriptItem>,
 }
 
 impl ExportedTask {
-    pub(super) fn new(head: TaskState, transcript: Transcript) -> ExportedTask {
+    pub(super) fn new(state: TaskState, transcript: Transcript) -> ExportedTask {
         let mut order = Order::default();
         let mut items = Vec::from(transcript.items);
         items.retain_mut(|item| match &mut item.kind {
@@ -30,7 +31,7 @@ impl ExportedTask {
             }
             _ => true,
         });
-        ExportedTask { head, order, output: transcript.end.map(|end| end.output).unwrap_or_default(), items }
+        ExportedTask { state, order, output: transcript.end.map(|end| end.output).unwrap_or_default(), items }
     }
 
     /// Returns the index of the item that repeats the output, if it is the last text: it is shown once, as
@@ -49,7 +50,7 @@ impl ExportedTask {
 
     /// Returns the title of the output section.
     pub(super) fn output_title(&self) -> &'static str {
-        match self.head.status {
+        match self.state.status {
             Status::Completed => "Answer",
             _ => "What it had said by then",
         }
@@ -57,15 +58,15 @@ impl ExportedTask {
 }
 
 /// Formats a line about a task: status, duration, usage.
-pub(super) fn status_line(head: &TaskState, now: Timestamp) -> String {
-    let mut line = format!("{} · {}", head.status, one_line(head.agent.as_str()));
-    if head.started.is_some() {
-        line += &format!(" · {}", time_of(head, now));
+pub(super) fn status_line(state: &TaskState, now: Timestamp) -> String {
+    let mut line = format!("{} · {}", state.status, one_line(state.agent.as_str()));
+    if state.started.is_some() {
+        line += &format!(" · {}", time_of(state, now));
     }
-    if head.usage.total() > 0 {
-        line += &format!(" · {} tokens", format_count(head.usage.total()));
+    if state.usage.total() > 0 {
+        line += &format!(" · {} tokens", format_count(state.usage.total()));
     }
-    match (head.cost, head.unpriced) {
+    match (state.cost, state.unpriced) {
         (0, 0) => {}
         (0, _) => line += " · price unknown",
         (cost, 0) => line += &format!(" · {}", format_dollars(cost)),
@@ -107,9 +108,9 @@ pub(super) mod tests {
         let entries = [vec![Entry::Submitted(Box::new(submitted))], entries].concat();
         let record = |(entry, seq)| Record { seq: Seq(seq), at: Timestamp::UNIX_EPOCH, entry };
         let records: Vec<Record> = entries.into_iter().zip(1..).map(record).collect();
-        let head = TaskState::from_journal(id, &records).unwrap().unwrap();
+        let state = TaskState::from_journal(id, &records).unwrap().unwrap();
         let transcript = Transcript::starting_after(id, Seq(0), TranscriptLimits::NONE);
-        ExportedTask::new(head, transcript.with_records(&records))
+        ExportedTask::new(state, transcript.with_records(&records))
     }
 
     pub(crate) fn said(text: &str) -> Entry {

@@ -37,20 +37,20 @@ pub(super) async fn run(
     let mut seen = PrintedStates::default();
     let gone = tokio::signal::ctrl_c();
     tokio::pin!(gone);
-    let mut heads = list_tasks(longhaul, wanted).await?;
+    let mut states = list_tasks(longhaul, wanted).await?;
     loop {
         if drawn {
-            draw(context, wanted, &heads)?;
+            draw(context, wanted, &states)?;
         } else {
-            seen.print_changes(context, wanted, &heads)?;
+            seen.print_changes(context, wanted, &states)?;
         }
-        let busy = drawn && heads.0.iter().any(|head| head.status == Status::Running);
+        let busy = drawn && states.0.iter().any(|state| state.status == Status::Running);
         tokio::select! {
-            () = wait_for_change(&mut hints) => heads = list_tasks(longhaul, wanted).await?,
-            () = tokio::time::sleep(POLL_INTERVAL), if !busy => heads = list_tasks(longhaul, wanted).await?,
+            () = wait_for_change(&mut hints) => states = list_tasks(longhaul, wanted).await?,
+            () = tokio::time::sleep(POLL_INTERVAL), if !busy => states = list_tasks(longhaul, wanted).await?,
             () = tokio::time::sleep(TICK), if busy => {
-                if heads.1.elapsed() >= POLL_INTERVAL {
-                    heads = list_tasks(longhaul, wanted).await?;
+                if states.1.elapsed() >= POLL_INTERVAL {
+                    states = list_tasks(longhaul, wanted).await?;
                 }
             }
             _ = &mut gone => return Ok(CliExitCode::Success),
@@ -63,9 +63,9 @@ struct TaskListing(Vec<TaskState>, std::time::Instant, usize);
 
 async fn list_tasks(longhaul: &Longhaul, wanted: &TaskSelection<'_>) -> Result<TaskListing, CliError> {
     let now = Timestamp::now();
-    let heads = wanted.list(longhaul, now).await?;
+    let states = wanted.list(longhaul, now).await?;
     let older = wanted.count_older(longhaul, now).await?;
-    Ok(TaskListing(heads, std::time::Instant::now(), older))
+    Ok(TaskListing(states, std::time::Instant::now(), older))
 }
 
 /// Waits for a change, and a little longer for others that come with it.
@@ -85,20 +85,20 @@ async fn wait_for_change(hints: &mut HintStream) {
 fn draw(
     context: &CliContext,
     wanted: &TaskSelection<'_>,
-    TaskListing(heads, _, older): &TaskListing,
+    TaskListing(states, _, older): &TaskListing,
 ) -> Result<(), CliError> {
     let (term, now) = (context.term, Timestamp::now());
     let (columns, rows) = term.size();
-    let footer = wanted.footer(heads, *older);
+    let footer = wanted.footer(states, *older);
     // Leave room for the titles, the line about hidden tasks, and the cursor.
     let room = rows.saturating_sub(footer.len() + 3).max(1);
-    let shown = most_relevant(heads, room);
-    let mut lines = match heads.is_empty() {
+    let shown = most_relevant(states, room);
+    let mut lines = match states.is_empty() {
         true => vec![term.paint(Ink::Faint, &truncate("nothing to show yet", columns))],
         false => view::task_table(&shown, term, now, wanted.layout()),
     };
-    if shown.len() < heads.len() {
-        let more = format!("… and {}", pluralize(heads.len() - shown.len(), "more task"));
+    if shown.len() < states.len() {
+        let more = format!("… and {}", pluralize(states.len() - shown.len(), "more task"));
         lines.push(term.paint(Ink::Faint, &truncate(&more, columns)));
     }
     lines.extend(footer.iter().map(|(ink, text)| term.paint(*ink, &truncate(text, columns))));
@@ -113,28 +113,29 @@ fn styled_width(text: &str) -> usize {
 }
 
 /// Returns as many tasks as fit: open tasks with all their ancestors, then the newest.
-fn most_relevant(heads: &[TaskState], room: usize) -> Vec<TaskState> {
-    if heads.len() <= room {
-        return heads.to_vec();
+fn most_relevant(states: &[TaskState], room: usize) -> Vec<TaskState> {
+    if states.len() <= room {
+        return states.to_vec();
     }
-    let at: HashMap<TaskId, usize> = heads.iter().enumerate().map(|(index, head)| (head.id, index)).collect();
-    let mut chosen = vec![false; heads.len()];
+    let at: HashMap<TaskId, usize> =
+        states.iter().enumerate().map(|(index, state)| (state.id, index)).collect();
+    let mut chosen = vec![false; states.len()];
     let mut left = room;
-    let open = heads.iter().enumerate().filter(|(_, head)| !head.status.is_final());
-    let ended = heads.iter().enumerate().rev().filter(|(_, head)| head.status.is_final());
+    let open = states.iter().enumerate().filter(|(_, state)| !state.status.is_final());
+    let ended = states.iter().enumerate().rev().filter(|(_, state)| state.status.is_final());
     for (index, _) in open.chain(ended) {
         let mut line = Vec::new();
         let mut next = Some(index);
         while let Some(index) = next.filter(|index| !chosen[*index]) {
             line.push(index);
-            next = heads[index].parent.and_then(|parent| at.get(&parent).copied());
+            next = states[index].parent.and_then(|parent| at.get(&parent).copied());
         }
         if line.len() <= left {
             left -= line.len();
             line.into_iter().for_each(|index| chosen[index] = true);
         }
     }
-    heads.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(head, _)| head.clone()).collect()
+    states.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(state, _)| state.clone()).collect()
 }
 
 /// What was last printed about each task.
@@ -146,27 +147,27 @@ impl PrintedStates {
         &mut self,
         context: &CliContext,
         wanted: &TaskSelection<'_>,
-        TaskListing(heads, ..): &TaskListing,
+        TaskListing(states, ..): &TaskListing,
     ) -> Result<(), CliError> {
-        for head in heads {
-            let (sign, word, _) = status_label(head);
-            let stands = (word, view::task_description(head));
-            if self.0.get(&head.id) == Some(&stands) {
+        for state in states {
+            let (sign, word, _) = status_label(state);
+            let stands = (word, view::task_description(state));
+            if self.0.get(&state.id) == Some(&stands) {
                 continue;
             }
             if wanted.args.json {
-                context.term.print_json(head)?;
+                context.term.print_json(state)?;
             } else {
-                let (at, agent) = (format_clock(head.active), one_line(head.agent.as_str()));
+                let (at, agent) = (format_clock(state.active), one_line(state.agent.as_str()));
                 let what = &stands.1;
                 context.term.print_line(&format!(
                     "{at}  {}  {sign} {}  {}  {what}",
-                    head.id,
+                    state.id,
                     align_left(word, 11),
                     align_left(&agent, 12)
                 ))?;
             }
-            self.0.insert(head.id, stands);
+            self.0.insert(state.id, stands);
         }
         Ok(())
     }
@@ -178,7 +179,7 @@ mod tests {
     use longhaul::entry::{Entry, Order, Record, Submission, TeamRef};
     use longhaul::id::{Seq, TaskKey};
 
-    fn head(name: &str, parent: Option<&TaskState>, status: Status) -> TaskState {
+    fn task(name: &str, parent: Option<&TaskState>, status: Status) -> TaskState {
         let id = TaskKey::named(name).candidate_ids().next().unwrap();
         let submitted = Submission {
             parent: parent.map(|parent| parent.id),
@@ -190,22 +191,22 @@ mod tests {
             )
         };
         let entry = Entry::Submitted(Box::new(submitted));
-        let mut head =
+        let mut state =
             TaskState::begin(id, &Record { seq: Seq(1), at: Timestamp::UNIX_EPOCH, entry }).unwrap();
-        head.status = status;
-        head
+        state.status = status;
+        state
     }
 
     #[test]
     fn where_there_is_little_room_the_open_ones_stay_with_those_above_them() {
         let done: Vec<TaskState> =
-            (0..9).map(|n| head(&format!("done {n}"), None, Status::Completed)).collect();
-        let root = head("root", None, Status::Completed);
-        let child = head("child", Some(&root), Status::Running);
-        let mut heads = done.clone();
-        heads.insert(3, root.clone());
-        heads.insert(4, child.clone());
-        let ids = |room| most_relevant(&heads, room).iter().map(|head| head.id).collect::<Vec<_>>();
+            (0..9).map(|n| task(&format!("done {n}"), None, Status::Completed)).collect();
+        let root = task("root", None, Status::Completed);
+        let child = task("child", Some(&root), Status::Running);
+        let mut states = done.clone();
+        states.insert(3, root.clone());
+        states.insert(4, child.clone());
+        let ids = |room| most_relevant(&states, room).iter().map(|state| state.id).collect::<Vec<_>>();
         assert_eq!(ids(2), [root.id, child.id]);
         assert_eq!(ids(3), [root.id, child.id, done[8].id]);
         assert_eq!(ids(99).len(), 11);

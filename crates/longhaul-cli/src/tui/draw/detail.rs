@@ -19,7 +19,7 @@ fn name(tab: DetailTab, columns: u16) -> &'static str {
         return tab.title();
     }
     match tab {
-        DetailTab::Transcript => "Talk",
+        DetailTab::Transcript => "Chat",
         DetailTab::Output => "Out",
         DetailTab::Timeline => "Time",
         DetailTab::Usage => "Use",
@@ -44,7 +44,7 @@ pub(crate) fn tab_at(area: Rect, x: u16) -> Option<DetailTab> {
 
 pub(super) fn draw_detail(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     let theme = model.theme;
-    let Some(head) = model.selected_task() else {
+    let Some(state) = model.selected_task() else {
         return draw_new_run(model, areas, buffer);
     };
     for (tab, from, to) in tabs(areas.tabs) {
@@ -58,24 +58,24 @@ pub(super) fn draw_detail(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Bu
             buffer.set_string(from, areas.tabs.y, name(tab, areas.tabs.width), style);
         }
     }
-    let (sign, word, ink) = status_label(head);
+    let (sign, word, ink) = status_label(state);
     let mut facts = vec![
         Span::styled(format!("{sign} {word}"), theme.ink(ink)),
-        Span::raw(format!(" · {}", crate::view::time_of(head, model.now))),
-        Span::styled(format!(" · {} tok", format_short_count(head.usage.total())), theme.ink(Ink::Faint)),
+        Span::raw(format!(" · {}", crate::view::time_of(state, model.now))),
+        Span::styled(format!(" · {} tok", format_short_count(state.usage.total())), theme.ink(Ink::Faint)),
     ];
-    let cost = cost_label(head.cost, head.unpriced.into());
+    let cost = cost_label(state.cost, state.unpriced.into());
     if !cost.is_empty() {
         let cost = if cost == "?" { "cost unknown".to_owned() } else { cost };
         facts.push(Span::styled(format!(" · {cost}"), theme.ink(Ink::Faint)));
     }
-    if head.unread > 0 {
-        facts.push(Span::styled(format!(" · {} unread", head.unread), theme.ink(Ink::Attention)));
+    if state.unread > 0 {
+        facts.push(Span::styled(format!(" · {} unread", state.unread), theme.ink(Ink::Attention)));
     }
     let used: usize = facts.iter().map(|span| grapheme_width(&span.content)).sum();
     let room = usize::from(areas.status.width.saturating_sub(2)).saturating_sub(used + 3);
-    if !head.status.is_final() && head.asked.is_empty() && room > 8 {
-        let (_, does) = task_activity(head, model, room);
+    if !state.status.is_final() && state.asked.is_empty() && room > 8 {
+        let (_, does) = task_activity(state, model, room);
         facts.push(Span::styled(format!(" · {does}"), theme.ink(Ink::Faint)));
     }
     buffer.set_line(

@@ -99,10 +99,10 @@ fn branch(position: &TreePosition, first: bool) -> String {
 
 fn task(model: &TuiModel, position: &TreePosition, columns: usize) -> Line<'static> {
     let theme = model.theme;
-    let Some(head) = model.tasks.get(&position.id) else { return Line::default() };
+    let Some(state) = model.tasks.get(&position.id) else { return Line::default() };
     let sum = model.tree.totals.get(&position.id).copied().unwrap_or_default();
     let selected = model.selected == Some(position.id);
-    let (mut sign, _, mut ink) = status_label(head);
+    let (mut sign, _, mut ink) = status_label(state);
     if position.folded && sum.asking_task.is_some() {
         (sign, ink) = ("?", Ink::Attention);
     }
@@ -115,7 +115,7 @@ fn task(model: &TuiModel, position: &TreePosition, columns: usize) -> Line<'stat
     // Usage on the right, as much as fits.
     let (tokens, cost) = match position.folded {
         true => (sum.tokens, cost_label(sum.cost, sum.unpriced)),
-        false => (head.usage.total(), cost_label(head.cost, head.unpriced.into())),
+        false => (state.usage.total(), cost_label(state.cost, state.unpriced.into())),
     };
     let mut numbers = String::new();
     if columns >= 66 {
@@ -125,32 +125,32 @@ fn task(model: &TuiModel, position: &TreePosition, columns: usize) -> Line<'stat
         numbers =
             format!("{:>6}{numbers}", if tokens > 0 { format_short_count(tokens) } else { String::new() });
     }
-    let time = crate::view::time_of(head, model.now);
+    let time = crate::view::time_of(state, model.now);
     numbers = format!("{time:>6}{numbers} ");
 
     let stem = format!("{}{}", branch(position, true), fold);
     // Show the id: other tasks and commands refer to it.
-    let name = format!("{} ", head.id);
+    let name = format!("{} ", state.id);
     let room = columns
         .saturating_sub(1 + grapheme_width(&stem) + 2 + grapheme_width(&name) + grapheme_width(&numbers) + 1);
     let below = match position.folded {
         true => format!(" +{}", sum.descendants),
         false => String::new(),
     };
-    let agent = truncate_graphemes(&one_line(head.agent.as_str()), (room / 2).clamp(4, 16));
+    let agent = truncate_graphemes(&one_line(state.agent.as_str()), (room / 2).clamp(4, 16));
     let pin = if model.pinned.contains(&position.id) { "★ " } else { "" };
     let rest = room.saturating_sub(grapheme_width(&agent) + 1 + grapheme_width(&below));
-    let text = truncate_graphemes(&format!("{pin}{}", one_line(&head.headline)), rest);
+    let text = truncate_graphemes(&format!("{pin}{}", one_line(&state.headline)), rest);
     let gap =
         room.saturating_sub(grapheme_width(&agent) + 1 + grapheme_width(&text) + grapheme_width(&below));
     let strong = theme.ink(Ink::Strong);
-    let plain = if head.status.is_final() && !selected { theme.ink(Ink::Faint) } else { Style::new() };
+    let plain = if state.status.is_final() && !selected { theme.ink(Ink::Faint) } else { Style::new() };
     Line::from(vec![
         Span::styled(if selected { "▌" } else { " " }, theme.ink(Ink::Id)),
         Span::styled(stem, theme.ink(Ink::Faint)),
         Span::styled(format!("{sign} "), theme.ink(ink)),
         Span::styled(name, theme.ink(Ink::Id)),
-        Span::styled(agent, if head.status.is_final() && !selected { Style::new() } else { strong }),
+        Span::styled(agent, if state.status.is_final() && !selected { Style::new() } else { strong }),
         Span::styled(format!(" {text}"), plain),
         Span::styled(below, theme.ink(Ink::Id)),
         Span::raw(" ".repeat(gap + 1)),
@@ -159,14 +159,14 @@ fn task(model: &TuiModel, position: &TreePosition, columns: usize) -> Line<'stat
 }
 
 fn activity_line(model: &TuiModel, position: &TreePosition, columns: usize) -> Line<'static> {
-    let Some(head) = model.tasks.get(&position.id) else { return Line::default() };
+    let Some(state) = model.tasks.get(&position.id) else { return Line::default() };
     let mut stem = branch(position, false);
     stem.push_str(if position.has_children && !position.folded { "│ " } else { "  " });
     let room = columns.saturating_sub(1 + grapheme_width(&stem) + 3);
-    let (mut ink, mut text) = task_activity(head, model, room);
+    let (mut ink, mut text) = task_activity(state, model, room);
     let sum = model.tree.totals.get(&position.id);
     // A question below a folded task is shown here.
-    if let Some(asking) = sum.and_then(|sum| sum.asking_task).filter(|id| position.folded && *id != head.id)
+    if let Some(asking) = sum.and_then(|sum| sum.asking_task).filter(|id| position.folded && *id != state.id)
         && let Some(below) = model.tasks.get(&asking)
     {
         let agent = one_line(below.agent.as_str());

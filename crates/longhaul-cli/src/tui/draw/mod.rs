@@ -105,9 +105,9 @@ fn draw_borders(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
         let style = model.theme.title(matches!(model.focus, Focus::Detail | Focus::Find));
         let room = areas.text.width.saturating_sub(3);
         let title = match model.selected_task() {
-            Some(head) => vec![
-                Span::styled(format!(" {} ", one_line(head.agent.as_str())), style),
-                Span::styled(format!("{} ", head.id), model.theme.ink(Ink::Id)),
+            Some(state) => vec![
+                Span::styled(format!(" {} ", one_line(state.agent.as_str())), style),
+                Span::styled(format!("{} ", state.id), model.theme.ink(Ink::Id)),
             ],
             None if model.team.is_some() => vec![Span::styled(" New run ", style)],
             None => vec![],
@@ -152,7 +152,7 @@ fn draw_empty_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
 /// Returns a short label for a task.
 fn task_label(model: &TuiModel, id: TaskId) -> String {
     match model.tasks.get(&id) {
-        Some(head) => format!("{} {id}", one_line(head.agent.as_str())),
+        Some(state) => format!("{} {id}", one_line(state.agent.as_str())),
         None => id.to_string(),
     }
 }
@@ -173,16 +173,16 @@ fn draw_footer(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     }
     let mut counts = [0; 4];
     let (mut tokens, mut cost, mut unpriced) = (0u64, 0u64, 0u64);
-    for head in model.tasks.values() {
-        counts[match TuiGroup::for_task(head, model.now) {
+    for state in model.tasks.values() {
+        counts[match TuiGroup::for_task(state, model.now) {
             TuiGroup::NeedsYou | TuiGroup::Pinned => 0,
             TuiGroup::Working => 1,
             TuiGroup::Waiting => 2,
             TuiGroup::Finished => 3,
         }] += 1;
-        tokens = tokens.saturating_add(head.usage.total());
-        cost = cost.saturating_add(head.cost);
-        unpriced += u64::from(head.unpriced);
+        tokens = tokens.saturating_add(state.usage.total());
+        cost = cost.saturating_add(state.cost);
+        unpriced += u64::from(state.unpriced);
     }
     let words = [
         (counts[0], "needs you", if counts[0] > 0 { Ink::Attention } else { Ink::Faint }),
@@ -274,8 +274,8 @@ fn dollars(cost: u64) -> String {
 
 /// Describes what a task does now, within this many columns, and its ink. The silence is always shown,
 /// however long the command is.
-fn task_activity(head: &TaskState, model: &TuiModel, columns: usize) -> (Ink, String) {
-    let (ink, what, mut silent) = does(head, model);
+fn task_activity(state: &TaskState, model: &TuiModel, columns: usize) -> (Ink, String) {
+    let (ink, what, mut silent) = does(state, model);
     if grapheme_width(&what) + grapheme_width(&silent) > columns {
         silent = silent.replace("silent for", "silent");
     }
@@ -284,44 +284,44 @@ fn task_activity(head: &TaskState, model: &TuiModel, columns: usize) -> (Ink, St
 }
 
 /// Describes what a task does now, and how long it has been silent.
-fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
+fn does(state: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     use longhaul::Status;
     let now = model.now;
-    if let Some(asked) = head.asked.first().filter(|_| !head.status.is_final()) {
+    if let Some(asked) = state.asked.first().filter(|_| !state.status.is_final()) {
         let left =
             asked.until.map(|until| format!("{}: ", crate::view::text_format::format_time_left(until, now)));
         let asks = format!("asks: {}{}", left.unwrap_or_default(), one_line(&asked.text));
         return (Ink::Attention, asks, String::new());
     }
-    match head.status {
-        Status::Pending if head.attempt.0 > 0 => {
+    match state.status {
+        Status::Pending if state.attempt.0 > 0 => {
             (Ink::Attention, "not running: r resumes it".to_owned(), String::new())
         }
         Status::Pending => (Ink::Faint, "waits for its turn".to_owned(), String::new()),
         Status::Running => {
-            let silent = std::time::Duration::try_from(now.duration_since(head.active)).unwrap_or_default();
+            let silent = std::time::Duration::try_from(now.duration_since(state.active)).unwrap_or_default();
             let silent = if silent.as_secs() >= 30 {
                 format!(" · silent for {}", crate::view::text_format::format_duration(silent))
             } else {
                 String::new()
             };
-            if let Some(stop) = &head.stop {
+            if let Some(stop) = &state.stop {
                 return (Ink::Attention, format!("stopping: {}", stop.cause), silent);
             }
-            if let Some(waiting) = head.waiting_at(now) {
+            if let Some(waiting) = state.waiting_at(now) {
                 let on = crate::view::describe_wait(&waiting.on);
                 return (Ink::Faint, format!("waits for {on}"), String::new());
             }
-            let calls = model.calls.summaries(head).join(", ");
-            let what = match &head.progress {
+            let calls = model.calls.summaries(state).join(", ");
+            let what = match &state.progress {
                 _ if calls.is_empty() => "thinking".to_owned(),
                 Some(progress) => format!("{calls}: {}", one_line(progress)),
                 None => calls,
             };
             (if silent.is_empty() { Ink::Busy } else { Ink::Attention }, what, silent)
         }
-        Status::Failed => (Ink::Bad, one_line(head.error.as_deref().unwrap_or("failed")), String::new()),
-        _ => (Ink::Faint, status_label(head).1.to_owned(), String::new()),
+        Status::Failed => (Ink::Bad, one_line(state.error.as_deref().unwrap_or("failed")), String::new()),
+        _ => (Ink::Faint, status_label(state).1.to_owned(), String::new()),
     }
 }
 

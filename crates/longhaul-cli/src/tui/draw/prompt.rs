@@ -61,7 +61,7 @@ impl TuiModel {
 fn label(model: &TuiModel, purpose: PromptPurpose) -> String {
     match purpose {
         PromptPurpose::Write(id) => match model.tasks.get(&id) {
-            Some(head) if head.status.is_final() => format!("continue {}", task_label(model, id)),
+            Some(state) if state.status.is_final() => format!("continue {}", task_label(model, id)),
             _ => format!("to {}", task_label(model, id)),
         },
         PromptPurpose::Answer(id, _) => format!("answer {}", task_label(model, id)),
@@ -134,10 +134,10 @@ fn offer(model: &TuiModel, room: usize) -> Option<(String, Ink, String, bool)> {
     let purpose = model.current_purpose()?;
     let (label, draft) = (label(model, purpose), model.draft());
     let (key, what) = match (model.open_question(), purpose) {
-        (Some((head, question)), _) if question.tool.is_some() => {
+        (Some((state, question)), _) if question.tool.is_some() => {
             let keys = "y yes · n no · a always";
-            let agent = one_line(head.agent.as_str());
-            let whole = format!("{} asks", task_label(model, head.id));
+            let agent = one_line(state.agent.as_str());
+            let whole = format!("{} asks", task_label(model, state.id));
             let fits = grapheme_width(keys) + 2 + grapheme_width(&whole) <= room;
             (keys, if fits { whole } else { format!("{agent} asks") })
         }
@@ -167,7 +167,7 @@ fn confirmation(model: &TuiModel, confirm: Confirmation) -> (String, String, &'s
             (format!("Stop {}{below}?", task_label(model, id)), format!("Stop {id}?"), "y stop · n no")
         }
         Confirmation::StopAll => {
-            let open = model.tasks.values().filter(|head| !head.status.is_final()).count();
+            let open = model.tasks.values().filter(|state| !state.status.is_final()).count();
             let question = format!("Stop all {} that have not ended?", pluralize(open, "task"));
             (question, format!("Stop {open}?"), "y stop all · n no")
         }

@@ -29,7 +29,7 @@ fn approvals_on_the_screen() {
             if questions.len() > 1 {
                 let answer = QuestionAnswer::Given("no".to_owned());
                 journals[0] = journals[0].clone().and(Entry::Answered { question: question_id(0), answer });
-                let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
+                let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].state()]));
                 serve(&mut model, effects, &journals);
                 let shown = picture(&mut model);
                 assert!(shown.contains("answered elsewhere"), "{shown}");
@@ -53,8 +53,8 @@ fn a_key_counts_only_when_its_question_was_there_to_be_read() {
     let journals = [asking(&questions)];
     let mut model = screen((120, 40), &[]);
     model.questions = QuestionQueue::default();
-    let heads = journals.iter().map(TestJournal::head).collect();
-    let effects = update(&mut model, TuiMessage::Loaded(heads, Vec::new()));
+    let states = journals.iter().map(TestJournal::state).collect();
+    let effects = update(&mut model, TuiMessage::Loaded(states, Vec::new()));
     serve(&mut model, effects, &journals);
     let is_answer = |effect: &TuiEffect| matches!(effect, TuiEffect::Answer { .. });
     assert!(!press(&mut model, "y", &journals).iter().any(is_answer), "it has just appeared");

@@ -63,7 +63,7 @@ fn after_a_search_without_hits_what_was_chosen_is_chosen_still() {
     let mut model = screen((120, 40), &journals);
     press(&mut model, "Down Down / zzz", &journals);
     let effects =
-        update(&mut model, TuiMessage::Loaded(journals.iter().map(TestJournal::head).collect(), Vec::new()));
+        update(&mut model, TuiMessage::Loaded(journals.iter().map(TestJournal::state).collect(), Vec::new()));
     serve(&mut model, effects, &journals);
     press(&mut model, "Esc", &journals);
     assert_eq!(chosen(&model), "t-00002");
@@ -115,7 +115,7 @@ fn the_list_says_what_a_tool_is_called_with() {
         [("shell", r#"{"timeout":9,"cmd":"make all"}"#), ("read_file", r#"{"path":"a.txt","from":1}"#)];
     journals[3] =
         journals[3].clone().returned(0, "").replied("", &calls).called(0, "shell").called(1, "read_file");
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[3].head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[3].state()]));
     serve(&mut model, effects, &journals);
     let shown = picture(&mut model);
     assert!(shown.contains("shell(make all), read_file(a.txt)"), "{shown}");

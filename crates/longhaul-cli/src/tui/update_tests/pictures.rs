@@ -4,7 +4,7 @@ use super::*;
 
 /// A thousand tasks in trees of ten.
 fn thousand() -> Vec<TaskState> {
-    let mut heads = Vec::new();
+    let mut states = Vec::new();
     for tree in 0..100 {
         let root = TestJournal::new(
             tree * 10,
@@ -12,14 +12,14 @@ fn thousand() -> Vec<TaskState> {
             &format!("Tree {tree} with some words to be shown in a line"),
         )
         .claimed();
-        heads.push(root.head());
+        states.push(root.state());
         for child in 1..10 {
             let child =
                 root.child(tree * 10 + child, "scout", "Look into something that has a rather long name");
-            heads.push(child.claimed().replied("Words.", &[]).head());
+            states.push(child.claimed().replied("Words.", &[]).state());
         }
     }
-    heads
+    states
 }
 
 #[test]
@@ -40,14 +40,14 @@ fn of_a_thousand_tasks_only_those_in_sight_are_built() {
 #[ignore = "a measurement, for a release build"]
 fn a_frame_of_a_thousand_tasks_takes_less_than_5_ms() {
     let mut model = screen((200, 60), &[]);
-    let heads = thousand();
-    update(&mut model, TuiMessage::Loaded(heads.clone(), Vec::new()));
+    let states = thousand();
+    update(&mut model, TuiMessage::Loaded(states.clone(), Vec::new()));
     let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(200, 60)).unwrap();
     let mut took = Vec::new();
     for round in 0..200 {
         let start = std::time::Instant::now();
         // Something has changed, and everything is drawn again.
-        update(&mut model, TuiMessage::TasksChanged(heads[round % 100..round % 100 + 10].to_vec()));
+        update(&mut model, TuiMessage::TasksChanged(states[round % 100..round % 100 + 10].to_vec()));
         model.now = at(100 + round as i64);
         model.prepare_frame();
         terminal.draw(|frame| draw(&model, frame)).unwrap();
@@ -87,7 +87,7 @@ fn a_reply_that_comes_in_pieces_looks_like_the_whole() {
         let (piece, more) = rest.split_at(rest.len().min(7));
         journals[0] = journals[0].clone().said(piece);
         rest = more;
-        let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
+        let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].state()]));
         serve(&mut model, effects, &journals);
     }
     assert_eq!(right(&mut model), expected);

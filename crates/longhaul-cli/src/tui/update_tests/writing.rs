@@ -22,7 +22,7 @@ fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
     press(&mut model, "Down m hel", &journals);
     // Another task asks meanwhile: only the user changes the selection.
     let news = TestJournal::new(9, "lead", "New").claimed().asked(leave(), "May it?");
-    update(&mut model, TuiMessage::TasksChanged(vec![news.head()]));
+    update(&mut model, TuiMessage::TasksChanged(vec![news.state()]));
     let effects = press(&mut model, "lo Enter", &journals);
     assert_eq!(effects, [TuiEffect::Send { to: id(1), text: "hello".to_owned() }]);
 }
@@ -144,7 +144,7 @@ fn a_click_elsewhere_and_tab_take_no_draft_along() {
     press(&mut model, "m hello Esc", &journals);
     let asks = journals[0].clone().asked(ExpectedAnswer::Words { schema: None }, "Which one?");
     let journals = [asks];
-    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![journals[0].state()]));
     serve(&mut model, effects, &journals);
     assert_eq!(press(&mut model, "m Enter", &journals), []);
 }

@@ -22,7 +22,7 @@ pub(super) fn detect_by_headers(headers: &HeaderMap) -> Option<&'static str> {
 pub(super) fn detect_by_first_bytes(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let begins =
-        |word: &str| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word.as_bytes()));
+        |word: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));
     if begins("<!doctype html") || begins("<html") {
         return Some(PAGE);
     }

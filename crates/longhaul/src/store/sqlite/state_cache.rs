@@ -26,7 +26,7 @@ pub(super) enum UnsavedPart {
     /// Nothing: it is not too far behind.
     Nothing,
     /// Only the state itself.
-    Head,
+    State,
     /// Its columns too.
     Columns,
 }
@@ -62,7 +62,7 @@ impl StateCache {
             || (state.status.is_final() && known.state.active != state.active);
         let unsaved = match state.seq.0.saturating_sub(known.saved.0) {
             _ if moved => UnsavedPart::Columns,
-            BEHIND.. => UnsavedPart::Head,
+            BEHIND.. => UnsavedPart::State,
             _ => UnsavedPart::Nothing,
         };
         if known.unsaved == UnsavedPart::Nothing && unsaved > UnsavedPart::Nothing {

@@ -303,7 +303,7 @@ impl WriteConnection {
             buffer.clear();
             encode_state(buffer, &known.state);
             let sum = RowChecksum::for_task(known.n, &known.state, buffer);
-            if known.unsaved == UnsavedPart::Head {
+            if known.unsaved == UnsavedPart::State {
                 let sql = "UPDATE tasks SET head = ?2, sum = ?3 WHERE n = ?1";
                 connection.prepare_cached(sql)?.execute(params![known.n, &*buffer, sum])?;
                 return Ok(());

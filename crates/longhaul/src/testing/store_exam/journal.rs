@@ -134,7 +134,7 @@ pub async fn large_entries_come_back_whole(make: StoreFactory<'_>) {
 }
 
 /// Whatever was written to the store, each state is the fold of its journal.
-pub async fn heads_are_the_fold_of_their_journals(make: StoreFactory<'_>) {
+pub async fn states_are_the_fold_of_their_journals(make: StoreFactory<'_>) {
     let s = ExamSetup::new(make);
     let mut tasks = Vec::new();
     for _ in 0..4 {
@@ -172,11 +172,11 @@ pub async fn heads_are_the_fold_of_their_journals(make: StoreFactory<'_>) {
         if done.is_ok() { taken += 1 } else { refused += 1 }
     }
     assert!(taken > 50 && refused > 50, "{taken} taken, {refused} refused: neither is rare");
-    for head in s.store.list(Default::default()).await.unwrap() {
-        let journal = s.journal(head.id).await;
-        assert_eq!(seqs(&journal), (1..=head.seq.0).collect::<Vec<_>>());
-        assert_eq!(TaskState::from_journal(head.id, &journal).unwrap(), Some(head.clone()));
-        assert_eq!(s.state(head.id).await, head);
+    for state in s.store.list(Default::default()).await.unwrap() {
+        let journal = s.journal(state.id).await;
+        assert_eq!(seqs(&journal), (1..=state.seq.0).collect::<Vec<_>>());
+        assert_eq!(TaskState::from_journal(state.id, &journal).unwrap(), Some(state.clone()));
+        assert_eq!(s.state(state.id).await, state);
     }
 }
 

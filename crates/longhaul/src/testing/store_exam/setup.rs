@@ -150,7 +150,7 @@ impl ExamSetup {
 
     /// The state of a task.
     pub async fn state(&self, id: TaskId) -> TaskState {
-        self.store.task_state(id).await.expect("a head is read").expect("there is such a task")
+        self.store.task_state(id).await.expect("a state is read").expect("there is such a task")
     }
 }
 

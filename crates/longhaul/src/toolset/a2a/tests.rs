@@ -21,8 +21,8 @@ fn result(value: Value) -> LoopbackAction {
 fn events(results: &[Value]) -> Vec<u8> {
     let event =
         |result: &Value| format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": result}));
-    let head = "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
-    (head + &results.iter().map(event).collect::<String>()).into_bytes()
+    let headers = "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
+    (headers + &results.iter().map(event).collect::<String>()).into_bytes()
 }
 
 fn card(streaming: bool) -> Value {

@@ -16,46 +16,46 @@ impl OutputSink for OutputCapture {
     }
 }
 
-/// The head and the tail of an output, each up to half of the cap.
+/// The start and the end of an output, each up to half of the cap.
 pub(in crate::toolset) struct OutputCapture {
     half: usize,
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
+    start: Vec<u8>,
+    end: VecDeque<u8>,
     left_out: u64,
 }
 
 impl OutputCapture {
     pub(in crate::toolset) fn new(cap: usize) -> Self {
-        OutputCapture { half: cap / 2, head: Vec::new(), tail: VecDeque::new(), left_out: 0 }
+        OutputCapture { half: cap / 2, start: Vec::new(), end: VecDeque::new(), left_out: 0 }
     }
 
     pub(in crate::toolset) fn push(&mut self, bytes: &[u8]) {
-        let room = self.half - self.head.len();
-        let (head, tail) = bytes.split_at(room.min(bytes.len()));
-        self.head.extend_from_slice(head);
-        self.tail.extend(tail);
-        let surplus = self.tail.len().saturating_sub(self.half);
-        self.tail.drain(..surplus);
+        let room = self.half - self.start.len();
+        let (start, end) = bytes.split_at(room.min(bytes.len()));
+        self.start.extend_from_slice(start);
+        self.end.extend(end);
+        let surplus = self.end.len().saturating_sub(self.half);
+        self.end.drain(..surplus);
         self.left_out += surplus as u64;
     }
 
     /// Returns the output as text, with a marker where something is left out.
     pub(in crate::toolset) fn into_text(self) -> String {
-        let mut head = self.head;
-        let mut tail = Vec::from(self.tail);
+        let mut start = self.start;
+        let mut end = Vec::from(self.end);
         if self.left_out == 0 {
-            head.append(&mut tail);
-            return String::from_utf8_lossy(&head).into_owned();
+            start.append(&mut end);
+            return String::from_utf8_lossy(&start).into_owned();
         }
         // Drop a character that the cut splits.
-        let whole_head = head.len() - incomplete_char_len(&head);
-        let in_tail = tail.iter().take(3).take_while(|byte| is_utf8_continuation(**byte)).count();
-        let left_out = self.left_out + (head.len() - whole_head + in_tail) as u64;
+        let whole_start = start.len() - incomplete_char_len(&start);
+        let in_end = end.iter().take(3).take_while(|byte| is_utf8_continuation(**byte)).count();
+        let left_out = self.left_out + (start.len() - whole_start + in_end) as u64;
         format!(
             "{}\n[… {} bytes left out …]\n{}",
-            String::from_utf8_lossy(&head[..whole_head]),
+            String::from_utf8_lossy(&start[..whole_start]),
             group_digits(left_out),
-            String::from_utf8_lossy(&tail[in_tail..])
+            String::from_utf8_lossy(&end[in_end..])
         )
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn head_and_tail_are_kept_and_the_marker_says_how_much_is_not() {
+    fn start_and_end_are_kept_and_the_marker_says_how_much_is_not() {
         let mut capture = OutputCapture::new(8);
         capture.push(b"abcdef");
         for _ in 0..500 {

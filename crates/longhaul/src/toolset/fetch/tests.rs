@@ -242,17 +242,22 @@ async fn a_page_is_read_in_the_form_that_is_wanted() {
 
 #[tokio::test]
 async fn size_and_time_are_bounded_whatever_the_server_does() {
-    let head = |rest: &str| format!("HTTP/1.1 200 X\r\ncontent-type: text/plain\r\n{rest}\r\n").into_bytes();
+    let headers =
+        |rest: &str| format!("HTTP/1.1 200 X\r\ncontent-type: text/plain\r\n{rest}\r\n").into_bytes();
     let gzip: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0];
     let server = LoopbackServer::start(move |asked| match asked.line.as_str() {
-        "GET /endless" => LoopbackAction::Endless(head(""), b"x".repeat(4096)),
+        "GET /endless" => LoopbackAction::Endless(headers(""), b"x".repeat(4096)),
         "GET /chunks" => LoopbackAction::Endless(
-            head("transfer-encoding: chunked\r\n"),
+            headers("transfer-encoding: chunked\r\n"),
             [b"400\r\n".to_vec(), b"y".repeat(1024), b"\r\n".to_vec()].concat(),
         ),
-        "GET /stall" => LoopbackAction::Stall([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
+        "GET /stall" => {
+            LoopbackAction::Stall([headers("content-length: 100\r\n"), b"some".to_vec()].concat())
+        }
         "GET /silent" => LoopbackAction::Stall(Vec::new()),
-        "GET /short" => LoopbackAction::Bytes([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
+        "GET /short" => {
+            LoopbackAction::Bytes([headers("content-length: 100\r\n"), b"some".to_vec()].concat())
+        }
         "GET /headers" => {
             LoopbackAction::Endless(b"HTTP/1.1 200 X\r\n".to_vec(), b"x-more: and more\r\n".to_vec())
         }

@@ -24,8 +24,8 @@ use crate::toolset::http_client::display_url;
 /// How long a person may take to log in.
 const LOGIN: Duration = Duration::from_secs(600);
 /// How many bytes a browser may send, and how long it may take.
-const LONGEST_HEAD: usize = 16 << 10;
-const HEAD: Duration = Duration::from_secs(10);
+const LONGEST_REQUEST: usize = 16 << 10;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a login failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,7 +116,7 @@ async fn run_login(
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
         // Any process on this machine can connect; only a request with the right state and code counts.
-        let Ok(Some(target)) = timeout(HEAD, target(&mut stream)).await else { continue };
+        let Ok(Some(target)) = timeout(REQUEST_TIMEOUT, target(&mut stream)).await else { continue };
         if !target.starts_with("/callback?") {
             reply(&mut stream, "404 Not Found", "There is nothing here.").await;
             continue;
@@ -146,17 +146,17 @@ async fn run_login(
 
 /// Reads the target of a GET request.
 async fn target(stream: &mut TcpStream) -> Option<String> {
-    let mut head = Vec::new();
+    let mut request = Vec::new();
     let mut buffer = [0; 2048];
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         let n = stream.read(&mut buffer).await.ok().filter(|n| *n > 0)?;
-        head.extend_from_slice(&buffer[..n]);
-        if head.len() > LONGEST_HEAD {
+        request.extend_from_slice(&buffer[..n]);
+        if request.len() > LONGEST_REQUEST {
             return None;
         }
     }
-    let head = String::from_utf8(head).ok()?;
-    let mut words = head.lines().next()?.split(' ');
+    let request = String::from_utf8(request).ok()?;
+    let mut words = request.lines().next()?.split(' ');
     (words.next() == Some("GET")).then(|| words.next().map(str::to_owned))?
 }
 

@@ -35,16 +35,16 @@ agents:
 "#;
 
 fn low(dir: &Path) -> Option<TaskState> {
-    Audit::of(dir).heads().find(|head| head.agent.as_str() == "low").cloned()
+    Audit::of(dir).states().find(|state| state.agent.as_str() == "low").cloned()
 }
 
 /// Waits until the grandchild asks, in this attempt and turn.
 fn asks(dir: &Path, attempt: u32, turn: u32) -> TaskState {
     let mut found = None;
     until("the grandchild to ask", || {
-        found = low(dir).filter(|head| {
-            let asks = head.asked.first().is_some_and(|asked| asked.question.call.turn == turn);
-            asks && head.attempt.0 == attempt && head.waiting.is_some()
+        found = low(dir).filter(|state| {
+            let asks = state.asked.first().is_some_and(|asked| asked.question.call.turn == turn);
+            asks && state.attempt.0 == attempt && state.waiting.is_some()
         });
         found.is_some()
     });
@@ -64,7 +64,7 @@ fn answer(dir: &Path, words: &str) {
 
 fn asked(dir: &Path) -> Vec<String> {
     let audit = Audit::of(dir);
-    let (_, journal) = audit.tasks.values().find(|(head, _)| head.agent.as_str() == "low").unwrap();
+    let (_, journal) = audit.tasks.values().find(|(state, _)| state.agent.as_str() == "low").unwrap();
     let name = |entry: &Entry| match entry {
         Entry::Asked { question, .. } => Some(question.to_string()),
         _ => None,
@@ -102,7 +102,7 @@ pub(crate) fn killed_while_asking(_: &Options) {
     assert_eq!(asked(dir), ["1.0.0", "1.0.0", "2.0.0"], "what was answered is not asked again");
     let audit = Audit::of(dir);
     audit.all_ended_once();
-    assert!(audit.heads().all(|head| head.status == Status::Completed));
-    let root = audit.heads().find(|head| head.parent.is_none()).unwrap();
+    assert!(audit.states().all(|state| state.status == Status::Completed));
+    let root = audit.states().find(|state| state.parent.is_none()).unwrap();
     assert_eq!(root.attempt.0, 3);
 }

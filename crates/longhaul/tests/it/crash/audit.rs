@@ -19,7 +19,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Reads a store, and checks that each journal is legal and each head its fold.
+    /// Reads a store, and checks that each journal is legal and each state its fold.
     pub(crate) fn of(dir: &Path) -> Audit {
         let store = SqliteStore::open(dir.join("db")).unwrap();
         Audit::read(&store)
@@ -33,22 +33,22 @@ impl Audit {
         let tasks = {
             let mut tasks = BTreeMap::new();
             for listed in store.list(TaskFilter::default()).await.unwrap() {
-                // Others may write meanwhile: the journal is compared with a head of the same length.
-                let (head, journal) = loop {
+                // Others may write meanwhile: the journal is compared with a state of the same length.
+                let (state, journal) = loop {
                     let journal = store.read(listed.id, Seq(0), 100_000).await.unwrap();
-                    let head = store.task_state(listed.id).await.unwrap().unwrap();
-                    if head.seq.0 == journal.len() as u64 {
-                        break (head, journal);
+                    let state = store.task_state(listed.id).await.unwrap().unwrap();
+                    if state.seq.0 == journal.len() as u64 {
+                        break (state, journal);
                     }
                 };
-                tasks.insert(listed.id, (head, journal));
+                tasks.insert(listed.id, (state, journal));
             }
             tasks
         };
         let audit = Audit { tasks };
-        for (id, (head, journal)) in &audit.tasks {
+        for (id, (state, journal)) in &audit.tasks {
             let fold = TaskState::from_journal(*id, journal).unwrap().unwrap();
-            assert_eq!(fold, *head, "the head of {id} is not the fold of its journal");
+            assert_eq!(fold, *state, "the state of {id} is not the fold of its journal");
             assert!(journal.iter().zip(1..).all(|(record, n)| record.seq == Seq(n)), "{id} has gaps");
             audit.attempts_count_up(*id, journal);
         }
@@ -63,8 +63,8 @@ impl Audit {
         assert!(claims.zip(1..).all(|(attempt, n)| attempt == n), "the attempts at {id} do not count up");
     }
 
-    pub(crate) fn heads(&self) -> impl Iterator<Item = &TaskState> {
-        self.tasks.values().map(|(head, _)| head)
+    pub(crate) fn states(&self) -> impl Iterator<Item = &TaskState> {
+        self.tasks.values().map(|(state, _)| state)
     }
 
     pub(crate) fn count(&self, id: TaskId, which: impl Fn(&Entry) -> bool) -> usize {
@@ -73,7 +73,7 @@ impl Audit {
 
     /// The answer of the one root there is.
     pub(crate) fn answer(&self) -> String {
-        let root = self.heads().find(|head| head.parent.is_none()).unwrap();
+        let root = self.states().find(|state| state.parent.is_none()).unwrap();
         let outcome = self.outcome(root.id).expect("the root has ended");
         assert!(matches!(outcome, Outcome::Completed { .. }), "{outcome:?}");
         outcome.output().to_string()
@@ -90,9 +90,9 @@ impl Audit {
     pub(crate) fn all_ended_once(&self) {
         let mut told: BTreeMap<TaskId, Vec<LetterId>> = BTreeMap::new();
         let mut expected = told.clone();
-        for head in self.heads() {
-            let id = head.id;
-            assert!(head.status.is_final(), "{id} has not ended: {head:#?}");
+        for state in self.states() {
+            let id = state.id;
+            assert!(state.status.is_final(), "{id} has not ended: {state:#?}");
             let ends = self.count(id, |entry| matches!(entry, Entry::Finished(_)));
             assert_eq!(ends, 1, "ends of {id}: {:#?}", self.tasks[&id].1);
             for record in &self.tasks[&id].1 {
@@ -102,7 +102,7 @@ impl Audit {
                     told.entry(self.first(id)).or_default().push(letter.id.clone());
                 }
             }
-            if let Some(parent) = head.parent {
+            if let Some(parent) = state.parent {
                 expected.entry(self.first(parent)).or_default().push(LetterId::for_task_end(id));
             }
         }

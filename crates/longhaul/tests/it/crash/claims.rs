@@ -47,9 +47,9 @@ pub(crate) fn two_engines(_: &Options) {
     engines.into_iter().for_each(Player::done);
     let audit = Audit::of(dir.path());
     audit.all_ended_once();
-    for (id, (head, _)) in &audit.tasks {
-        assert_eq!(head.attempt.0, 1, "{id} was begun more than once");
-        let expected = format!("done: {}", head.headline);
+    for (id, (state, _)) in &audit.tasks {
+        assert_eq!(state.attempt.0, 1, "{id} was begun more than once");
+        let expected = format!("done: {}", state.headline);
         assert_eq!(audit.outcome(*id).unwrap().output().as_ref(), expected);
     }
 }

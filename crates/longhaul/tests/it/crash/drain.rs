@@ -38,7 +38,7 @@ fn waiting(dir: &Path, lease: &str) -> Player {
 }
 
 fn of(dir: &Path, agent: &str) -> TaskState {
-    Audit::of(dir).heads().find(|head| head.agent.as_str() == agent).unwrap().clone()
+    Audit::of(dir).states().find(|state| state.agent.as_str() == agent).unwrap().clone()
 }
 
 fn ended_by_another(dir: &Path) {
@@ -50,11 +50,11 @@ fn ended_by_another(dir: &Path) {
     audit.side_effects_are_as_told(dir);
     assert_eq!(audit.answer(), "It said HELD.");
     assert_eq!(lines(&dir.join("holding")).len(), 1, "the call that had finished was made again");
-    for (id, (head, _)) in &audit.tasks {
+    for (id, (state, _)) in &audit.tasks {
         let drained = |entry: &Entry| matches!(entry, Entry::Released { why: ReleaseReason::Drained, .. });
         let lost = |entry: &Entry| matches!(entry, Entry::Released { why: ReleaseReason::Lost, .. });
-        assert_eq!((audit.count(*id, drained), audit.count(*id, lost)), (1, 0), "{}", head.agent);
-        assert_eq!(head.attempt.0, 2, "{}", head.agent);
+        assert_eq!((audit.count(*id, drained), audit.count(*id, lost)), (1, 0), "{}", state.agent);
+        assert_eq!(state.attempt.0, 2, "{}", state.agent);
     }
 }
 

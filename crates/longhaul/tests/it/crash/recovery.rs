@@ -35,14 +35,14 @@ fn holding(dir: &Path, lease: &str) -> Player {
 }
 
 fn is_done(dir: &Path) -> bool {
-    Audit::of(dir).heads().all(|head| head.status.is_final())
+    Audit::of(dir).states().all(|state| state.status.is_final())
 }
 
 fn answer(dir: &Path) -> String {
     let audit = Audit::of(dir);
     audit.all_ended_once();
     audit.side_effects_are_as_told(dir);
-    let lead = audit.heads().find(|head| head.agent.as_str() == "lead").unwrap();
+    let lead = audit.states().find(|state| state.agent.as_str() == "lead").unwrap();
     audit.outcome(lead.id).unwrap().output().to_string()
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn by_a_stranger(_: &Options) {
     assert_eq!(answer(dir), "It said HELD.");
     assert_eq!(lines(&dir.join("holding")).len(), 1, "the interrupted call was made again");
     let audit = Audit::of(dir);
-    assert!(audit.heads().filter(|head| head.agent.as_str() != "other").all(|head| head.attempt.0 == 2));
+    assert!(audit.states().filter(|state| state.agent.as_str() != "other").all(|state| state.attempt.0 == 2));
 }
 
 pub(crate) fn not_by_the_ignorant(_: &Options) {
@@ -70,8 +70,8 @@ pub(crate) fn not_by_the_ignorant(_: &Options) {
     until("it to have looked around", || lines(&dir.join("other.looks")).len() >= 4);
     ignorant.say("enough");
     ignorant.done();
-    for head in Audit::of(dir).heads().filter(|head| head.agent.as_str() != "other") {
-        assert_eq!((head.status, head.attempt.0), (Status::Pending, 1), "{}", head.agent);
+    for state in Audit::of(dir).states().filter(|state| state.agent.as_str() != "other") {
+        assert_eq!((state.status, state.attempt.0), (Status::Pending, 1), "{}", state.agent);
     }
     // It is still there for somebody who knows.
     let mut stranger = Player::start("stranger", dir, &["third", "loader", "5"]);
@@ -87,8 +87,8 @@ pub(crate) fn not_of_the_living(_: &Options) {
     let mut rival = Player::start("stranger", dir, &["other", "loader", "0.3"]);
     rival.hear("at work");
     until("the rival to have looked around", || lines(&dir.join("other.looks")).len() >= 20);
-    for head in Audit::of(dir).heads().filter(|head| head.agent.as_str() != "other") {
-        assert_eq!((head.status, head.attempt.0), (Status::Running, 1), "{} was taken", head.agent);
+    for state in Audit::of(dir).states().filter(|state| state.agent.as_str() != "other") {
+        assert_eq!((state.status, state.attempt.0), (Status::Running, 1), "{} was taken", state.agent);
     }
     write_line(&dir.join("let-go"), "now");
     owner.done();

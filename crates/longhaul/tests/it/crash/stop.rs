@@ -54,7 +54,7 @@ fn asleep(dir: &Path) -> (Player, Vec<i32>) {
 }
 
 fn root(dir: &Path) -> TaskId {
-    Audit::of(dir).heads().find(|head| head.parent.is_none()).unwrap().id
+    Audit::of(dir).states().find(|state| state.parent.is_none()).unwrap().id
 }
 
 /// A new process of the same team looks at everything, and must leave it as it is.
@@ -66,17 +66,21 @@ fn still_cancelled_after_a_restart(dir: &Path) {
     drop(again);
     let audit = Audit::of(dir);
     assert_eq!(audit.tasks.len(), TASKS);
-    assert!(audit.heads().all(|head| head.status == Status::Cancelled), "{:#?}", statuses(&audit));
-    assert!(audit.heads().all(|head| head.attempt.0 == 1), "something was resumed: {:#?}", statuses(&audit));
+    assert!(audit.states().all(|state| state.status == Status::Cancelled), "{:#?}", statuses(&audit));
+    assert!(
+        audit.states().all(|state| state.attempt.0 == 1),
+        "something was resumed: {:#?}",
+        statuses(&audit)
+    );
     assert_eq!(lines(&dir.join("pids")).len(), 4, "a leaf was started again");
     audit.all_ended_once();
 }
 
 fn statuses(audit: &Audit) -> Vec<String> {
-    let one = |head: &longhaul::task::TaskState| {
-        format!("{} {} {} attempt {} {:?}", head.id, head.agent, head.status, head.attempt, head.stop)
+    let one = |state: &longhaul::task::TaskState| {
+        format!("{} {} {} attempt {} {:?}", state.id, state.agent, state.status, state.attempt, state.stop)
     };
-    audit.heads().map(one).collect()
+    audit.states().map(one).collect()
 }
 
 pub(crate) fn of_a_tree(_: &Options) {
@@ -95,7 +99,7 @@ pub(crate) fn of_a_tree(_: &Options) {
     until("the leaves to die", || !pids.iter().any(|pid| is_alive(*pid)));
     let dead = begun.elapsed();
     until("all tasks to be cancelled", || {
-        Audit::of(dir).heads().all(|head| head.status == Status::Cancelled && head.settled)
+        Audit::of(dir).states().all(|state| state.status == Status::Cancelled && state.settled)
     });
     let settled = begun.elapsed();
     println!(
@@ -103,7 +107,7 @@ pub(crate) fn of_a_tree(_: &Options) {
     );
     assert!(settled < Duration::from_secs(5));
     let audit = Audit::of(dir);
-    let leaf = audit.heads().find(|head| head.agent.as_str() == "leaf").unwrap();
+    let leaf = audit.states().find(|state| state.agent.as_str() == "leaf").unwrap();
     assert_eq!(audit.outcome(leaf.id).unwrap().output().as_ref(), "I sleep.", "what it had said is kept");
     player.done();
     still_cancelled_after_a_restart(dir);
@@ -123,13 +127,13 @@ pub(crate) fn then_a_kill(_: &Options) {
         client.shutdown().await;
     });
     let audit = Audit::read(&store);
-    assert!(audit.heads().all(|head| head.status == Status::Running && head.stop.is_some()));
+    assert!(audit.states().all(|state| state.status == Status::Running && state.stop.is_some()));
     drop(store);
     player.kill();
     bury(&pids);
     still_cancelled_after_a_restart(dir);
     let audit = Audit::of(dir);
-    let leaf = audit.heads().find(|head| head.agent.as_str() == "leaf").unwrap();
+    let leaf = audit.states().find(|state| state.agent.as_str() == "leaf").unwrap();
     assert_eq!(audit.outcome(leaf.id).unwrap().output().as_ref(), "I sleep.", "what it had said is kept");
 }
 

@@ -71,8 +71,8 @@ fn wake(seeded: &mut Seeded, dir: &Path, sleeper: &Player) {
     let mut seen = None;
     until("another to take the tasks of the stopped one", || {
         let audit = Audit::of(dir);
-        let over = !audit.tasks.is_empty() && audit.heads().all(|head| head.status.is_final());
-        let taken = audit.heads().any(|head| head.attempt.0 > 1);
+        let over = !audit.tasks.is_empty() && audit.states().all(|state| state.status.is_final());
+        let taken = audit.states().any(|state| state.attempt.0 > 1);
         let lines = ledger(dir).len();
         over || taken && lines >= *seen.get_or_insert(lines) + more
     });

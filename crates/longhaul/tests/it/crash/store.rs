@@ -139,10 +139,10 @@ impl Store for KillAt {
 
     fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
         Box::pin(async move {
-            let head = self.inner.task_state(task).await;
+            let state = self.inner.task_state(task).await;
             // Afterwards: what is known may be old by the time it is used.
             self.dither().await;
-            head
+            state
         })
     }
 

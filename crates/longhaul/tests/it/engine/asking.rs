@@ -51,7 +51,7 @@ fn one(model: &Arc<dyn Model>, ran: &Arc<AtomicUsize>) -> AgentBuilder {
 
 /// Waits until a task asks something, and says what.
 async fn asks(longhaul: &Longhaul, id: TaskId) -> QuestionId {
-    until(longhaul, id, |head| !head.asked.is_empty()).await;
+    until(longhaul, id, |state| !state.asked.is_empty()).await;
     longhaul.snapshot(id).await.unwrap().state.asked[0].question
 }
 
@@ -74,7 +74,7 @@ async fn what_changes_something_waits_for_a_person_without_a_seat_and_a_yes_lets
     let longhaul = Longhaul::builder(team(one(&model, &ran))).limits(limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     let question = asks(&longhaul, id).await;
-    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.waiting.is_some()).await;
     let told = longhaul.snapshot(id).await.unwrap();
     assert_eq!(told.state.status, Status::Running);
     let waiting = told.state.waiting.unwrap();
@@ -127,7 +127,7 @@ async fn a_question_takes_one_answer_and_says_what_was_wrong_with_the_others() {
     });
     let longhaul = start(one(&both, &ran)).await;
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
-    until(&longhaul, id, |head| head.asked.len() == 2).await;
+    until(&longhaul, id, |state| state.asked.len() == 2).await;
     let error = |taken: Result<_, LonghaulError>| {
         taken.map(drop::<longhaul::supervisor::AnswerReceipt>).unwrap_err().to_string()
     };
@@ -248,7 +248,7 @@ async fn always_holds_for_the_whole_tree_and_for_no_other() {
     let ran = Arc::new(AtomicUsize::new(0));
     let longhaul = Longhaul::builder(lead_of_two(&ran)).start().await.unwrap();
     let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
-    until(&longhaul, root, |head| head.calls == 2).await;
+    until(&longhaul, root, |state| state.calls == 2).await;
     let tasks = children(&longhaul, root).await;
     let (one, two) = (tasks[0].id, tasks[1].id);
     asks(&longhaul, one).await;
@@ -270,7 +270,7 @@ async fn always_holds_for_the_whole_tree_and_for_no_other() {
     let other = longhaul.submit(Order::new("worker", "elsewhere")).await.unwrap();
     asks(&longhaul, other).await;
     longhaul.answer(other, None, "always write:what=else*").await.unwrap();
-    until(&longhaul, other, |head| head.turns == 2 && !head.asked.is_empty()).await;
+    until(&longhaul, other, |state| state.turns == 2 && !state.asked.is_empty()).await;
     assert_eq!(asked(&longhaul, other).await.len(), 2, "what the pattern does not mean is asked about");
 }
 
@@ -293,11 +293,11 @@ async fn a_child_never_has_more_than_its_parent() {
         .permissions(rules(&["write:what=fine"], &[], &["write:what=bad"]));
     let longhaul = start(lead).await;
     let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
-    until(&longhaul, root, |head| head.calls == 1).await;
+    until(&longhaul, root, |state| state.calls == 1).await;
     let child = children(&longhaul, root).await[0].id;
     let question = asks(&longhaul, child).await;
     assert_eq!(question.to_string(), "1.1.0", "its parent would have to ask for this one");
-    until(&longhaul, child, |head| head.waiting.is_some()).await;
+    until(&longhaul, child, |state| state.waiting.is_some()).await;
     assert_eq!(ran.load(Ordering::SeqCst), 1, "its parent may do this one");
     longhaul.answer(child, None, "yes").await.unwrap();
     let done = end(&longhaul, child).await;
@@ -327,7 +327,7 @@ async fn approval_of_everything_comes_from_above_and_no_tool_can_give_it() {
     let team = team(lead).with_permissions(rules(&["sly"], &[], &[]));
     let longhaul = Longhaul::builder(team).start().await.unwrap();
     let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
-    until(&longhaul, root, |head| head.turns > 1).await;
+    until(&longhaul, root, |state| state.turns > 1).await;
     let child = children(&longhaul, root).await[0].id;
     asks(&longhaul, child).await;
     assert_eq!(ran.load(Ordering::SeqCst), 0);
@@ -362,7 +362,7 @@ async fn after_a_restart_the_same_question_is_asked_again_and_an_answer_in_betwe
     let second = begin().await.unwrap();
     assert_done(&end(&second, ids[0]).await);
     assert_eq!(asked(&second, ids[0]).await.len(), 1, "what was answered is not asked again");
-    until(&second, ids[1], |head| head.status == Status::Running && head.waiting.is_some()).await;
+    until(&second, ids[1], |state| state.status == Status::Running && state.waiting.is_some()).await;
     let names = asked(&second, ids[1]).await;
     assert_eq!(names.len(), 2);
     assert_eq!(names[0], names[1], "under the same name");
@@ -443,7 +443,7 @@ async fn a_tool_asks_in_words_several_times_and_answers_survive_a_restart() {
     let id = first.submit(Order::new("worker", "go")).await.unwrap();
     assert_eq!(asks(&first, id).await.to_string(), "1.0.1");
     first.answer(id, None, "Ada").await.unwrap();
-    until(&first, id, |head| head.asked.iter().any(|asked| asked.question.nth == 2)).await;
+    until(&first, id, |state| state.asked.iter().any(|asked| asked.question.nth == 2)).await;
     let wrong = first.answer(id, None, "seven").await.unwrap_err().to_string();
     assert!(wrong.contains("JSON") && wrong.contains("integer"), "{wrong}");
     let wrong = first.answer(id, None, "{\"n\": \"x\"}").await.unwrap_err().to_string();
@@ -451,7 +451,7 @@ async fn a_tool_asks_in_words_several_times_and_answers_survive_a_restart() {
     first.shutdown().await;
 
     let second = begin().await.unwrap();
-    until(&second, id, |head| head.status == Status::Running && head.waiting.is_some()).await;
+    until(&second, id, |state| state.status == Status::Running && state.waiting.is_some()).await;
     let names: Vec<String> = asked(&second, id).await.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["1.0.1", "1.0.2", "1.0.2"], "what was answered is not asked again");
     second.answer(id, None, "{\"n\": 7}").await.unwrap();
@@ -461,7 +461,7 @@ async fn a_tool_asks_in_words_several_times_and_answers_survive_a_restart() {
     let id = second.submit(Order::new("worker", "again")).await.unwrap();
     asks(&second, id).await;
     second.decline(id, None).await.unwrap();
-    until(&second, id, |head| head.asked.iter().any(|asked| asked.question.nth == 2)).await;
+    until(&second, id, |state| state.asked.iter().any(|asked| asked.question.nth == 2)).await;
     second.decline(id, None).await.unwrap();
     assert_eq!(end(&second, id).await.output, "t:Declined Declined");
     let answers = journal(&second, id).await;
@@ -507,7 +507,7 @@ async fn what_cannot_be_read_is_asked_about_each_time_unless_that_very_call_was_
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     asks(&longhaul, id).await;
     longhaul.answer(id, None, "always exact").await.unwrap();
-    until(&longhaul, id, |head| head.turns == 2 && !head.asked.is_empty()).await;
+    until(&longhaul, id, |state| state.turns == 2 && !state.asked.is_empty()).await;
     longhaul.answer(id, None, "yes").await.unwrap();
     end(&longhaul, id).await;
     assert_eq!(asked(&longhaul, id).await.len(), 2, "the third is the very call that was allowed");

@@ -31,10 +31,10 @@ async fn a_blocking_call_returns_at_once_and_the_result_comes_as_a_letter() {
     let longhaul = Longhaul::builder(waits(&gate)).start().await.unwrap();
     let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    until(&longhaul, root, |head| head.waiting.is_some() && !head.calling.is_empty()).await;
+    until(&longhaul, root, |state| state.waiting.is_some() && !state.calling.is_empty()).await;
     assert!(longhaul.background(root).await.unwrap());
     // It has gone on while the worker still works: it has answered, and waits for the letter.
-    until(&longhaul, root, |head| head.turns == 2 && head.calling.is_empty()).await;
+    until(&longhaul, root, |state| state.turns == 2 && state.calling.is_empty()).await;
     let said = longhaul.snapshot(root).await.unwrap().output;
     let child = longhaul.list(longhaul::store::TaskFilter::children(root)).await.unwrap().remove(0);
     assert_eq!(child.status, Status::Running, "nothing was stopped");
@@ -82,13 +82,13 @@ async fn it_holds_though_the_process_dies() {
         Longhaul::builder(waits(&gate)).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     let root = first.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    until(&first, root, |head| head.waiting.is_some() && !head.calling.is_empty()).await;
+    until(&first, root, |state| state.waiting.is_some() && !state.calling.is_empty()).await;
     assert!(first.background(root).await.unwrap());
     drop(first);
     let second =
         Longhaul::builder(waits(&gate)).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     // The first may have got as far before it was gone.
-    until(&second, root, |head| head.attempt.0 >= 2 && head.turns == 2 && head.calling.is_empty()).await;
+    until(&second, root, |state| state.attempt.0 >= 2 && state.turns == 2 && state.calling.is_empty()).await;
     let told = second.snapshot(root).await.unwrap();
     assert!(told.output.contains("goes on in the background"), "{}", told.output);
     // Of both processes' workers one passes.

@@ -191,11 +191,11 @@ async fn the_tools_that_run_now_are_shown_all_of_them_with_their_progress() {
     let longhaul = start(tools).await;
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(2).await;
-    until(&longhaul, id, |head| head.progress.as_deref() == Some("half way")).await;
+    until(&longhaul, id, |state| state.progress.as_deref() == Some("half way")).await;
     let calling = longhaul.snapshot(id).await.unwrap().state.calling;
     assert_eq!(calling.iter().map(|(_, tool)| &**tool).collect::<Vec<_>>(), ["one", "two"]);
     gate.open(1);
-    until(&longhaul, id, |head| head.calling.len() == 1).await;
+    until(&longhaul, id, |state| state.calling.len() == 1).await;
     gate.open(1);
     assert!(end(&longhaul, id).await.state.calling.is_empty());
 }

@@ -30,7 +30,7 @@ async fn worker_asks(
         ask(agent("lead", &model)).toolset(lead).sub_agent(worker).dialect(SubAgentDialect::Background);
     let longhaul = start(lead).await;
     let id = longhaul.submit(Order::new("lead", "go").working_dir(dir.path())).await.unwrap();
-    until(&longhaul, id, |head| !head.asked.is_empty()).await;
+    until(&longhaul, id, |state| !state.asked.is_empty()).await;
     longhaul.answer(id, None, "always tool").await.unwrap();
     let asked = child_asks(&longhaul, id).await;
     if let Some((child, _)) = &asked {
@@ -44,7 +44,7 @@ async fn worker_asks(
 async fn child_asks(longhaul: &Longhaul, id: TaskId) -> Option<(TaskId, String)> {
     loop {
         if let [child, ..] = &children(longhaul, id).await[..] {
-            until(longhaul, child.id, |head| !head.asked.is_empty() || head.status.is_final()).await;
+            until(longhaul, child.id, |state| !state.asked.is_empty() || state.status.is_final()).await;
             let snapshot = longhaul.snapshot(child.id).await.unwrap();
             return snapshot.questions.first().map(|(_, question)| (child.id, question.text.clone()));
         }

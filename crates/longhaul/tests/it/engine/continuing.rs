@@ -58,7 +58,7 @@ async fn a_failed_and_a_cancelled_task_can_be_continued() {
     let failed = ask(&longhaul, Order::new("solo", "empty")).await;
     assert_eq!(failed.state.status, Status::Failed);
     let hangs = longhaul.submit(Order::new("solo", "hang")).await.unwrap();
-    until(&longhaul, hangs, |head| head.status == Status::Running).await;
+    until(&longhaul, hangs, |state| state.status == Status::Running).await;
     longhaul.stop(hangs).await.unwrap();
     assert_eq!(end(&longhaul, hangs).await.state.status, Status::Cancelled);
     for id in [failed.state.id, hangs] {
@@ -185,7 +185,7 @@ async fn the_end_of_a_child_is_told_to_whoever_goes_on_in_its_parents_place() {
     let order = Order::new("lead", "go").on_finish(OnFinish::Detach).interactive();
     let old = longhaul.submit(order).await.unwrap();
     gate.came(1).await;
-    until(&longhaul, old, |head| head.waiting.is_some()).await;
+    until(&longhaul, old, |state| state.waiting.is_some()).await;
     // It ends, but its child is not told to: as if it had been detached.
     let child = children(&longhaul, old).await[0].id;
     let non_interactive =
@@ -232,14 +232,15 @@ async fn the_end_of_a_continued_grandchild_is_told_to_who_wrote_to_it_if_its_par
     let longhaul = start(lead).await;
     let (session, events) = longhaul.open_session("go").await.unwrap();
     all(events).await;
-    until(&longhaul, session, |head| head.waiting.as_ref().is_some_and(|w| w.on == WaitReason::Letter)).await;
+    until(&longhaul, session, |state| state.waiting.as_ref().is_some_and(|w| w.on == WaitReason::Letter))
+        .await;
     let middle = children(&longhaul, session).await[0].id;
     assert_done(&end(&longhaul, middle).await);
     let before = letters(&longhaul, middle).await.len();
 
     all(longhaul.send_to_session(session, "ask the deepest").await.unwrap()).await;
-    until(&longhaul, session, |head| {
-        head.unread == 0 && head.waiting.as_ref().is_some_and(|w| w.on == WaitReason::Letter)
+    until(&longhaul, session, |state| {
+        state.unread == 0 && state.waiting.as_ref().is_some_and(|w| w.on == WaitReason::Letter)
     })
     .await;
     let told = longhaul.snapshot(session).await.unwrap().output;

@@ -183,7 +183,7 @@ async fn managed_agents_are_spawned_written_to_and_cancelled() {
     let worker = agent("worker", &model).build().unwrap();
     let longhaul = start(agent("lead", &model).sub_agent(worker).dialect(SubAgentDialect::Managed)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
-    until(&longhaul, id, |head| head.turns >= 3).await;
+    until(&longhaul, id, |state| state.turns >= 3).await;
     gate.open(8);
     let done = end(&longhaul, id).await;
     assert_done(&done);

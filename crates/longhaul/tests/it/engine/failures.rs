@@ -146,8 +146,8 @@ async fn rate_limits_are_waited_out_and_the_wait_is_shown() {
     let longhaul = start(agent("solo", &model)).await;
     let began = tokio::time::Instant::now();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
-    until(&longhaul, id, |head| {
-        head.waiting.as_ref().is_some_and(|w| matches!(w.on, WaitReason::Provider(_)) && w.until.is_some())
+    until(&longhaul, id, |state| {
+        state.waiting.as_ref().is_some_and(|w| matches!(w.on, WaitReason::Provider(_)) && w.until.is_some())
     })
     .await;
     assert_done(&end(&longhaul, id).await);
@@ -177,7 +177,7 @@ async fn who_asks_its_provider_again_is_not_shown_as_waiting_for_it() {
     let store = MemoryStore::with_clock(Clock::from_fn(move || zero + began.elapsed()));
     let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
-    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.waiting.is_some()).await;
     gate.came(1).await;
     let seen = longhaul.snapshot(id).await.unwrap().state;
     assert_eq!((seen.status, seen.waiting), (Status::Running, None));

@@ -58,9 +58,9 @@ async fn a_conversation_that_grows_too_long_becomes_a_summary_and_the_order_stay
     let last = seen.last().unwrap();
     assert!(last[1].contains("Seven looks, all x."), "{last:?}");
     assert!(last.iter().map(String::len).sum::<usize>() < 24_000);
-    let head = &done.tasks[0].state;
-    assert!(head.usage.input >= 900 && head.cost >= 7, "a summary is paid for: {head:?}");
-    assert_eq!(head.turns, 9, "and is no turn");
+    let state = &done.tasks[0].state;
+    assert!(state.usage.input >= 900 && state.cost >= 7, "a summary is paid for: {state:?}");
+    assert_eq!(state.turns, 9, "and is no turn");
 }
 
 #[tokio::test(start_paused = true)]

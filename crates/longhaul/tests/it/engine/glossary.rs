@@ -131,6 +131,8 @@ const RETIRED_WORDS: &[&str] = &[
     "groves",
     "habit",
     "habits",
+    "head",
+    "heads",
     "inquiry",
     "inquiries",
     "locker",
@@ -156,6 +158,14 @@ const RETIRED_WORDS: &[&str] = &[
     "usher",
     "watchman",
     "wishes",
+];
+
+/// Where a retired word has a meaning of its own: git's HEAD, the head of a table and the HTTP method HEAD.
+const OTHER_MEANINGS: &[(&str, &str)] = &[
+    ("crates/longhaul/src/runner/worktree", "head"),
+    ("crates/longhaul/src/toolset/api.rs", "head"),
+    ("crates/longhaul/src/toolset/openapi.rs", "head"),
+    ("crates/longhaul-cli/src/view/markdown", "head"),
 ];
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -320,9 +330,13 @@ fn no_identifier_has_a_retired_word() {
     let retired: BTreeSet<&str> = RETIRED_WORDS.iter().copied().collect();
     let mut back = BTreeSet::new();
     for path in files {
+        let file = path.strip_prefix(root).unwrap().display().to_string();
+        let is_meant = |word: &str| {
+            OTHER_MEANINGS.iter().any(|(start, other)| file.starts_with(start) && word == *other)
+        };
         for name in identifiers(&fs::read_to_string(&path).unwrap()) {
-            if words(&name).iter().any(|word| retired.contains(word.as_str())) {
-                back.insert(format!("{}: {name}", path.strip_prefix(root).unwrap().display()));
+            if words(&name).iter().any(|word| retired.contains(word.as_str()) && !is_meant(word)) {
+                back.insert(format!("{file}: {name}"));
             }
         }
     }

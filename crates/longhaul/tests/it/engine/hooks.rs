@@ -172,7 +172,7 @@ async fn a_hook_has_a_person_asked_where_nobody_would_be() {
     let ran = Arc::new(AtomicUsize::new(0));
     let longhaul = start(one(says("ask"), &ran)).await;
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
-    until(&longhaul, id, |head| !head.asked.is_empty()).await;
+    until(&longhaul, id, |state| !state.asked.is_empty()).await;
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     longhaul.answer(id, None, "no, never").await.unwrap();
     let done = end(&longhaul, id).await;
@@ -216,7 +216,7 @@ async fn a_hook_allows_what_the_agent_would_ask_for_and_nothing_that_it_must_not
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
-        until(&longhaul, child, |head| !head.asked.is_empty()).await;
+        until(&longhaul, child, |state| !state.asked.is_empty()).await;
         longhaul.stop(id).await.unwrap();
         longhaul.shutdown().await;
     }

@@ -72,11 +72,11 @@ async fn ends_close_together_are_one_letter_to_a_resting_parent() {
     let longhaul = start(pair(&model)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(6).await;
-    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.waiting.is_some()).await;
     gate.open(5);
     let five = children(&longhaul, id).await.into_iter().map(|child| child.id).take(5);
     within(longhaul.wait(five)).await.unwrap();
-    until(&longhaul, id, |head| head.turns == 3).await;
+    until(&longhaul, id, |state| state.turns == 3).await;
     gate.open(1);
     let done = end(&longhaul, id).await;
     assert_done(&done);
@@ -100,7 +100,7 @@ async fn the_end_of_a_child_wakes_an_idle_session() {
     let longhaul = start(pair(&model)).await;
     let (id, events) = longhaul.open_session("go").await.unwrap();
     gate.came(1).await;
-    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.waiting.is_some()).await;
     gate.open(1);
     let events = all(events).await;
     assert!(text(&events, id).contains("the news"), "{}", text(&events, id));
@@ -129,7 +129,7 @@ async fn below_the_ends_of_children_stands_whether_others_still_run() {
     let longhaul = start(pair(&model)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    until(&longhaul, id, |head| head.turns == 3).await;
+    until(&longhaul, id, |state| state.turns == 3).await;
     gate.open(1);
     assert_done(&end(&longhaul, id).await);
     let asked = log.of("lead");
@@ -150,7 +150,7 @@ async fn a_quiet_session_is_not_woken() {
     let longhaul =
         start(pair(&model).policy(policy(|h| h.completion_notice = CompletionNotice::Quiet))).await;
     let id = longhaul.submit(Order::new("lead", "go").interactive()).await.unwrap();
-    until(&longhaul, id, |head| head.unread == 1 && head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.unread == 1 && state.waiting.is_some()).await;
     assert_eq!(longhaul.snapshot(id).await.unwrap().state.turns, 2);
     let events = all(longhaul.send_to_session(id, "and?").await.unwrap()).await;
     assert!(text(&events, id).contains("the news"));
@@ -210,8 +210,8 @@ async fn letters_about_collected_results_do_not_fill_the_mailbox() {
     let longhaul = start(pair(&model)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    let head = longhaul.snapshot(id).await.unwrap().state;
-    assert!(head.unread <= 3, "{} letters nobody will read count as unread", head.unread);
+    let state = longhaul.snapshot(id).await.unwrap().state;
+    assert!(state.unread <= 3, "{} letters nobody will read count as unread", state.unread);
     gate.open(1);
     assert_eq!(end(&longhaul, id).await.state.unread, 0);
 }

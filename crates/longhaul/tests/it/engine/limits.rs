@@ -45,7 +45,7 @@ async fn the_queue_is_bounded_and_can_be_no_queue_at_all() {
     ] {
         let longhaul = Longhaul::builder(team(agent("solo", &model))).limits(limits).start().await.unwrap();
         let first = longhaul.submit(Order::new("solo", "go")).await.unwrap();
-        until(&longhaul, first, |head| head.status == Status::Running).await;
+        until(&longhaul, first, |state| state.status == Status::Running).await;
         for _ in 1..taken {
             longhaul.submit(Order::new("solo", "go")).await.unwrap();
         }

@@ -94,11 +94,11 @@ async fn a_run_whose_task_was_taken_ends_its_tools_and_writes_nothing_for_the_ne
     let journal = scene.store.read(scene.id, Seq(0), 99).await.unwrap();
     assert_eq!(journal.last().unwrap().seq, written, "{journal:#?}");
     assert_eq!(scene.later.load(Ordering::SeqCst), 0);
-    let head = scene.longhaul.state(scene.id).await.unwrap();
-    assert_eq!((head.status, head.attempt), (Status::Running, Attempt(2)));
+    let state = scene.longhaul.state(scene.id).await.unwrap();
+    assert_eq!((state.status, state.attempt), (Status::Running, Attempt(2)));
     within(scene.longhaul.shutdown()).await;
-    let head = scene.longhaul.state(scene.id).await.unwrap();
-    assert_eq!((head.status, head.attempt), (Status::Running, Attempt(2)), "it is not given back either");
+    let state = scene.longhaul.state(scene.id).await.unwrap();
+    assert_eq!((state.status, state.attempt), (Status::Running, Attempt(2)), "it is not given back either");
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn a_worker_that_cannot_renew_its_lease_ends_its_runs_before_they_may_be_t
     mood.away.store(false, Ordering::SeqCst);
     mood.is_full(false);
     // It is given back when the store is well again.
-    until(&scene.longhaul, scene.id, |head| head.status == Status::Pending).await;
+    until(&scene.longhaul, scene.id, |state| state.status == Status::Pending).await;
     assert_eq!(scene.later.load(Ordering::SeqCst), 0);
 }
 

@@ -133,8 +133,11 @@ async fn what_failed_is_tried_again_in_its_place() {
     other.stop(session).await.unwrap();
     longhaul.wait([session]).await.unwrap();
     let again = other.retry(session).await.unwrap();
-    let head = other.snapshot(again).await.unwrap().state;
-    assert_eq!((head.retries, head.parent, head.root, head.interactive), (Some(session), None, again, true));
+    let state = other.snapshot(again).await.unwrap().state;
+    assert_eq!(
+        (state.retries, state.parent, state.root, state.interactive),
+        (Some(session), None, again, true)
+    );
     longhaul.stop(again).await.unwrap();
     longhaul.wait([again]).await.unwrap();
 
@@ -142,6 +145,6 @@ async fn what_failed_is_tried_again_in_its_place() {
     longhaul.stop(next).await.unwrap();
     longhaul.wait([next]).await.unwrap();
     let third = longhaul.retry(next).await.unwrap();
-    let head = longhaul.snapshot(third).await.unwrap().state;
-    assert_eq!((head.continues, head.retries), (Some(session), Some(next)), "it has the same conversation");
+    let state = longhaul.snapshot(third).await.unwrap().state;
+    assert_eq!((state.continues, state.retries), (Some(session), Some(next)), "it has the same conversation");
 }

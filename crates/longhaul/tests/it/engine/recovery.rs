@@ -53,7 +53,7 @@ async fn dropped_without_a_shutdown_and_opened_again_all_goes_on_where_it_was() 
     let first = Longhaul::builder(build()).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     let id = first.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    until(&first, id, |head| head.waiting.is_some()).await;
+    until(&first, id, |state| state.waiting.is_some()).await;
     drop(first);
     let second = Longhaul::builder(build()).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     gate.came(1).await;
@@ -118,7 +118,7 @@ async fn a_drain_lets_the_step_end_and_a_wait_is_waited_again() {
     let first = Longhaul::builder(build()).shared_store(store.clone()).start().await.unwrap();
     let id = first.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    until(&first, id, |head| head.waiting.is_some()).await;
+    until(&first, id, |state| state.waiting.is_some()).await;
     within(first.shutdown()).await;
     assert_eq!(first.count_running().await.unwrap(), 0);
     let second = Longhaul::builder(build()).shared_store(store).start().await.unwrap();
@@ -144,10 +144,10 @@ async fn abandoned(policy: RecoveryPolicy) -> (Longhaul, TaskId) {
         fresh_only: false,
         max: 1,
     };
-    let head = store.claim(claim).await.unwrap().remove(0);
+    let claimed = store.claim(claim).await.unwrap().remove(0);
     let said = Entry::Said { voice: longhaul::entry::LiveTextKind::Text, text: "half".into() };
     store
-        .append(Batch::one(id, longhaul::store::Fence::Attempt(head.state.attempt), vec![said]))
+        .append(Batch::one(id, longhaul::store::Fence::Attempt(claimed.state.attempt), vec![said]))
         .await
         .unwrap();
     let longhaul = Longhaul::builder(home).shared_store(store).recovery(policy).start().await.unwrap();
@@ -325,7 +325,7 @@ async fn a_stop_that_cannot_reach_the_children_waits_until_it_can() {
     let longhaul = Longhaul::builder(team(pair(&model))).store(store).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.waiting.is_some()).await;
     let child = children(&longhaul, id).await[0].id;
     mood.is_blind(true);
     // The wish alone, as another process writes it down that dies before it has told the children.

@@ -110,9 +110,9 @@ async fn a_word_from_a_person_makes_it_new() {
     let longhaul =
         Longhaul::builder(lead(vec![read, says, says, read, says, says, read], &ran)).start().await.unwrap();
     let root = longhaul.submit(Order::new("lead", "go").interactive()).await.unwrap();
-    until(&longhaul, root, |head| head.turns == 3 && head.waiting.is_some()).await;
+    until(&longhaul, root, |state| state.turns == 3 && state.waiting.is_some()).await;
     longhaul.send(root, "Look once more.").await.unwrap();
-    until(&longhaul, root, |head| head.turns == 6 && head.waiting.is_some()).await;
+    until(&longhaul, root, |state| state.turns == 6 && state.waiting.is_some()).await;
     assert_eq!(ran.load(Ordering::SeqCst), 2);
 }
 

@@ -84,7 +84,7 @@ async fn a_stop_of_one_task_lets_others_open_the_toolset() {
     let first = longhaul.submit(Order::new("solo", "one")).await.unwrap();
     gate.came(1).await;
     let second = longhaul.submit(Order::new("solo", "two")).await.unwrap();
-    until(&longhaul, second, |head| head.status == Status::Running).await;
+    until(&longhaul, second, |state| state.status == Status::Running).await;
     longhaul.stop(first).await.unwrap();
     assert_eq!(end(&longhaul, first).await.state.status, Status::Cancelled);
     gate.came(1).await;

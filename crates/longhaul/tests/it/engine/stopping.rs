@@ -119,7 +119,7 @@ async fn a_parent_that_waits_is_cancelled_though_it_has_said_something() {
     let longhaul = start(pair(&model)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.waiting.is_some()).await;
     longhaul.stop(id).await.unwrap();
     let done = end(&longhaul, id).await;
     assert_eq!((done.state.status, done.output.as_str()), (Status::Cancelled, "I wait for it"));
@@ -220,9 +220,9 @@ async fn what_was_stopped_is_still_stopped_after_a_restart() {
     drop(first);
     client.stop(id).await.unwrap();
     let second = Longhaul::builder(team(agent("solo", &model))).shared_store(store).start().await.unwrap();
-    let head = end(&second, id).await.state;
-    assert_eq!(head.status, Status::Cancelled);
-    assert_eq!(head.stop.unwrap().cause, StopCause::Person);
+    let state = end(&second, id).await.state;
+    assert_eq!(state.status, Status::Cancelled);
+    assert_eq!(state.stop.unwrap().cause, StopCause::Person);
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +250,7 @@ async fn a_chatty_tool_can_be_stopped() {
     });
     let longhaul = start(agent("solo", &model).toolset(chat)).await;
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
-    until(&longhaul, id, |head| head.progress.is_some()).await;
+    until(&longhaul, id, |state| state.progress.is_some()).await;
     longhaul.stop(id).await.unwrap();
     assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
     assert!(journal(&longhaul, id).await.len() < 200, "what it said is coalesced");

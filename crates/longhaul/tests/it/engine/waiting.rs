@@ -142,8 +142,8 @@ async fn what_a_task_waits_for_is_shown_as_long_as_it_waits() {
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
     let slow = children(&longhaul, id).await[1].id;
-    until(&longhaul, id, |head| {
-        head.waiting.as_ref().is_some_and(|waiting| waiting.on == WaitReason::Tasks(vec![slow]))
+    until(&longhaul, id, |state| {
+        state.waiting.as_ref().is_some_and(|waiting| waiting.on == WaitReason::Tasks(vec![slow]))
     })
     .await;
     gate.open(1);
@@ -178,7 +178,7 @@ async fn a_parent_waits_for_its_children_at_its_end_or_lets_them_go_or_stops_the
         let id = longhaul.submit(Order::new("lead", "go").on_finish(policy)).await.unwrap();
         match policy {
             OnFinish::Wait => {
-                until(&longhaul, id, |head| head.waiting.is_some()).await;
+                until(&longhaul, id, |state| state.waiting.is_some()).await;
                 gate.open(2);
                 assert_eq!(end(&longhaul, id).await.output, "with theirs");
             }

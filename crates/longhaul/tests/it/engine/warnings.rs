@@ -95,7 +95,7 @@ async fn a_budget_that_is_added_counts_for_all_below() {
     let budget = Budget { tokens: Some(350), ..Budget::default() };
     let run = async |more: Option<u64>| {
         let id = longhaul.submit(Order::new("solo", "go").tree_budget(budget)).await.unwrap();
-        until(&longhaul, id, |head| head.turns == 3).await;
+        until(&longhaul, id, |state| state.turns == 3).await;
         if let Some(more) = more {
             longhaul.add_budget(id, Budget { tokens: Some(more), ..Budget::default() }).await.unwrap();
         }

@@ -88,7 +88,7 @@ async fn on(store: &Arc<dyn Store>, agent: AgentBuilder) -> Longhaul {
 }
 
 async fn asked(longhaul: &Longhaul, id: TaskId) {
-    until(longhaul, id, |head| !head.asked.is_empty() && head.waiting.is_some()).await;
+    until(longhaul, id, |state| !state.asked.is_empty() && state.waiting.is_some()).await;
 }
 
 async fn timed_out(longhaul: &Longhaul, id: TaskId) {
@@ -123,7 +123,7 @@ async fn a_process_that_is_gone_uses_no_time_and_what_it_used_before_counts() {
         };
         let first = on(&store, solo(&turns())).await;
         let id = first.submit(Order::new("solo", "go").timeout(MINUTE)).await.unwrap();
-        until(&first, id, |head| head.turns == 2).await;
+        until(&first, id, |state| state.turns == 2).await;
         drop(first);
         pass(60 * MINUTE).await;
         let second = on(&store, solo(&turns())).await;
@@ -139,7 +139,7 @@ async fn the_time_of_a_long_call_is_in_the_journal_before_it_ends() {
     let (_, store) = Machine::new();
     let first = on(&store, solo(&worker(50))).await;
     let id = first.submit(Order::new("solo", "go").timeout(MINUTE)).await.unwrap();
-    until(&first, id, |head| head.turns == 1).await;
+    until(&first, id, |state| state.turns == 1).await;
     pass(Duration::from_secs(45)).await;
     drop(first);
     let second = on(&store, solo(&worker(50))).await;
@@ -210,10 +210,10 @@ async fn a_session_that_waits_for_the_next_word_does_not_count() {
     let (_, store) = Machine::new();
     let longhaul = on(&store, solo(&model(|asked| reply().text(format!("{}", asked.turn))))).await;
     let id = longhaul.submit(Order::new("solo", "go").timeout(MINUTE).interactive()).await.unwrap();
-    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.waiting.is_some()).await;
     pass(60 * MINUTE).await;
     longhaul.send(id, "and now?").await.unwrap();
-    until(&longhaul, id, |head| head.turns == 2).await;
+    until(&longhaul, id, |state| state.turns == 2).await;
     longhaul.close_session(id).await.unwrap();
     assert_done(&end(&longhaul, id).await);
 }
@@ -320,7 +320,7 @@ async fn waiting_for_children_that_all_wait_for_a_person_does_not_count() {
             until(
                 &longhaul,
                 id,
-                |head| matches!(&head.waiting, Some(on) if matches!(on.on, WaitReason::Tasks(_))),
+                |state| matches!(&state.waiting, Some(on) if matches!(on.on, WaitReason::Tasks(_))),
             )
             .await;
             let below = children(&longhaul, id).await;
@@ -346,7 +346,7 @@ async fn the_time_of_a_tree_is_the_time_at_work_of_its_top() {
     let longhaul = on(&store, lead(&["ask"], false)).await;
     let budget = Budget { time: Some(MINUTE), ..Budget::default() };
     let id = longhaul.submit(Order::new("lead", "go").tree_budget(budget)).await.unwrap();
-    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    until(&longhaul, id, |state| state.waiting.is_some()).await;
     let below = children(&longhaul, id).await;
     asked(&longhaul, below[0].id).await;
     pass(60 * MINUTE).await;

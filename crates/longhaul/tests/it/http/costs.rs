@@ -61,8 +61,8 @@ async fn run(
     let longhaul = start(solo(&model).sub_agent(helper)).await;
     let order = Order::new("solo", "lead it").tree_budget(Budget { cost: limit, ..Budget::default() });
     let id = longhaul.submit(order).await.unwrap();
-    let head = end(&longhaul, id).await.state;
-    (head, server.asked().len())
+    let state = end(&longhaul, id).await.state;
+    (state, server.asked().len())
 }
 
 fn used() -> Value {
@@ -83,18 +83,18 @@ async fn what_the_provider_tells_is_the_truth() {
             1_050,
         ),
     ] {
-        let (head, _) = run("openai/gpt-5", None, Some(told.clone()), None).await;
-        assert_eq!((head.status, head.cost, head.unpriced), (Status::Completed, 2 * cost, 0), "{told}");
+        let (state, _) = run("openai/gpt-5", None, Some(told.clone()), None).await;
+        assert_eq!((state.status, state.cost, state.unpriced), (Status::Completed, 2 * cost, 0), "{told}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_without_usage_of_a_model_with_a_price_is_unknown() {
-    let (head, _) = run("openai/gpt-5", None, None, None).await;
-    assert_eq!((head.status, head.cost, head.unpriced), (Status::Completed, 0, 2));
+    let (state, _) = run("openai/gpt-5", None, None, None).await;
+    assert_eq!((state.status, state.cost, state.unpriced), (Status::Completed, 0, 2));
     let free = r#"{"openai/gpt-5": {"input": 0, "output": 0}}"#;
-    let (head, _) = run("openai/gpt-5", Some(free), None, None).await;
-    assert_eq!((head.cost, head.unpriced), (0, 0), "what is said to be free is free");
+    let (state, _) = run("openai/gpt-5", Some(free), None, None).await;
+    assert_eq!((state.cost, state.unpriced), (0, 0), "what is said to be free is free");
 }
 
 /// Price known or not, cost told or not: a limit stops the run, or refuses it before the first call.
@@ -113,12 +113,12 @@ async fn a_limit_of_cost_holds_or_is_an_error() {
         ("acme/one", Some(dear), None, 1, "1 reply of unknown cost"),
         ("openrouter/x/y", None, Some(used()), 1, "1 reply of unknown cost"),
     ] {
-        let (head, times) = run(name, prices, usage, Some(1_000)).await;
-        let error = head.error.clone().unwrap_or_default();
-        assert_eq!((head.status, times), (Status::Failed, asked), "{name}: {error}");
+        let (state, times) = run(name, prices, usage, Some(1_000)).await;
+        let error = state.error.clone().unwrap_or_default();
+        assert_eq!((state.status, times), (Status::Failed, asked), "{name}: {error}");
         assert!(error.contains(words), "{name}: {error}");
     }
     let free = r#"{"local/m": {"input": 0, "output": 0}}"#;
-    let (head, times) = run("local/m", Some(free), Some(used()), Some(1_000)).await;
-    assert_eq!((head.status, head.cost, times), (Status::Completed, 0, 3));
+    let (state, times) = run("local/m", Some(free), Some(used()), Some(1_000)).await;
+    assert_eq!((state.status, state.cost, times), (Status::Completed, 0, 3));
 }

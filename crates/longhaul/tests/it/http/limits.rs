@@ -111,7 +111,7 @@ async fn a_wish_in_the_body_of_an_error_is_heeded() {
     let asked = server.asked();
     let after = asked[1].at.duration_since(asked[0].at);
     assert!(asked.len() == 2 && after >= Duration::from_millis(1150), "{after:?}");
-    assert!(asked[0].head.contains(":streamGenerateContent?alt=sse"), "{}", asked[0].head);
+    assert!(asked[0].headers.contains(":streamGenerateContent?alt=sse"), "{}", asked[0].headers);
 }
 
 /// Who is held at the gate has nothing to finish: it goes back at once when the process ends.

@@ -69,7 +69,7 @@ fn a_key_is_in_no_journal_error_log_event_or_recording() {
             .env("RUST_BACKTRACE", "full");
         let output = tokio::task::spawn_blocking(move || session.output().unwrap()).await.unwrap();
         assert!(plain.asked().len() >= 8, "{}", plain.asked().len());
-        assert!(plain.asked().iter().all(|asked| asked.head.contains(KEY)), "the key was really sent");
+        assert!(plain.asked().iter().all(|asked| asked.headers.contains(KEY)), "the key was really sent");
         (output, secure.seen())
     });
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -164,8 +164,8 @@ async fn session(here: &Path) {
                 }
             }
         }
-        for head in longhaul.list(longhaul::store::TaskFilter::default()).await.unwrap() {
-            println!("{head:?}");
+        for state in longhaul.list(longhaul::store::TaskFilter::default()).await.unwrap() {
+            println!("{state:?}");
         }
         // Never shut down.
         std::mem::forget(longhaul);

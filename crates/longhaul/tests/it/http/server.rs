@@ -17,7 +17,8 @@ pub(crate) struct Asked {
     pub(crate) at: Instant,
     /// How many came before it.
     pub(crate) number: usize,
-    pub(crate) head: String,
+    /// The request line and the headers.
+    pub(crate) headers: String,
     pub(crate) body: serde_json::Value,
 }
 
@@ -147,12 +148,12 @@ struct Connection<'a> {
 
 impl Connection<'_> {
     async fn serve(&mut self, script: &Script) -> std::io::Result<()> {
-        while let Some((head, body)) = self.read().await? {
+        while let Some((headers, body)) = self.read().await? {
             let asked = {
                 let mut all = self.notes.asked.lock().unwrap();
                 let body = serde_json::from_slice(&body).unwrap_or_default();
                 let number = all.len();
-                all.push(Asked { at: Instant::now(), number, head, body });
+                all.push(Asked { at: Instant::now(), number, headers, body });
                 all[all.len() - 1].clone()
             };
             self.notes.news.notify_waiters();
@@ -170,8 +171,8 @@ impl Connection<'_> {
     async fn read(&mut self) -> std::io::Result<Option<(String, Vec<u8>)>> {
         loop {
             if let Some(end) = self.rest.windows(4).position(|four| four == b"\r\n\r\n") {
-                let head = String::from_utf8_lossy(&self.rest[..end]).into_owned();
-                let length = head
+                let headers = String::from_utf8_lossy(&self.rest[..end]).into_owned();
+                let length = headers
                     .lines()
                     .filter_map(|line| line.split_once(':'))
                     .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
@@ -179,7 +180,7 @@ impl Connection<'_> {
                 if self.rest.len() >= end + 4 + length {
                     let body = self.rest[end + 4..end + 4 + length].to_vec();
                     self.rest.drain(..end + 4 + length);
-                    return Ok(Some((head, body)));
+                    return Ok(Some((headers, body)));
                 }
             }
             let mut buffer = [0; 16 * 1024];
@@ -193,18 +194,18 @@ impl Connection<'_> {
     async fn answer(&mut self, act: Act) -> std::io::Result<bool> {
         match act {
             Act::Refuse(status, headers, body) => {
-                let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", body.len());
+                let mut reply = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", body.len());
                 for (name, value) in headers {
-                    head.push_str(&format!("{name}: {value}\r\n"));
+                    reply.push_str(&format!("{name}: {value}\r\n"));
                 }
-                self.stream.write_all(format!("{head}\r\n{body}").as_bytes()).await?;
+                self.stream.write_all(format!("{reply}\r\n{body}").as_bytes()).await?;
             }
             Act::Stream(pieces) => {
                 let whole: String = pieces.iter().map(|piece| chunk(piece)).collect();
-                self.stream.write_all(format!("{HEAD}{whole}0\r\n\r\n").as_bytes()).await?;
+                self.stream.write_all(format!("{HEADERS}{whole}0\r\n\r\n").as_bytes()).await?;
             }
             Act::Slowly(pieces, pause) => {
-                self.stream.write_all(HEAD.as_bytes()).await?;
+                self.stream.write_all(HEADERS.as_bytes()).await?;
                 for piece in pieces {
                     if tokio::time::timeout(pause, self.gone()).await.is_ok() {
                         return Ok(false);
@@ -215,13 +216,13 @@ impl Connection<'_> {
             }
             Act::Stall(pieces) => {
                 let whole: String = pieces.iter().map(|piece| chunk(piece)).collect();
-                self.stream.write_all(format!("{HEAD}{whole}").as_bytes()).await?;
+                self.stream.write_all(format!("{HEADERS}{whole}").as_bytes()).await?;
                 self.gone().await;
                 return Ok(false);
             }
             Act::Cut(pieces) => {
                 let whole: String = pieces.iter().map(|piece| chunk(piece)).collect();
-                self.stream.write_all(format!("{HEAD}{whole}").as_bytes()).await?;
+                self.stream.write_all(format!("{HEADERS}{whole}").as_bytes()).await?;
                 return Ok(false);
             }
             Act::Silence => {
@@ -242,7 +243,8 @@ impl Connection<'_> {
     }
 }
 
-const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const HEADERS: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
 fn chunk(piece: &str) -> String {
     format!("{:x}\r\n{piece}\r\n", piece.len())

@@ -108,12 +108,12 @@ async fn usage_and_cost_are_rolled_up_over_the_turns_of_a_tree() {
     assert_eq!((done.state.turns, done.state.usage.input, done.state.usage.cached), (2, 200, 80));
     assert_eq!((done.state.cost, done.state.unpriced), (2 * each, 0));
     let tree = longhaul.list(longhaul::store::TaskFilter::tree(id)).await.unwrap();
-    assert_eq!(tree.iter().map(|head| head.cost).sum::<u64>(), 3 * each);
+    assert_eq!(tree.iter().map(|state| state.cost).sum::<u64>(), 3 * each);
     let asked = server.asked();
     assert_eq!(asked.len(), 3);
-    let head = asked[0].head.to_ascii_lowercase();
-    assert!(head.starts_with("post /v1/chat/completions http/1.1"), "{head}");
-    assert!(asked[0].head.contains(&format!("Bearer {MARK}")), "{head}");
+    let sent = asked[0].headers.to_ascii_lowercase();
+    assert!(sent.starts_with("post /v1/chat/completions http/1.1"), "{sent}");
+    assert!(asked[0].headers.contains(&format!("Bearer {MARK}")), "{sent}");
     assert_eq!((&asked[0].body["model"], &asked[0].body["stream"]), (&json!("gpt-5"), &json!(true)));
 }
 
@@ -127,14 +127,14 @@ async fn an_unknown_price_is_unknown_and_not_nothing() {
     let model: std::sync::Arc<dyn longhaul::model::Model> = http().model(&spec, &keys).unwrap();
     let longhaul = start(solo(&model)).await;
     let id = submit(&longhaul, "go").await;
-    let head = end(&longhaul, id).await.state;
-    assert_eq!((head.cost, head.unpriced), (0, 1));
+    let state = end(&longhaul, id).await.state;
+    assert_eq!((state.cost, state.unpriced), (0, 1));
 }
 
 /// `auto` without a key: a server on this machine that answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn auto_finds_a_server_on_this_machine() {
-    let server = Server::start(|asked| match asked.head.starts_with("GET /v1/models ") {
+    let server = Server::start(|asked| match asked.headers.starts_with("GET /v1/models ") {
         true => Act::Refuse(200, Vec::new(), r#"{"data":[{"id":"nomic-embed"},{"id":"qwen3:4b"}]}"#.into()),
         false => Act::Stream(says("```json\n{\"name\": \"none\"}\n```")),
     })
@@ -148,7 +148,7 @@ async fn auto_finds_a_server_on_this_machine() {
     let longhaul = start(solo(&model)).await;
     let id = submit(&longhaul, "go").await;
     assert_eq!(end(&longhaul, id).await.state.status, Status::Completed);
-    assert!(!server.asked()[1].head.to_ascii_lowercase().contains("authorization"));
+    assert!(!server.asked()[1].headers.to_ascii_lowercase().contains("authorization"));
 }
 
 /// A login page or a compressed body with status 200 is named as that, and is no outage.
@@ -162,9 +162,9 @@ async fn what_is_no_answer_of_a_model_is_named() {
         let server = Server::start(move |_| Act::Refuse(200, headers.clone(), body.to_owned())).await;
         let longhaul = start(solo(&model(&http(), &server.url()))).await;
         let id = submit(&longhaul, "go").await;
-        let head = end(&longhaul, id).await.state;
-        let error = head.error.clone().unwrap_or_default();
-        assert_eq!(head.status, Status::Failed, "{error}");
+        let state = end(&longhaul, id).await.state;
+        let error = state.error.clone().unwrap_or_default();
+        assert_eq!(state.status, Status::Failed, "{error}");
         assert!(error.contains(word), "{error}");
         if !word.is_empty() {
             assert_eq!(server.asked().len(), 1, "asked again: {error}");

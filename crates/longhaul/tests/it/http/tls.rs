@@ -74,13 +74,13 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Seen) {
     while let Some(Ok((request, mut respond))) = connection.accept().await {
         let seen = seen.clone();
         answers.spawn(async move {
-            let (head, mut body) = request.into_parts();
+            let (parts, mut body) = request.into_parts();
             let mut asked = Vec::new();
             while let Some(Ok(bytes)) = body.data().await {
                 let _ = body.flow_control().release_capacity(bytes.len());
                 asked.extend_from_slice(&bytes);
             }
-            let headers: Vec<(String, String)> = head
+            let headers: Vec<(String, String)> = parts
                 .headers
                 .iter()
                 .map(|(name, value)| {
@@ -98,8 +98,9 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Seen) {
                 false => (200, says("Safe.").concat()),
             };
             seen.lock().unwrap().extend(headers.iter().cloned());
-            let head = http::Response::builder().status(status).header("x-request-id", key).body(()).unwrap();
-            if let Ok(mut send) = respond.send_response(head, false) {
+            let response =
+                http::Response::builder().status(status).header("x-request-id", key).body(()).unwrap();
+            if let Ok(mut send) = respond.send_response(response, false) {
                 let _ = send.send_data(Bytes::from(answer), true);
             }
         });

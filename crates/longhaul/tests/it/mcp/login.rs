@@ -53,21 +53,21 @@ async fn serve(
     swap: Option<(String, String)>,
 ) {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
-    let (head, body) = loop {
+    let (headers, body) = loop {
         let Ok(n @ 1..) = stream.read(&mut buffer).await else { return };
         bytes.extend_from_slice(&buffer[..n]);
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head
+        let Some((headers, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = headers
             .lines()
             .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
         if body.len() >= length.unwrap_or(0) {
-            break (head.to_owned(), body.to_owned());
+            break (headers.to_owned(), body.to_owned());
         }
     };
-    let line = head.lines().next().unwrap_or_default().to_owned();
+    let line = headers.lines().next().unwrap_or_default().to_owned();
     seen.lock().unwrap().push(line.clone());
-    let authorized = head.contains("Bearer token-1") || head.contains("bearer token-1");
+    let authorized = headers.contains("Bearer token-1") || headers.contains("bearer token-1");
     let (status, mut extra, mut answer) = answer(&line, &body, authorized, &base);
     if let Some((from, to)) = swap {
         (extra, answer) = (extra.replace(&from, &to), answer.replace(&from, &to));

@@ -145,20 +145,20 @@ async fn who_is_not_there_is_named() {
     stage.end().await;
 }
 
-/// Refuses everything with a 500; the heads of the requests that came.
-async fn refuses(listener: tokio::net::TcpListener, heads: std::sync::mpsc::Sender<String>) {
+/// Refuses everything with a 500; the headers of the requests that came.
+async fn refuses(listener: tokio::net::TcpListener, requests: std::sync::mpsc::Sender<String>) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
-        let mut head = Vec::new();
+        let mut request = Vec::new();
         let mut buffer = [0; 4096];
-        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        while !request.windows(4).any(|end| end == b"\r\n\r\n") {
             match stream.read(&mut buffer).await {
-                Ok(n @ 1..) => head.extend_from_slice(&buffer[..n]),
+                Ok(n @ 1..) => request.extend_from_slice(&buffer[..n]),
                 _ => break,
             }
         }
-        heads.send(String::from_utf8_lossy(&head).to_lowercase()).unwrap();
+        requests.send(String::from_utf8_lossy(&request).to_lowercase()).unwrap();
         let _ =
             stream.write_all(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
     }
@@ -169,7 +169,7 @@ async fn headers_go_along_and_nothing_tells_what_is_secret_in_them_or_in_the_url
     let stage = Stage::new();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (tell, heads) = std::sync::mpsc::channel();
+    let (tell, requests) = std::sync::mpsc::channel();
     let serving = tokio::task::spawn(refuses(listener, tell));
     // Nobody listens at the second: what it says of that is of another kind.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -188,10 +188,13 @@ async fn headers_go_along_and_nothing_tells_what_is_secret_in_them_or_in_the_url
             assert!(!all.contains("hunter"), "{all}");
             toolset.close().await;
         }
-        let heads: Vec<String> = heads.try_iter().collect();
-        assert!(!heads.is_empty());
-        for head in heads {
-            assert!(head.contains("x-test: hunter3-hunter3") && head.contains("/mcp?key=hunter2"), "{head}");
+        let requests: Vec<String> = requests.try_iter().collect();
+        assert!(!requests.is_empty());
+        for request in requests {
+            assert!(
+                request.contains("x-test: hunter3-hunter3") && request.contains("/mcp?key=hunter2"),
+                "{request}"
+            );
         }
     }
     serving.abort();

@@ -95,26 +95,26 @@ fn body(
     let enforced = ClaudeVersion::from_name(&settings.model).enforces_schema();
     let delivery = SchemaDelivery::choose(requested, if enforced { &[&ANTHROPIC_OUTPUT] } else { &[] });
     let instruction = delivery.system_prompt(request.system);
-    let mut head = request_fields(settings, plan, &delivery);
+    let mut fields = request_fields(settings, plan, &delivery);
     if plan.needs_thinking_first && !begins_with_thinking(request.messages, &settings.model) {
-        head.remove("thinking");
+        fields.remove("thinking");
     }
     if let Some(choice) = choice {
-        head.insert("tool_choice".to_owned(), choice);
+        fields.insert("tool_choice".to_owned(), choice);
     }
-    let mut head = Value::Object(head);
+    let mut fields = Value::Object(fields);
     for (key, more) in
         settings.provider_opts.iter().filter(|(key, _)| !matches!(key.as_str(), "cache" | "tools"))
     {
         // Some fields, such as `display`, are refused without thinking.
-        if key == "thinking" && head.get(key).is_none() && more.get("type").is_none() {
+        if key == "thinking" && fields.get(key).is_none() && more.get("type").is_none() {
             continue;
         }
-        merge_value(&mut head[key.as_str()], more);
+        merge_value(&mut fields[key.as_str()], more);
     }
 
     let mut out = Vec::with_capacity(kept.turns.estimated_len() + tools.len() + instruction.len() + 1024);
-    write(&mut out, &head);
+    write(&mut out, &fields);
     out.pop();
     let system = !instruction.trim().is_empty();
     if !tools.is_empty() {
@@ -144,10 +144,10 @@ fn request_fields(
     plan: &AnthropicParams,
     delivery: &SchemaDelivery<'_>,
 ) -> Map<String, Value> {
-    let mut head = Map::new();
+    let mut fields = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
-            head.insert(key.to_owned(), value);
+            fields.insert(key.to_owned(), value);
         }
     };
     put("model", Some(json!(settings.model)));
@@ -164,7 +164,7 @@ fn request_fields(
         output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
     }
     put("output_config", (!output.is_empty()).then_some(Value::Object(output)));
-    head
+    fields
 }
 
 /// Writes the tools and how the model may choose them.

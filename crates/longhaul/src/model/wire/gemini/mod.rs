@@ -81,15 +81,15 @@ impl WireProtocol for Gemini {
 
 fn body(request: &ModelRequest<'_>, settings: &ModelSettings, kept: &GeminiCache) -> Vec<u8> {
     let delivery = params::schema_delivery(request, settings);
-    let mut head = json!({"generationConfig": params::generation_config(settings, &delivery)});
+    let mut fields = json!({"generationConfig": params::generation_config(settings, &delivery)});
     if shows_own_tools(settings, kept) {
-        head["toolConfig"] = json!({"includeServerSideToolInvocations": true});
+        fields["toolConfig"] = json!({"includeServerSideToolInvocations": true});
     }
     for (key, more) in settings.provider_opts.iter().filter(|(key, _)| *key != "tools") {
-        merge_value(&mut head[key.as_str()], more);
+        merge_value(&mut fields[key.as_str()], more);
     }
     let mut out = Vec::with_capacity(kept.turns.estimated_len() + request.system.len() + 4096);
-    write(&mut out, &head);
+    write(&mut out, &fields);
     out.pop();
     let system = delivery.system_prompt(request.system);
     if !system.trim().is_empty() {

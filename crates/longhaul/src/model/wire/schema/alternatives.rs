@@ -68,7 +68,7 @@ impl SchemaAdapter<'_> {
             return Ok(only);
         }
         notes.extend(["default", "examples"].iter().filter_map(|key| Some(note(key, map.get(*key)?))));
-        let mut head = Map::new();
+        let mut schema = Map::new();
         if self.dialect.explicit_types {
             // The dialect allows no keyword beside them.
             if let Some(first) = made.first_mut() {
@@ -77,10 +77,10 @@ impl SchemaAdapter<'_> {
                 describe(first, Some(both).filter(|both| !both.is_empty()), &notes);
             }
         } else {
-            describe(&mut head, said(&map), &notes);
+            describe(&mut schema, said(&map), &notes);
         }
-        head.insert("anyOf".to_owned(), Value::Array(made.into_iter().map(Value::Object).collect()));
-        Ok(head)
+        schema.insert("anyOf".to_owned(), Value::Array(made.into_iter().map(Value::Object).collect()));
+        Ok(schema)
     }
 
     /// Folds alternatives into an object: it gets all their properties, and a note says what each of them

@@ -175,9 +175,9 @@ impl<'a> SchemaAdapter<'a> {
             return Ok(self.anything(&notes));
         }
         if self.dialect.explicit_types && is_several(&map, &kinds) {
-            let mut head = Map::new();
-            head.extend(map.get("description").map(|said| ("description".to_owned(), said.clone())));
-            return self.any_of(head, one_by_one(&map, &kinds), notes, depth);
+            let mut described = Map::new();
+            described.extend(map.get("description").map(|said| ("description".to_owned(), said.clone())));
+            return self.any_of(described, one_by_one(&map, &kinds), notes, depth);
         }
         self.typed(map, kinds, notes, depth)
     }

@@ -109,7 +109,7 @@ async fn a_task_that_cannot_be_read_keeps_no_other_from_being_claimed() {
 }
 
 #[tokio::test]
-async fn a_head_that_cannot_be_read_is_made_again_from_its_journal() {
+async fn a_state_that_cannot_be_read_is_made_again_from_its_journal() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     written(&path, 2).await;

@@ -94,7 +94,7 @@ async fn rich(path: &Path) -> TeamRef {
 /// Everything that can be read.
 #[derive(Debug, PartialEq)]
 struct Content {
-    heads: Vec<TaskState>,
+    states: Vec<TaskState>,
     journals: Vec<Vec<Record>>,
     kept: Vec<Option<Vec<u8>>>,
     stored_value: StoredValue,
@@ -102,8 +102,8 @@ struct Content {
 
 /// All content of a store; fails as soon as something cannot be read.
 async fn content(store: &SqliteStore, like: Option<&Content>, team: &TeamRef) -> Result<Content, StoreError> {
-    let heads = store.list(TaskFilter::default()).await?;
-    let known = like.map_or(&heads, |like| &like.heads);
+    let states = store.list(TaskFilter::default()).await?;
+    let known = like.map_or(&states, |like| &like.states);
     let mut journals = Vec::new();
     for state in known {
         journals.push(store.read(state.id, Seq(0), 1000).await?);
@@ -111,7 +111,7 @@ async fn content(store: &SqliteStore, like: Option<&Content>, team: &TeamRef) ->
     }
     let TeamRef::File(team) = team else { unreachable!() };
     let kept = vec![store.blob(team.clone()).await?, store.blob(Digest::of_bytes(&[b'x'; 5000])).await?];
-    Ok(Content { kept, journals, stored_value: store.stored_value("task:todo").await?, heads })
+    Ok(Content { kept, journals, stored_value: store.stored_value("task:todo").await?, states })
 }
 
 /// Copies a closed database.
@@ -224,7 +224,7 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                 }
                 let Ok(after) = after else { continue };
                 // Whatever is not an error is what was written, or nothing if it cannot be found any more.
-                assert_eq!(after.heads, before.heads, "{what}");
+                assert_eq!(after.states, before.states, "{what}");
                 for (found, was) in after.kept.iter().zip(&before.kept) {
                     assert!(found.is_none() || found == was, "{what}");
                 }
@@ -232,7 +232,7 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                     after.stored_value == before.stored_value || after.stored_value == StoredValue::default(),
                     "{what}"
                 );
-                for ((found, was), state) in after.journals.iter().zip(&before.journals).zip(&before.heads) {
+                for ((found, was), state) in after.journals.iter().zip(&before.journals).zip(&before.states) {
                     assert!(was.starts_with(found), "{what}");
                     let told = damaged.iter().any(|damage| damage.task == state.id);
                     assert!(found == was || told || state.status.is_final(), "{what}");
