@@ -21,7 +21,7 @@ use crate::runner::{
     AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, Seat, Seats, TaskRun, panic_message,
     settle_halt,
 };
-use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError, TaskFilter};
+use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError};
 use crate::task::TaskState;
 
 /// The teams whose tasks a process can run.
@@ -58,9 +58,9 @@ impl TeamRegistry {
     /// Loads the teams of unfinished tasks that are not known yet.
     async fn load_missing(&self, store: &dyn Store) -> Result<(), StoreError> {
         let Some(loader) = &self.loader else { return Ok(()) };
-        for task in store.list(TaskFilter::default().live()).await? {
-            let TeamRef::File(digest) = &task.team else { continue };
-            if self.get(&task.team).is_some() {
+        for reference in store.teams_at_work().await? {
+            let TeamRef::File(digest) = &reference else { continue };
+            if self.get(&reference).is_some() {
                 continue;
             }
             let file = match store.blob(digest.clone()).await {
@@ -68,21 +68,18 @@ impl TeamRegistry {
                 Ok(None) => continue,
                 // The other teams still load.
                 Err(error @ StoreError::Damaged { .. }) => {
-                    tracing::warn!(task = %task.id, %error, "the team of this task is damaged");
+                    tracing::warn!(team = %reference, %error, "the team file of unfinished tasks is damaged");
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             match loader.load(&file) {
                 Ok(team) => {
-                    let team = Arc::new(team.with_reference(task.team.clone()));
-                    self.known
-                        .write()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .insert(task.team.clone(), team);
+                    let team = Arc::new(team.with_reference(reference.clone()));
+                    self.known.write().unwrap_or_else(PoisonError::into_inner).insert(reference, team);
                 }
                 Err(error) => {
-                    tracing::warn!(task = %task.id, %error, "the team of this task does not load here")
+                    tracing::warn!(team = %reference, %error, "the team file of unfinished tasks does not load here")
                 }
             }
         }

@@ -172,7 +172,8 @@ impl TaskRun {
     }
 
     pub(super) async fn has_open_children(&self) -> Result<bool, Halt> {
-        Ok(!self.open_children(1).await?.is_empty())
+        let open = TaskFilter { limit: Some(1), ..TaskFilter::children(self.state.id).live() };
+        Ok(self.may_launch && self.context.store.count(open).await? > 0)
     }
 
     /// The unfinished children, at most `most` of them.

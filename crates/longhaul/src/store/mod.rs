@@ -5,6 +5,7 @@
 //! (`longhaul::testing::store_exam`, feature `testing`) checks the guarantees described here, and every
 //! implementation must pass it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -70,6 +71,15 @@ pub trait Store: Send + Sync + 'static {
     fn count(&self, filter: TaskFilter) -> StoreFuture<'_, usize> {
         let ids = self.ids(filter);
         Box::pin(async move { Ok(ids.await?.len()) })
+    }
+
+    /// The teams of the tasks that have not ended.
+    fn teams_at_work(&self) -> StoreFuture<'_, Vec<TeamRef>> {
+        let states = self.list(TaskFilter::default().live());
+        Box::pin(async move {
+            let teams: HashSet<TeamRef> = states.await?.into_iter().map(|state| state.team).collect();
+            Ok(teams.into_iter().collect())
+        })
     }
 
     /// The task with this id, or the only one whose id starts with it. Fails if there is none, or more than

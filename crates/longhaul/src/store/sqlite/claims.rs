@@ -1,12 +1,14 @@
 //! The writer's operations for workers: claims and leases.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::params;
 
 use super::errors::OrStoreError as _;
+use super::recent::RecentWrite;
 use super::transaction::WriteConnection;
 use super::{rows, worker_locks};
 use crate::entry::{Entry, EntryKind, Record};
@@ -59,7 +61,9 @@ impl WriteConnection {
         let record = Record { seq: Seq(task.state.seq.0 + 1), at, entry };
         let (Ok(()), Ok(bytes)) = (task.state.apply(&record), record.entry.encode()) else { return Ok(None) };
         self.write(n, &record, &bytes)?;
-        self.put_state(task.state.clone())?;
+        let state = Arc::new(task.state.clone());
+        self.put_state(state.clone())?;
+        self.transaction.recent.push(RecentWrite { state, records: vec![(record, bytes.len())] });
         let kinds = EntryKinds::from_kinds([EntryKind::Claimed]);
         self.transaction.hints.push(Hint::Task { task: id, root: task.state.root, kinds });
         Ok(Some(task))

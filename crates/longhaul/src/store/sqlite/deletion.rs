@@ -89,6 +89,7 @@ impl WriteConnection {
         for (id, state) in &doomed {
             self.execute(DELETE_STORED_VALUES, [id.to_string()])?;
             self.states.remove(*id);
+            self.transaction.deleted.push(*id);
             if let TeamRef::File(digest) = &state.team {
                 teams.insert(digest);
             }

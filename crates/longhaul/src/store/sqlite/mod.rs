@@ -18,6 +18,7 @@ mod file_identity;
 mod peek;
 pub(crate) mod private_files;
 mod reader;
+mod recent;
 mod rows;
 mod saved_state;
 mod schema;
@@ -38,6 +39,7 @@ use self::errors::DatabasePath;
 use self::file_identity::DatabaseIdentity;
 pub use self::health::DatabaseHealth;
 use self::reader::ReaderPool;
+use self::recent::RecentTasks;
 pub use self::vacuum::Vacuumed;
 use self::watch::{FileWatcher, HintSender};
 use self::worker_locks::WorkerLocks;
@@ -48,7 +50,7 @@ use super::{
     Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, HintStream, Lease, Store, StoreError, StoreFuture,
     StoredValue, TaskFilter,
 };
-use crate::entry::Record;
+use crate::entry::{Record, TeamRef};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::TaskState;
 
@@ -117,11 +119,13 @@ impl SqliteStore {
         let identity = DatabaseIdentity::capture(&connection, &place)?;
         let hints = Arc::new(HintSender::new(&connection, &place)?);
         let worker_locks = WorkerLocks::for_database(place.path());
-        let readers = ReaderPool::start(place.clone(), options.busy_timeout)?;
+        let recent = Arc::new(RecentTasks::default());
+        let readers = ReaderPool::start(place.clone(), options.busy_timeout, recent.clone())?;
         let clock = options.clock.clone();
         let leases = Arc::new(LeaseWatch::default());
         let others = (worker_locks.clone(), leases.clone());
-        let writer = WriterHandle::start(connection, place.clone(), options, others, hints.clone())?;
+        let shared = (hints.clone(), recent);
+        let writer = WriterHandle::start(connection, place.clone(), options, others, shared)?;
         Ok(SqliteStore {
             writer,
             readers,
@@ -162,7 +166,7 @@ impl Store for SqliteStore {
     }
 
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
-        self.readers.run(move |reader| reader.read(task, after, limit))
+        self.readers.read(task, after, limit)
     }
 
     fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
@@ -179,6 +183,10 @@ impl Store for SqliteStore {
 
     fn count(&self, filter: TaskFilter) -> StoreFuture<'_, usize> {
         self.readers.run(move |reader| reader.count(&filter))
+    }
+
+    fn teams_at_work(&self) -> StoreFuture<'_, Vec<TeamRef>> {
+        self.readers.run(|reader| reader.teams_at_work())
     }
 
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {

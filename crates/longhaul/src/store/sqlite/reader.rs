@@ -12,15 +12,16 @@ use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 
 use super::errors::{DatabasePath, OrStoreError as _};
+use super::recent::RecentTasks;
 use super::worker_locks::{self, WorkerLocks};
-use super::{rows, schema};
-use crate::entry::Record;
+use super::{rows, schema, watch};
+use crate::entry::{Record, TeamRef};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::leases::{LeaseRenewal, LeaseWatch};
 use crate::store::{
     Clock, DatabaseFault, Lease, MAX_MATCHES, StoreError, StoreFuture, StoredValue, TaskFilter, single_match,
 };
-use crate::task::TaskState;
+use crate::task::{Status, TaskState};
 
 /// How many threads read at once.
 const THREADS: usize = 3;
@@ -39,12 +40,17 @@ struct ReaderPoolShared {
     threads: Vec<JoinHandle<()>>,
     /// The connection for quick reads on the calling thread.
     glances: Mutex<ReadConnection>,
+    recent: Arc<RecentTasks>,
 }
 
 type ReadJob = Box<dyn FnOnce(&mut ReaderThread) + Send>;
 
 impl ReaderPool {
-    pub(super) fn start(place: DatabasePath, busy_timeout: Duration) -> Result<ReaderPool, StoreError> {
+    pub(super) fn start(
+        place: DatabasePath,
+        busy_timeout: Duration,
+        recent: Arc<RecentTasks>,
+    ) -> Result<ReaderPool, StoreError> {
         let (queue, looks) = channel::<ReadJob>();
         let looks = Arc::new(Mutex::new(looks));
         let mut threads = Vec::with_capacity(THREADS);
@@ -65,7 +71,8 @@ impl ReaderPool {
             })?);
         }
         let glances = ReadConnection::open(&place, Duration::ZERO)?;
-        let room = ReaderPoolShared { place, queue: Some(queue), threads, glances: Mutex::new(glances) };
+        let room =
+            ReaderPoolShared { place, queue: Some(queue), threads, glances: Mutex::new(glances), recent };
         Ok(ReaderPool(Arc::new(room)))
     }
 
@@ -75,6 +82,16 @@ impl ReaderPool {
             match self.0.try_read_now(task) {
                 Some(seen) => seen,
                 None => self.run(move |reader| reader.task_state(task)).await,
+            }
+        })
+    }
+
+    /// A part of a journal.
+    pub(super) fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
+        Box::pin(async move {
+            match self.0.read_recent(task, after, limit) {
+                Some(records) => Ok(records),
+                None => self.run(move |reader| reader.read(task, after, limit)).await,
             }
         })
     }
@@ -118,9 +135,24 @@ impl ReaderPoolShared {
     /// Reads a state on the calling thread, which is faster than handing it to another one. Returns `None` if
     /// the connection for that is busy, or if the read would have to wait.
     fn try_read_now(&self, task: TaskId) -> Option<Result<Option<TaskState>, StoreError>> {
-        let seen = self.glances.try_lock().ok()?.task_state(task);
+        let reader = self.glances.try_lock().ok()?;
+        if let Ok(row) = watch::last_row(&reader.connection)
+            && let Some(state) = self.recent.state(task, row)
+        {
+            return Some(Ok(Some(TaskState::clone(&state))));
+        }
+        let seen = reader.task_state(task);
+        drop(reader);
         let passes = |fault| fault != DatabaseFault::Permanent;
         Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { fault, .. }) if passes(*fault)))
+    }
+}
+
+impl ReaderPoolShared {
+    /// A part of a journal, if this process has written it not long ago.
+    fn read_recent(&self, task: TaskId, after: Seq, limit: usize) -> Option<Vec<Record>> {
+        let row = watch::last_row(&self.glances.try_lock().ok()?.connection).ok()?;
+        self.recent.read(task, after, limit, row)
     }
 }
 
@@ -218,17 +250,20 @@ impl ReadConnection {
     /// The numbers of the tasks that match, in order. Sorted here: SQLite would sort rows, or read all of
     /// them because they are in order.
     pub(super) fn numbers(&self, filter: &TaskFilter) -> Result<Vec<i64>, StoreError> {
-        let (condition, mut values) = rows::filter_condition(filter);
-        let all = condition == "1";
-        let newest = if all { "ORDER BY n DESC LIMIT ?" } else { "" };
-        if all {
-            values.push(rows::filter_limit(filter));
+        let mut numbers = Vec::new();
+        for part in rows::parts_in_order(filter) {
+            let (condition, mut values) = rows::filter_condition(&part.filter);
+            let newest = if part.in_order { "ORDER BY n DESC LIMIT ?" } else { "" };
+            if part.in_order {
+                values.push(rows::filter_limit(filter));
+            }
+            let sql = format!("SELECT n FROM tasks WHERE {condition} {newest}");
+            let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
+            let found = statement.query_map(params_from_iter(values), |row| row.get(0));
+            for n in found.or_store_error(&self.place)? {
+                numbers.push(n.or_store_error(&self.place)?);
+            }
         }
-        let sql = format!("SELECT n FROM tasks WHERE {condition} {newest}");
-        let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
-        let found =
-            statement.query_map(params_from_iter(values), |row| row.get(0)).or_store_error(&self.place)?;
-        let mut numbers: Vec<i64> = found.collect::<Result<_, _>>().or_store_error(&self.place)?;
         numbers.sort_unstable();
         numbers.dedup();
         let most = filter.limit.unwrap_or(usize::MAX);
@@ -279,16 +314,10 @@ impl ReadConnection {
         leases: &LeaseWatch,
         clock: &Clock,
     ) -> Result<Vec<TaskState>, StoreError> {
-        let sql = "SELECT DISTINCT worker FROM tasks WHERE worker IS NOT NULL";
-        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
-        let owners = statement
-            .query_map([], |row| Ok(row.get::<_, Option<String>>(0).ok().flatten()))
-            .or_store_error(&self.place)?
-            .collect::<Result<Vec<Option<String>>, _>>()
-            .or_store_error(&self.place)?;
+        let owners = self.distinct("SELECT min(worker) FROM tasks WHERE worker > ?1")?;
         let mut states = Vec::new();
         let sql = format!("SELECT {} FROM tasks WHERE worker = ?1", rows::TASK);
-        for name in owners.into_iter().flatten() {
+        for name in owners {
             let worker = WorkerId::from(name.as_str());
             let before = clock.elapsed();
             let lease = worker_locks::lease(&self.connection, &worker).or_store_error(&self.place)?;
@@ -298,6 +327,30 @@ impl ReadConnection {
             }
         }
         Ok(states)
+    }
+
+    /// The teams of the tasks that have not ended.
+    pub(super) fn teams_at_work(&self) -> Result<Vec<TeamRef>, StoreError> {
+        let mut teams = Vec::new();
+        for status in [Status::Pending, Status::Running] {
+            let sql = format!("SELECT min(team) FROM tasks WHERE status = {} AND team > ?1", status as u8);
+            teams.extend(self.distinct(&sql)?.iter().filter_map(|team| rows::team_from_text(team)));
+        }
+        Ok(teams)
+    }
+
+    /// The different values in an index: `sql` finds the next one after its parameter. Costs one step for
+    /// each, however many rows have it.
+    fn distinct(&self, sql: &str) -> Result<Vec<String>, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        let mut found = vec![String::new()];
+        let mut next = |last: &String| statement.query_row([last], |row| row.get::<_, Option<String>>(0));
+        while let Some(last) = found.last()
+            && let Some(value) = next(last).or_store_error(&self.place)?
+        {
+            found.push(value);
+        }
+        Ok(found.split_off(1))
     }
 
     pub(super) fn lease(&self, worker: &WorkerId) -> Result<Option<Lease>, StoreError> {

@@ -10,7 +10,7 @@ use crate::entry::{Entry, EntryCodecError, Record, Submission, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey};
 use crate::store::validate::WriteDraft;
 use crate::store::{StoreError, StoredValue, TaskFilter};
-use crate::task::TaskState;
+use crate::task::{Status, TaskState};
 
 /// The encoded entries of each write.
 pub(super) type EncodedEntries = Vec<Vec<Vec<u8>>>;
@@ -33,6 +33,15 @@ pub(super) fn team_text(team: &TeamRef) -> String {
     match team {
         TeamRef::Named(name) => format!("named:{name}"),
         TeamRef::File(digest) => format!("file:{digest}"),
+    }
+}
+
+/// The team in a text of [`team_text`].
+pub(super) fn team_from_text(text: &str) -> Option<TeamRef> {
+    match text.split_once(':')? {
+        ("named", name) => Some(TeamRef::Named(name.into())),
+        ("file", digest) => Some(TeamRef::File(digest.into())),
+        _ => None,
     }
 }
 
@@ -274,15 +283,19 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
             terms.add("parent", "IN (SELECT value FROM json_each(?))", vec![several]);
         }
     }
-    let by_root = root.is_some() && terms.terms.is_empty();
+    let shares_index = !terms.terms.is_empty() && retries.is_none() && continues.is_none()
+        || root.is_some() && terms.terms.is_empty();
     if let Some(root) = root {
         terms.add("root", "= ?", text(root));
     }
     let among: Vec<String> = status.iter().map(|s| (*s as u8).to_string()).collect();
-    let among = format!("IN ({})", among.join(","));
+    let among = match &among[..] {
+        [one] => format!("= {one}"),
+        several => format!("IN ({})", several.join(",")),
+    };
     let is_live = !status.is_empty() && status.iter().all(|status| !status.is_final());
-    match by_root {
-        // They share an index.
+    match shares_index {
+        // The status is in the index of the parent, and of the root.
         true if !status.is_empty() => terms.terms.push(format!("status {among}")),
         false if is_live => terms.add("status", &among, Vec::new()),
         _ => {}
@@ -312,7 +325,7 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
         let agents = agents.iter().map(|agent| Value::Text(agent.to_string())).collect();
         terms.add("agent", &format!("IN ({among})"), agents);
     }
-    if !status.is_empty() && !by_root && !is_live {
+    if !status.is_empty() && !shares_index && !is_live {
         terms.add("status", &among, Vec::new());
     }
     if let Some(before) = before {
@@ -323,6 +336,35 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     }
     let all = if terms.terms.is_empty() { "1".to_owned() } else { terms.terms.join(" AND ") };
     (all, terms.values)
+}
+
+/// A filter whose tasks an index may have in submission order.
+pub(super) struct FilterPart {
+    pub(super) filter: TaskFilter,
+    pub(super) in_order: bool,
+}
+
+/// Splits a filter into parts that together match what it matches. If it has a limit and an index has each
+/// part in order, no more than the limit need be read of each.
+pub(super) fn parts_in_order(filter: &TaskFilter) -> Vec<FilterPart> {
+    let by_status = match filter.parents.len() {
+        0 => filter.root.is_some(),
+        parents => parents == 1,
+    };
+    if filter.limit.is_some()
+        && !filter.status.is_empty()
+        && by_status
+        && filter.retries.is_none()
+        && filter.continues.is_none()
+    {
+        let part = |status: &Status| FilterPart {
+            filter: TaskFilter { status: vec![*status], ..filter.clone() },
+            in_order: true,
+        };
+        return filter.status.iter().map(part).collect();
+    }
+    let all = filter_condition(filter).0 == "1";
+    vec![FilterPart { filter: filter.clone(), in_order: all }]
 }
 
 /// The value for `LIMIT`.

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 const APPLICATION: i32 = 0x4C48_554C;
 
 /// The migration from version `n` to version `n + 1`. A released step is never changed.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     "
     CREATE TABLE tasks (
         n       INTEGER PRIMARY KEY,    -- the order of submission
@@ -126,6 +126,11 @@ const STEPS: [&str; 6] = [
     CREATE TABLE garbage (              -- tasks that are deleted, and whose journals are not yet
         task INTEGER PRIMARY KEY        -- tasks.n
     );
+",
+    "
+    -- Finding the open children of a task must not cost more because it has had many.
+    CREATE INDEX tasks_by_parent_status ON tasks(parent, status);
+    DROP INDEX tasks_by_parent;
 ",
 ];
 

@@ -1,6 +1,7 @@
 //! The states that the writer caches, so that it need not read what it has just written.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::id::{Seq, TaskId};
 use crate::task::TaskState;
@@ -14,7 +15,7 @@ const BEHIND: u64 = 16;
 pub(super) struct CachedState {
     /// The number of the task.
     pub(super) n: i64,
-    pub(super) state: TaskState,
+    pub(super) state: Arc<TaskState>,
     pub(super) unsaved: UnsavedPart,
     /// The position up to which the database has it.
     saved: Seq,
@@ -49,12 +50,12 @@ impl StateCache {
     }
 
     /// Caches a state that the database has: up to `saved` as a state, beyond that in the journal.
-    pub(super) fn insert_saved(&mut self, n: i64, state: TaskState, saved: Seq) {
+    pub(super) fn insert_saved(&mut self, n: i64, state: Arc<TaskState>, saved: Seq) {
         self.young.insert(state.id, Box::new(CachedState { n, state, unsaved: UnsavedPart::Nothing, saved }));
     }
 
     /// Updates a cached state.
-    pub(super) fn update(&mut self, state: TaskState) {
+    pub(super) fn update(&mut self, state: Arc<TaskState>) {
         let Some(known) = self.young.get_mut(&state.id) else { return };
         let moved = known.state.status != state.status
             || known.state.attempt != state.attempt

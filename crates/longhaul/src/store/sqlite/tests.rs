@@ -124,7 +124,7 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
         store.append(Batch::one(id(1), Fence::Attempt(Attempt(1)), vec![finished])).await.unwrap();
         (store.list(TaskFilter::default()).await.unwrap(), digest)
     };
-    let back = "DROP INDEX tasks_by_continues; DROP INDEX tasks_by_retries; DROP INDEX tasks_by_quiet; \
+    let back = "DROP INDEX tasks_by_parent_status; CREATE INDEX tasks_by_parent ON tasks(parent); DROP INDEX tasks_by_continues; DROP INDEX tasks_by_retries; DROP INDEX tasks_by_quiet; \
                 DROP INDEX tasks_by_created; DROP INDEX tasks_by_agent; DROP INDEX slips_by_task; \
                 DROP TABLE loose; DROP TABLE garbage; ALTER TABLE tasks DROP COLUMN continues; \
                 ALTER TABLE tasks DROP COLUMN retries; ALTER TABLE tasks DROP COLUMN quiet; DROP TABLE keeps; ALTER TABLE kept DROP COLUMN at; DROP TABLE store; ALTER TABLE workers DROP COLUMN renewals; \

@@ -14,6 +14,7 @@ use super::SqliteOptions;
 use super::checksum::RowChecksum;
 use super::deletion;
 use super::errors::{DatabasePath, OrStoreError as _};
+use super::recent::{RecentTasks, RecentWrite};
 use super::rows;
 use super::saved_state;
 use super::state_cache::{StateCache, UnsavedPart};
@@ -27,6 +28,10 @@ use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
 use crate::store::{Clock, CountCondition, Fence, Hint, StoreError};
 use crate::task::TaskState;
 
+/// From this many rows of others on, everything cached is dropped: that costs less than finding out what is
+/// still valid.
+const MANY_ROWS: i64 = 4096;
+
 /// The writer's connection and its cached data.
 pub(super) struct WriteConnection {
     pub(super) connection: Connection,
@@ -39,6 +44,8 @@ pub(super) struct WriteConnection {
     /// The lock files of this process's workers.
     pub(super) held: HashMap<WorkerId, File>,
     pub(super) states: StateCache,
+    /// What was written last, for readers.
+    recent: Arc<RecentTasks>,
     /// The value of `PRAGMA data_version` when the cached states were known to be correct.
     version: Option<i64>,
     pub(super) last_row: i64,
@@ -54,6 +61,8 @@ pub(super) struct OpenTransaction {
     /// When it began.
     pub(super) begun: Option<Instant>,
     pub(super) hints: Vec<Hint>,
+    pub(super) recent: Vec<RecentWrite>,
+    pub(super) deleted: Vec<TaskId>,
     retired: Vec<WorkerId>,
     /// Workers that are removed with it.
     pub(super) forgotten: Vec<WorkerId>,
@@ -66,6 +75,7 @@ impl WriteConnection {
         options: SqliteOptions,
         (worker_locks, leases): (WorkerLocks, Arc<LeaseWatch>),
         hints: Arc<HintSender>,
+        recent: Arc<RecentTasks>,
     ) -> Result<WriteConnection, StoreError> {
         connection.busy_timeout(Duration::ZERO).or_store_error(&place)?;
         Ok(WriteConnection {
@@ -78,6 +88,7 @@ impl WriteConnection {
             hints,
             held: HashMap::new(),
             states: StateCache::default(),
+            recent,
             version: None,
             last_row: 0,
             last_task: 0,
@@ -91,14 +102,30 @@ impl WriteConnection {
         // It changes when another connection has written: then the cached data may be out of date.
         let version = Some(self.number("PRAGMA data_version")?);
         if self.version != version {
-            self.states.clear();
+            let known = self.last_row;
             self.last_row = self.number("SELECT coalesce(max(row), 0) FROM journal")?;
+            self.forget_changed(known)?;
             self.last_task = self.number(deletion::LAST_TASK)?;
             self.version = version;
         }
         let begun = Some(Instant::now());
         self.transaction =
             OpenTransaction { first_row: self.last_row + 1, begun, ..OpenTransaction::default() };
+        Ok(())
+    }
+
+    /// Removes what others have written to since the row `known` from what is cached.
+    fn forget_changed(&mut self, known: i64) -> Result<(), StoreError> {
+        let changed = match self.version {
+            Some(_) => changed_tasks(&self.connection, known, self.last_row).or_store_error(&self.place)?,
+            // The cached data was never valid.
+            None => None,
+        };
+        match &changed {
+            Some(changed) => changed.iter().for_each(|task| self.states.remove(*task)),
+            None => self.states.clear(),
+        }
+        self.recent.remove(self.last_row, changed.as_deref());
         Ok(())
     }
 
@@ -124,6 +151,7 @@ impl WriteConnection {
         self.execute("COMMIT", [])?;
         self.states.evict_old();
         let done = std::mem::take(&mut self.transaction);
+        self.recent.add(self.last_row, done.recent, &done.deleted);
         if done.first_row <= self.last_row {
             self.hints.send_written(&self.connection, done.first_row, self.last_row, &done.hints);
         }
@@ -196,15 +224,16 @@ impl WriteConnection {
         let verdict = validate_batch(drafts, at, self)?;
         let hints: Vec<Hint> = drafts.iter().filter_map(|d| d.hint(verdict.root(d.task))).collect();
         for (_, state) in verdict.states {
-            if let Some(state) = state {
-                self.put_state(state)?;
+            let Some(state) = state.map(Arc::new) else { continue };
+            let mut records = Vec::new();
+            let n = self.put_state(state.clone())?;
+            for (draft, encoded) in drafts.iter().zip(encoded).filter(|(draft, _)| draft.task == state.id) {
+                for (line, bytes) in draft.entries.iter().zip(encoded).filter(|(line, _)| !line.known) {
+                    self.write(n, &line.record, bytes)?;
+                    records.push((line.record.clone(), bytes.len()));
+                }
             }
-        }
-        for (draft, encoded) in drafts.iter().zip(encoded) {
-            let Some(n) = self.states.get(draft.task).map(|known| known.n) else { continue };
-            for (line, bytes) in draft.entries.iter().zip(encoded).filter(|(line, _)| !line.known) {
-                self.write(n, &line.record, bytes)?;
-            }
+            self.transaction.recent.push(RecentWrite { state, records });
         }
         self.transaction.hints.extend(hints);
         if drafts.iter().any(|d| matches!(d.fence, Fence::Abandoned(_))) {
@@ -228,11 +257,12 @@ impl WriteConnection {
         Err(StoreError::Limit { limit: limit.limit, what: limit.what })
     }
 
-    /// Caches a state; a new task is also inserted into the database, for the rows that refer to it.
-    pub(super) fn put_state(&mut self, state: TaskState) -> Result<(), StoreError> {
-        if self.states.get(state.id).is_some() {
+    /// Caches a state; a new task is also inserted into the database, for the rows that refer to it. Returns
+    /// its number.
+    pub(super) fn put_state(&mut self, state: Arc<TaskState>) -> Result<i64, StoreError> {
+        if let Some(n) = self.states.get(state.id).map(|known| known.n) {
             self.states.update(state);
-            return Ok(());
+            return Ok(n);
         }
         self.last_task += 1;
         let n = self.last_task;
@@ -263,7 +293,7 @@ impl WriteConnection {
             .or_store_error(&self.place)?;
         let saved = state.seq;
         self.states.insert_saved(n, state, saved);
-        Ok(())
+        Ok(n)
     }
 
     pub(super) fn write(&mut self, task: i64, record: &Record, bytes: &[u8]) -> Result<(), StoreError> {
@@ -361,6 +391,26 @@ impl WriteConnection {
     }
 }
 
+/// The tasks that the journal's rows after `after`, up to `last`, belong to; `None` if there are too many, or
+/// if tasks were deleted.
+fn changed_tasks(connection: &Connection, after: i64, last: i64) -> rusqlite::Result<Option<Vec<TaskId>>> {
+    if last - after > MANY_ROWS {
+        return Ok(None);
+    }
+    let sql = "SELECT DISTINCT tasks.id FROM journal LEFT JOIN tasks ON tasks.n = journal.task \
+               WHERE row > ?1 AND row <= ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![after, last])?;
+    let mut changed = Vec::new();
+    while let Some(row) = rows.next()? {
+        match row.get_ref(0)?.as_str_or_null()?.and_then(|id| id.parse().ok()) {
+            Some(task) => changed.push(task),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(changed))
+}
+
 /// JSON can represent every state; if not, the empty column would make readers fold the journal.
 fn encode_state(buffer: &mut Vec<u8>, state: &TaskState) {
     if saved_state::write(state, buffer).is_err() {
@@ -371,14 +421,14 @@ fn encode_state(buffer: &mut Vec<u8>, state: &TaskState) {
 impl StoreLookup for WriteConnection {
     fn task_state(&mut self, task: TaskId) -> Result<Option<TaskState>, StoreError> {
         if let Some(known) = self.states.get(task) {
-            return Ok(Some(known.state.clone()));
+            return Ok(Some(TaskState::clone(&known.state)));
         }
         let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_store_error(&self.place)?;
         let mut found = statement.query([task.to_string()]).or_store_error(&self.place)?;
         let Some(row) = found.next().or_store_error(&self.place)? else { return Ok(None) };
         let rows::LoadedState { n, state, saved, .. } =
             rows::load_state(&self.connection, &self.place, row, Some(task))?;
-        self.states.insert_saved(n, state.clone(), saved);
+        self.states.insert_saved(n, Arc::new(state.clone()), saved);
         Ok(Some(state))
     }
 

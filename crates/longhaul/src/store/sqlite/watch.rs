@@ -98,7 +98,7 @@ impl HintSender {
     }
 }
 
-fn last_row(connection: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn last_row(connection: &Connection) -> rusqlite::Result<i64> {
     connection
         .prepare_cached("SELECT max(row) FROM journal")?
         .query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))

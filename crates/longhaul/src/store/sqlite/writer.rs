@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::errors::{DatabasePath, OrStoreError as _};
+use super::recent::RecentTasks;
 use super::rows::EncodedEntries;
 use super::transaction::WriteConnection;
 use super::watch::HintSender;
@@ -133,11 +134,12 @@ impl WriterHandle {
         place: DatabasePath,
         options: SqliteOptions,
         others: (WorkerLocks, Arc<LeaseWatch>),
-        hints: Arc<HintSender>,
+        (hints, recent): (Arc<HintSender>, Arc<RecentTasks>),
     ) -> Result<WriterHandle, StoreError> {
         let (queue, requests) = channel();
         let durability = options.durability;
-        let write_connection = WriteConnection::new(connection, place.clone(), options, others, hints)?;
+        let write_connection =
+            WriteConnection::new(connection, place.clone(), options, others, hints, recent)?;
         let mut writer = WriterThread { connection: write_connection, durability, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())

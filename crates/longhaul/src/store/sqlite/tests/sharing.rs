@@ -251,9 +251,15 @@ async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten()
     let connection = schema::open(&place, Duration::from_secs(5)).unwrap();
     let hints = Arc::new(HintSender::new(&connection, &place).unwrap());
     let others = (WorkerLocks::for_database(&path), Arc::default());
-    let mut reader_thread =
-        transaction::WriteConnection::new(connection, place, SqliteOptions::default(), others, hints)
-            .unwrap();
+    let mut reader_thread = transaction::WriteConnection::new(
+        connection,
+        place,
+        SqliteOptions::default(),
+        others,
+        hints,
+        Arc::default(),
+    )
+    .unwrap();
     reader_thread.begin().unwrap();
     reader_thread.forget_dead_workers().unwrap();
     assert!(lock.exists(), "nothing is on disk yet");

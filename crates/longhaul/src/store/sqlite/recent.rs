@@ -1,0 +1,133 @@
+//! What this process has written last, so that it need not be read back from disk.
+//!
+//! The writer adds what it has committed before it replies. Other processes may write too, and each of their
+//! writes adds a row to the journal: so a reader looks up the number of the last row, and takes what it finds
+//! here only if nothing is missing up to that row. The writer removes the tasks that others have written to.
+//!
+//! At most about [`MOST`] bytes are kept; what was not written to for longest is dropped.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::entry::Record;
+use crate::id::{Seq, TaskId};
+use crate::task::TaskState;
+
+/// How many bytes are kept in all, roughly.
+const MOST: usize = 8 << 20;
+/// How many bytes of one journal are kept, roughly.
+const MOST_OF_ONE: usize = 32 << 10;
+/// What a state counts for, beside its records.
+const STATE: usize = 1 << 10;
+
+/// What was written last.
+#[derive(Default)]
+pub(super) struct RecentTasks(Mutex<Tasks>);
+
+/// Two generations, of which the older is dropped when the younger is full.
+#[derive(Default)]
+struct Tasks {
+    /// Whatever is in the journal up to this row is here, if its task is.
+    row: i64,
+    young: HashMap<TaskId, RecentTask>,
+    old: HashMap<TaskId, RecentTask>,
+    /// The size of the younger generation.
+    bytes: usize,
+}
+
+struct RecentTask {
+    state: Arc<TaskState>,
+    /// The end of its journal, with the size of each record.
+    records: VecDeque<(Record, usize)>,
+    bytes: usize,
+}
+
+/// Something that was written to a task: the records, with their sizes, and the state after them.
+pub(super) struct RecentWrite {
+    pub(super) state: Arc<TaskState>,
+    pub(super) records: Vec<(Record, usize)>,
+}
+
+impl RecentTasks {
+    /// Adds what was committed with the journal's rows up to `row`, and removes what was deleted.
+    pub(super) fn add(&self, row: i64, writes: Vec<RecentWrite>, deleted: &[TaskId]) {
+        let mut tasks = self.lock();
+        tasks.row = row;
+        for write in writes {
+            tasks.add(write);
+        }
+        deleted.iter().for_each(|task| drop(tasks.take(*task)));
+        if tasks.bytes > MOST / 2 {
+            tasks.old = std::mem::take(&mut tasks.young);
+            tasks.bytes = 0;
+        }
+    }
+
+    /// Removes tasks that other processes have written to, up to the journal's row `row`; all, if it is not
+    /// known which.
+    pub(super) fn remove(&self, row: i64, changed: Option<&[TaskId]>) {
+        let mut tasks = self.lock();
+        match changed {
+            Some(changed) => changed.iter().for_each(|task| drop(tasks.take(*task))),
+            None => *tasks = Tasks::default(),
+        }
+        tasks.row = row;
+    }
+
+    /// The state of a task, unless it is not here or something up to `row` is missing.
+    pub(super) fn state(&self, task: TaskId, row: i64) -> Option<Arc<TaskState>> {
+        let tasks = self.lock();
+        tasks.get(task, row).map(|found| found.state.clone())
+    }
+
+    /// The records after `after`, unless some of them are not here or something up to `row` is missing.
+    pub(super) fn read(&self, task: TaskId, after: Seq, limit: usize, row: i64) -> Option<Vec<Record>> {
+        let tasks = self.lock();
+        let found = tasks.get(task, row)?;
+        let before = found.state.seq.0.checked_sub(found.records.len() as u64)?;
+        let skip = usize::try_from(after.0.checked_sub(before)?).ok()?;
+        Some(found.records.iter().skip(skip).take(limit).map(|(record, _)| record.clone()).collect())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tasks> {
+        // Nothing is left half-done under the lock that a reader could see: what is missing is read from disk.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tasks {
+    fn get(&self, task: TaskId, row: i64) -> Option<&RecentTask> {
+        if self.row < row {
+            return None;
+        }
+        self.young.get(&task).or_else(|| self.old.get(&task))
+    }
+
+    fn take(&mut self, task: TaskId) -> Option<RecentTask> {
+        if let Some(found) = self.young.remove(&task) {
+            self.bytes = self.bytes.saturating_sub(found.bytes);
+            return Some(found);
+        }
+        self.old.remove(&task)
+    }
+
+    fn add(&mut self, RecentWrite { state, records }: RecentWrite) {
+        let (id, seq) = (state.id, state.seq);
+        let mut task = match self.take(id) {
+            // Without a gap before the new records.
+            Some(had) if had.state.seq.0 + records.len() as u64 == seq.0 => RecentTask { state, ..had },
+            _ => RecentTask { state, records: VecDeque::new(), bytes: STATE },
+        };
+        for (record, size) in records {
+            task.bytes += size;
+            task.records.push_back((record, size));
+        }
+        while task.bytes > MOST_OF_ONE
+            && let Some((_, size)) = task.records.pop_front()
+        {
+            task.bytes -= size;
+        }
+        self.bytes += task.bytes;
+        self.young.insert(id, task);
+    }
+}
