@@ -109,6 +109,9 @@ impl TaskRun {
             return Err(Halt::Lost);
         }
         self.state.apply(record).map_err(|why| Halt::from(StoreError::Illegal { task, why }))?;
+        if matches!(record.entry, Entry::Replied(_) | Entry::Sampled(_)) {
+            self.ledger.report(&self.state);
+        }
         if known.contains(&record.seq) {
             return Ok(());
         }

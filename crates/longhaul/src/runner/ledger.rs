@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Halt;
+use super::spending::{Spent, TreeTotal};
 use super::worktime::max_unwritten;
+use super::{Halt, RunContext};
 use crate::entry::{Budget, Failure, FailureKind, Order, Submission};
 use crate::id::TaskId;
-use crate::journal::{self, SubmissionCache};
-use crate::message::Usage;
+use crate::journal;
 use crate::model::Model;
 use crate::store::{Store, StoreError};
 use crate::task::TaskState;
@@ -16,28 +16,35 @@ use crate::task::TaskState;
 /// The budgets that limit a task: its own, and those of the trees that it is in.
 pub(super) struct Ledger {
     own: Budget,
-    trees: Vec<(TaskId, Budget)>,
+    trees: Vec<TreeBudget>,
     /// The submissions of the tasks above, kept alive because other tasks below them need them too.
     _above: Vec<Arc<Submission>>,
+}
+
+/// The budget of a tree.
+struct TreeBudget {
+    top: TaskId,
+    budget: Budget,
+    total: Arc<TreeTotal>,
 }
 
 impl Ledger {
     /// Finds, once, the budgets that apply. A tree's budget is in the order of the tree's top task, and in
     /// its journal if a person has changed it since.
     pub(super) async fn open(
-        store: &dyn Store,
-        orders: &SubmissionCache,
+        context: &RunContext,
         state: &TaskState,
         order: &Order,
         policy: Budget,
     ) -> Result<Ledger, StoreError> {
+        let store = &*context.store;
         let mut ledger = Ledger { own: order.budget.and(policy), trees: Vec::new(), _above: Vec::new() };
-        ledger.add(state.id, state.budget_set.or(order.tree_budget));
+        ledger.add(context, state.id, state.budget_set.or(order.tree_budget));
         let mut above = state.parent;
         while let Some(id) = above {
-            let submitted = orders.get(store, id).await?;
+            let submitted = context.submissions.get(store, id).await?;
             let set = store.task_state(id).await?.map(|state| state.budget_set).unwrap_or_default();
-            ledger.add(id, set.or(submitted.order.tree_budget));
+            ledger.add(context, id, set.or(submitted.order.tree_budget));
             above = submitted.parent;
             ledger._above.push(submitted);
         }
@@ -46,7 +53,7 @@ impl Ledger {
 
     /// Rejects a model without known prices if the cost is limited.
     pub(super) fn check_price(&self, model: &dyn Model) -> Result<(), Halt> {
-        let limited = self.own.cost.is_some() || self.trees.iter().any(|(_, budget)| budget.cost.is_some());
+        let limited = self.own.cost.is_some() || self.trees.iter().any(|tree| tree.budget.cost.is_some());
         match model.unpriced_model().filter(|_| limited) {
             None => Ok(()),
             Some(name) => Err(Halt::Fail(Failure::new(
@@ -61,14 +68,19 @@ impl Ledger {
 
     /// The shortest time limit in the budgets of the task itself and of the tree below it.
     pub(super) fn time_limit_for(&self, task: TaskId) -> Option<Duration> {
-        let trees = self.trees.iter().filter(|(top, _)| *top == task).map(|(_, budget)| budget);
+        let trees = self.trees.iter().filter(|tree| tree.top == task).map(|tree| &tree.budget);
         trees.chain([&self.own]).filter_map(|budget| budget.time).min()
     }
 
-    fn add(&mut self, top: TaskId, budget: Budget) {
+    fn add(&mut self, context: &RunContext, top: TaskId, budget: Budget) {
         if !budget.is_open() {
-            self.trees.push((top, budget));
+            self.trees.push(TreeBudget { top, budget, total: context.spending.total(top) });
         }
+    }
+
+    /// Reports what the task has used in all to the trees that it is in.
+    pub(super) fn report(&self, state: &TaskState) {
+        self.trees.iter().for_each(|tree| tree.total.report(state));
     }
 
     /// Rejects the next model call if any budget is used up.
@@ -90,32 +102,27 @@ impl Ledger {
         store: &dyn Store,
         more: u64,
     ) -> Result<(), Halt> {
-        let (usage, cost, unpriced) = (state.usage, state.cost, state.unpriced);
-        let spent = BudgetUsage { usage, cost, unpriced, time: worked, more };
+        let own = Spent { tokens: state.usage.total(), cost: state.cost, unpriced: state.unpriced };
+        let spent = BudgetUsage { spent: own, time: worked, more };
         check_budget(&spent, &self.own, "this task has")?;
-        if self.trees.is_empty() {
-            return Ok(());
-        }
-        for (top, budget) in &self.trees {
-            let top = journal::state(store, *top).await?;
-            let budget = top.budget_set.or(*budget);
+        for tree in &self.trees {
+            let top = journal::state(store, tree.top).await?;
+            let budget = top.budget_set.or(tree.budget);
             let time = match top.id == state.id {
                 true => worked,
                 // Another run counts that time, and writes it at least this often.
                 false => top.worked_at(store.now(), budget.time.map(max_unwritten).unwrap_or_default()),
             };
-            let mut spent = BudgetUsage { time, more, ..BudgetUsage::default() };
             // Time is the top's own.
-            let below = match budget.tokens.is_some() || budget.cost.is_some() {
-                true => journal::tasks_below(store, &top).await?,
-                false => Vec::new(),
+            let spent = match budget.tokens.is_some() || budget.cost.is_some() {
+                true => tree.total.spent(store, &top).await?,
+                false => Spent::default(),
             };
-            for task in below.iter().chain([&top]) {
-                spent.usage += task.usage;
-                spent.cost = spent.cost.saturating_add(task.cost);
-                spent.unpriced = spent.unpriced.saturating_add(task.unpriced);
-            }
-            check_budget(&spent, &budget, &format!("task {} and those below it have", top.id))?;
+            check_budget(
+                &BudgetUsage { spent, time, more },
+                &budget,
+                &format!("task {} and those below it have", top.id),
+            )?;
         }
         Ok(())
     }
@@ -130,10 +137,7 @@ fn check_budget(spent: &BudgetUsage, budget: &Budget, who: &str) -> Result<(), H
 
 #[derive(Debug, Clone, Copy, Default)]
 struct BudgetUsage {
-    usage: Usage,
-    cost: u64,
-    /// Replies whose cost is unknown.
-    unpriced: u32,
+    spent: Spent,
     time: Duration,
     /// Tokens that are about to be used.
     more: u64,
@@ -143,24 +147,25 @@ impl BudgetUsage {
     /// The limit that is reached, as text.
     fn exceeds(&self, budget: &Budget) -> Option<String> {
         let dollars = |micro: u64| micro as f64 / 1e6;
-        if let Some(most) = budget.tokens.filter(|most| self.usage.total() >= *most) {
-            return Some(format!("{} tokens of {most}", self.usage.total()));
+        if let Some(most) = budget.tokens.filter(|most| self.spent.tokens >= *most) {
+            return Some(format!("{} tokens of {most}", self.spent.tokens));
         }
-        if let Some(most) = budget.tokens.filter(|most| self.usage.total().saturating_add(self.more) > *most)
-        {
+        if let Some(most) = budget.tokens.filter(|most| self.spent.tokens.saturating_add(self.more) > *most) {
             return Some(format!(
                 "{} tokens of {most}, and what is asked would use about {} more",
-                self.usage.total(),
-                self.more
+                self.spent.tokens, self.more
             ));
         }
-        if let Some(most) = budget.cost.filter(|most| self.cost >= *most) {
-            return Some(format!("${:.4} of ${:.4}", dollars(self.cost), dollars(most)));
+        if let Some(most) = budget.cost.filter(|most| self.spent.cost >= *most) {
+            return Some(format!("${:.4} of ${:.4}", dollars(self.spent.cost), dollars(most)));
         }
         // A cost limit cannot be checked if costs are unknown.
-        if let Some(most) = budget.cost.filter(|_| self.unpriced > 0) {
-            let replies =
-                if self.unpriced == 1 { "1 reply".to_owned() } else { format!("{} replies", self.unpriced) };
+        if let Some(most) = budget.cost.filter(|_| self.spent.unpriced > 0) {
+            let replies = if self.spent.unpriced == 1 {
+                "1 reply".to_owned()
+            } else {
+                format!("{} replies", self.spent.unpriced)
+            };
             return Some(format!(
                 "{replies} of unknown cost, so the limit of ${:.4} cannot be kept to; give the price with --prices",
                 dollars(most)
@@ -178,9 +183,7 @@ mod tests {
     #[test]
     fn a_budget_is_used_up_when_it_is_reached() {
         let spent = BudgetUsage {
-            usage: Usage { input: 60, output: 40, ..Usage::default() },
-            cost: 5,
-            unpriced: 0,
+            spent: Spent { tokens: 100, cost: 5, unpriced: 0 },
             time: Duration::from_secs(9),
             more: 0,
         };
@@ -192,7 +195,7 @@ mod tests {
         assert!(big.exceeds(&Budget { tokens: Some(150), ..open }).is_none());
         assert!(big.exceeds(&Budget { tokens: Some(149), ..open }).unwrap().contains("about 50 more"));
         assert!(spent.exceeds(&Budget { cost: Some(5), ..open }).is_some());
-        let unknown = BudgetUsage { unpriced: 1, ..spent };
+        let unknown = BudgetUsage { spent: Spent { unpriced: 1, ..spent.spent }, ..spent };
         assert!(
             unknown.exceeds(&Budget { cost: Some(6), ..open }).unwrap().contains("1 reply of unknown cost")
         );

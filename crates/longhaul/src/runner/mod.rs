@@ -19,6 +19,7 @@ mod idle;
 mod seat;
 mod seen_tools;
 mod settle;
+mod spending;
 mod startup;
 mod model_call;
 mod call_hooks;
@@ -44,6 +45,7 @@ pub(crate) use open_tools::{OpenTools, ToolCache};
 pub(crate) use poll_on_wake::PollOnWake;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::settle_halt;
+pub(crate) use spending::TreeSpending;
 pub(crate) use tool_calls::panic_message;
 
 use crate::agent::{Agent, Policy, Team, Unattended};
@@ -77,6 +79,8 @@ pub(crate) struct RunContext {
     pub(crate) dispatcher: Arc<dyn Dispatcher>,
     pub(crate) tool_cache: Arc<ToolCache>,
     pub(crate) submissions: Arc<SubmissionCache>,
+    /// What the trees with a budget have used.
+    pub(crate) spending: Arc<TreeSpending>,
     /// Limits how many child processes run at once.
     pub(crate) processes: ProcessSlots,
     /// Held while a worktree is created or removed.
@@ -258,8 +262,7 @@ impl TaskRun {
         let (open_tools, system, notices) =
             prepared.unwrap_or_else(|| (Arc::new(OpenTools::none(&agent)), Arc::from(""), Vec::new()));
         let recheck_at = starting.recheck_at();
-        let ledger =
-            Ledger::open(&*context.store, &context.submissions, &state, &order, policy.budget).await?;
+        let ledger = Ledger::open(&context, &state, &order, policy.budget).await?;
         let limit = policy.timeout.into_iter().chain(ledger.time_limit_for(state.id)).min();
         let unwritten = limit.map(worktime::max_unwritten);
         Ok(TaskRun {

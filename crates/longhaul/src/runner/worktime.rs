@@ -13,8 +13,10 @@ use super::{Halt, TaskRun};
 use crate::entry::{Entry, EntryKind};
 use crate::id::TaskId;
 use crate::store::{EntryKinds, Subscription, TaskFilter};
-use crate::task::all_wait_for_people;
+use crate::task::{TaskState, all_wait_for_people};
 
+/// How many tasks are looked at first, to find one at work.
+const FEW: usize = 16;
 /// How far the journal may differ from the stopwatch when something is written.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
@@ -147,7 +149,14 @@ impl TaskRun {
             {
                 return Ok(());
             }
-            let tree = self.context.store.list(TaskFilter::tree(self.state.root).live()).await?;
+            // One task at work is enough: first look at a few, and only then at all.
+            let live = TaskFilter::tree(self.state.root).live();
+            let few = self.context.store.list(TaskFilter { limit: Some(FEW), ..live.clone() }).await?;
+            let is_at_work = |state: &TaskState| tasks.contains(&state.id) && state.is_at_work();
+            let tree = match few.len() < FEW || few.iter().any(is_at_work) {
+                true => few,
+                false => self.context.store.list(live).await?,
+            };
             if let Some(people) = &mut self.people_subscription {
                 // The last one was launched last.
                 let mut candidates = tree.iter().filter(|state| tasks.contains(&state.id));

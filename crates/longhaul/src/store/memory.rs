@@ -364,7 +364,7 @@ impl MemoryState {
         let known = |places: Option<&'a Vec<usize>>| {
             places.map_or(&[][..], Vec::as_slice).iter().filter_map(|p| self.at(*p))
         };
-        let is_wanted = |t: &&MemoryTask| matches(filter, &t.state);
+        let is_wanted = |t: &&MemoryTask| filter.matches(&t.state);
         match (&filter.parents[..], &filter.root) {
             ([parent], _) => Box::new(known(self.children.get(parent)).filter(is_wanted)),
             (parents @ [_, ..], _) => {
@@ -453,20 +453,6 @@ impl MemoryState {
 
 fn index_changes(old: &TaskState, new: &TaskState) -> bool {
     old.status != new.status || old.worker != new.worker
-}
-
-/// Whether a task with one of the filter's parents matches the rest of it.
-fn matches(filter: &TaskFilter, state: &TaskState) -> bool {
-    (filter.status.is_empty() || filter.status.contains(&state.status))
-        && filter.root.is_none_or(|root| state.root == root)
-        && filter.continues.is_none_or(|old| state.continues == Some(old))
-        && filter.retries.is_none_or(|old| state.retries == Some(old))
-        && (filter.agents.is_empty() || filter.agents.contains(&state.agent))
-        && (!filter.roots || state.parent.is_none())
-        && filter.since.is_none_or(|since| state.created >= since)
-        && filter.before.is_none_or(|before| state.created < before)
-        && filter.active_since.is_none_or(|since| !state.status.is_final() || state.active >= since)
-        && filter.quiet_before.is_none_or(|before| state.status.is_final() && state.active < before)
 }
 
 #[cfg(test)]

@@ -314,6 +314,21 @@ impl TaskFilter {
         TaskFilter { limit: Some(limit), ..TaskFilter::default() }
     }
 
+    /// Whether a task matches, whatever the limit is.
+    pub fn matches(&self, state: &TaskState) -> bool {
+        (self.status.is_empty() || self.status.contains(&state.status))
+            && self.root.is_none_or(|root| state.root == root)
+            && (self.parents.is_empty() || state.parent.is_some_and(|parent| self.parents.contains(&parent)))
+            && self.continues.is_none_or(|old| state.continues == Some(old))
+            && self.retries.is_none_or(|old| state.retries == Some(old))
+            && (self.agents.is_empty() || self.agents.contains(&state.agent))
+            && (!self.roots || state.parent.is_none())
+            && self.since.is_none_or(|since| state.created >= since)
+            && self.before.is_none_or(|before| state.created < before)
+            && self.active_since.is_none_or(|since| !state.status.is_final() || state.active >= since)
+            && self.quiet_before.is_none_or(|before| state.status.is_final() && state.active < before)
+    }
+
     /// Limits the filter to tasks that have not ended.
     pub fn live(mut self) -> Self {
         self.status = vec![Status::Pending, Status::Running];

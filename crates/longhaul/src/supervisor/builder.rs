@@ -176,6 +176,7 @@ impl LonghaulBuilder {
                 dispatcher: dispatcher(&service),
                 tool_cache: Arc::default(),
                 submissions,
+                spending: Arc::default(),
                 drain: drain.clone(),
                 attended: self.attended,
                 unattended: self.unattended,

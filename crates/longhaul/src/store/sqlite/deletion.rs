@@ -73,6 +73,7 @@ impl WriteConnection {
     /// Deletes tasks. Returns whether nothing of them is left.
     pub(super) fn delete(&mut self, tasks: &[(TaskId, Seq)]) -> Result<bool, StoreError> {
         self.save_states()?;
+        self.counts.clear();
         let mut doomed = HashMap::new();
         let mut numbers = Vec::new();
         for (id, _) in tasks {

@@ -10,6 +10,7 @@ mod transaction;
 mod check;
 mod checksum;
 mod claims;
+mod count_cache;
 mod deletion;
 mod errors;
 mod state_cache;

@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, params, params_from_iter};
 
 use super::SqliteOptions;
 use super::checksum::RowChecksum;
+use super::count_cache::CountCache;
 use super::deletion;
 use super::errors::{DatabasePath, OrStoreError as _};
 use super::recent::{RecentTasks, RecentWrite};
@@ -25,7 +26,7 @@ use crate::entry::{Entry, FORMAT, Record};
 use crate::id::{LetterId, Seq, TaskId, WorkerId};
 use crate::store::leases::LeaseWatch;
 use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
-use crate::store::{Clock, CountCondition, Fence, Hint, StoreError};
+use crate::store::{Clock, CountCondition, Fence, Hint, StoreError, TaskFilter};
 use crate::task::TaskState;
 
 /// From this many rows of others on, everything cached is dropped: that costs less than finding out what is
@@ -44,6 +45,7 @@ pub(super) struct WriteConnection {
     /// The lock files of this process's workers.
     pub(super) held: HashMap<WorkerId, File>,
     pub(super) states: StateCache,
+    pub(super) counts: CountCache,
     /// What was written last, for readers.
     recent: Arc<RecentTasks>,
     /// The value of `PRAGMA data_version` when the cached states were known to be correct.
@@ -88,6 +90,7 @@ impl WriteConnection {
             hints,
             held: HashMap::new(),
             states: StateCache::default(),
+            counts: CountCache::default(),
             recent,
             version: None,
             last_row: 0,
@@ -125,6 +128,7 @@ impl WriteConnection {
             Some(changed) => changed.iter().for_each(|task| self.states.remove(*task)),
             None => self.states.clear(),
         }
+        self.counts.clear();
         self.recent.remove(self.last_row, changed.as_deref());
         Ok(())
     }
@@ -167,6 +171,7 @@ impl WriteConnection {
     pub(super) fn roll_back(&mut self) {
         self.transaction = OpenTransaction::default();
         self.states.clear();
+        self.counts.clear();
         self.version = None;
         // After some errors SQLite has already rolled back.
         if !self.connection.is_autocommit()
@@ -243,24 +248,39 @@ impl WriteConnection {
     }
 
     fn check_limit(&mut self, limit: &CountCondition) -> Result<(), StoreError> {
+        let most = i64::from(limit.limit);
+        let count = match self.counts.get(&limit.filter) {
+            Some(count) => count,
+            None => {
+                let count = self.count(&limit.filter, most)?;
+                if count < most {
+                    self.counts.insert(limit.filter.clone(), count);
+                }
+                count
+            }
+        };
+        match count < most {
+            true => Ok(()),
+            false => Err(StoreError::Limit { limit: limit.limit, what: limit.what }),
+        }
+    }
+
+    /// How many tasks match. Never counts further than to `most`.
+    fn count(&mut self, filter: &TaskFilter, most: i64) -> Result<i64, StoreError> {
         self.save_states()?;
-        let (condition, mut values) = rows::filter_condition(&limit.filter);
-        values.push(i64::from(limit.limit).into());
-        // Never counts further than needed.
+        let (condition, mut values) = rows::filter_condition(filter);
+        values.push(most.into());
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {condition} LIMIT ?)");
         let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
-        let count: i64 =
-            statement.query_row(params_from_iter(values), |row| row.get(0)).or_store_error(&self.place)?;
-        if count < i64::from(limit.limit) {
-            return Ok(());
-        }
-        Err(StoreError::Limit { limit: limit.limit, what: limit.what })
+        statement.query_row(params_from_iter(values), |row| row.get(0)).or_store_error(&self.place)
     }
 
     /// Caches a state; a new task is also inserted into the database, for the rows that refer to it. Returns
     /// its number.
     pub(super) fn put_state(&mut self, state: Arc<TaskState>) -> Result<i64, StoreError> {
-        if let Some(n) = self.states.get(state.id).map(|known| known.n) {
+        let known = self.states.get(state.id);
+        self.counts.update(known.map(|known| &*known.state), &state);
+        if let Some(n) = known.map(|known| known.n) {
             self.states.update(state);
             return Ok(n);
         }
