@@ -50,7 +50,12 @@ fn main() -> ExitCode {
             exit::CliError::new(exit::CliExitCode::Failed, format!("cannot start threads: {error}"))
         })
         .and_then(|runtime| {
-            let ended = runtime.block_on(cmd::run(&context, cli.command));
+            // As a task: a future that the main thread polls itself costs a thread switch each time it is woken.
+            let command = runtime.spawn(async move { cmd::run(&context, cli.command).await });
+            let ended = runtime.block_on(command).unwrap_or_else(|error| match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(exit::CliError::new(exit::CliExitCode::Failed, error.to_string())),
+            });
             // Do not wait for a write that is blocked because the reader has stopped reading.
             runtime.shutdown_timeout(std::time::Duration::from_millis(200));
             ended

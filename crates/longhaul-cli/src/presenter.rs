@@ -131,6 +131,11 @@ impl<'a> Presenter<'a> {
         self.context.term.live && self.mode == OutputMode::Human
     }
 
+    /// Whether text is shown while it is streamed.
+    pub(crate) fn shows_live_text(&self) -> bool {
+        self.is_live() || self.mode == OutputMode::Json
+    }
+
     /// Prints the lines that come before all events.
     pub(crate) async fn show_intro(&mut self, intro: &[String]) -> Result<(), CliError> {
         if self.mode == OutputMode::Human {

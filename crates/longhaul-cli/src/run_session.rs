@@ -218,7 +218,7 @@ impl<'a> RunSession<'a> {
         presenter.reads_keys = keys.is_some();
         let longhaul = self.longhaul.clone();
         let mut seen = SeenEvents::default();
-        let mut events = follow_events(&longhaul, &self.roots, &seen);
+        let mut events = follow_events(&longhaul, &self.roots, &seen, presenter.shows_live_text());
         let mut beat = tokio::time::interval(FRAME);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let monitor = OwnerMonitor {
@@ -240,7 +240,7 @@ impl<'a> RunSession<'a> {
                     // A root may leave other tasks running: follow those next.
                     None => match self.tasks_to_follow(&seen).await? {
                         rest if rest.is_empty() => break,
-                        rest => events = follow_events(&longhaul, &rest, &seen),
+                        rest => events = follow_events(&longhaul, &rest, &seen, presenter.shows_live_text()),
                     },
                     Some(event) => {
                         seen.record(&event);

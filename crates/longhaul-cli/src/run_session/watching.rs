@@ -41,6 +41,7 @@ pub(super) fn follow_events(
     longhaul: &Longhaul,
     tasks: &[TaskId],
     seen: &SeenEvents,
+    live_text: bool,
 ) -> SelectAll<BoxStream<'static, Result<Event, LonghaulError>>> {
     let known = Arc::new(seen.clone());
     let news = |task: &TaskId| {
@@ -48,7 +49,11 @@ pub(super) fn follow_events(
         let new = move |event: &Result<Event, LonghaulError>| {
             std::future::ready(event.as_ref().map_or(true, |event| known.is_new(event)))
         };
-        longhaul.follow(*task).filter(new).boxed()
+        let events = match live_text {
+            true => longhaul.follow(*task),
+            false => longhaul.follow_without_live_text(*task),
+        };
+        events.filter(new).boxed()
     };
     tasks.iter().map(news).collect()
 }

@@ -11,8 +11,10 @@ use tokio::time::Instant;
 
 use crate::entry::Entry;
 
-/// How long an entry is deferred at most while the model is slow: short enough that no observer notices.
+/// How long an entry is deferred at most while the model is slow: if someone watches, so short that no one
+/// notices.
 const AT_MOST: Duration = Duration::from_millis(100);
+const UNWATCHED: Duration = Duration::from_secs(1);
 
 /// Entries that are in the conversation but not yet in the journal, in their order.
 #[derive(Default)]
@@ -22,8 +24,8 @@ pub(super) struct DeferredEntries {
 }
 
 impl DeferredEntries {
-    pub(super) fn add(&mut self, entry: Entry) {
-        self.due = self.due.or_else(|| Some(Instant::now() + AT_MOST));
+    pub(super) fn add(&mut self, entry: Entry, is_watched: impl FnOnce() -> bool) {
+        self.due.get_or_insert_with(|| Instant::now() + if is_watched() { AT_MOST } else { UNWATCHED });
         self.entries.push(entry);
     }
 

@@ -42,7 +42,8 @@ impl TaskRun {
         for entry in entries {
             let record = Record { seq, at, entry };
             self.conversation.apply(&record);
-            self.deferred.add(record.entry);
+            let is_watched = || self.context.store.is_read_live(self.state.root);
+            self.deferred.add(record.entry, is_watched);
         }
     }
 

@@ -157,10 +157,11 @@ impl TaskRun {
                 }
                 chunk = stream.next() => {
                     silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
+                    let is_watched = || self.context.store.is_read_live(self.state.root);
                     match chunk {
                         Some(Ok(ReplyChunk::Done(reply))) => return Ok(Ok(*reply)),
-                        Some(Ok(ReplyChunk::Text(text))) => words.push(LiveTextKind::Text, text),
-                        Some(Ok(ReplyChunk::Reasoning(text))) => words.push(LiveTextKind::Reasoning, text),
+                        Some(Ok(ReplyChunk::Text(text))) => words.push(LiveTextKind::Text, text, is_watched),
+                        Some(Ok(ReplyChunk::Reasoning(text))) => words.push(LiveTextKind::Reasoning, text, is_watched),
                         Some(Ok(ReplyChunk::Delayed(RequestDelay { reason, remaining }))) => {
                             (held, words) = (true, LiveTextBuffer::default());
                             silent_at = silent_at.and_then(|at| at.checked_add(remaining.unwrap_or_default()));
@@ -170,7 +171,7 @@ impl TaskRun {
                         Some(Err(error)) => return Ok(Err((error, words))),
                         None => return Ok(Err((failed(ModelErrorKind::Truncated(String::new())), words))),
                     }
-                    if words.len() >= LiveTextBuffer::ENOUGH {
+                    if words.is_enough() {
                         self.append_entries(words.take()).await?;
                     }
                 }
@@ -281,17 +282,23 @@ fn backoff(retry: &RetryPolicy, wish: Option<Duration>, tries: u32, jitter: f64)
 struct LiveTextBuffer {
     said: Vec<(LiveTextKind, String)>,
     due: Option<Instant>,
+    /// How many bytes are enough to write them before they are due.
+    enough: usize,
     /// How many bytes of this reply have arrived.
     received: usize,
 }
 
 impl LiveTextBuffer {
+    /// While someone watches.
     const ENOUGH: usize = 2048;
     const OLD: Duration = Duration::from_millis(50);
+    /// While no one does.
+    const ENOUGH_UNWATCHED: usize = 16 << 10;
+    const OLD_UNWATCHED: Duration = Duration::from_secs(1);
     /// How much of one reply is recorded while it streams, in bytes, in case a reply never ends.
     const MOST: usize = 1 << 20;
 
-    fn push(&mut self, voice: LiveTextKind, mut text: String) {
+    fn push(&mut self, voice: LiveTextKind, mut text: String, is_watched: impl FnOnce() -> bool) {
         let room = Self::MOST.saturating_sub(self.received);
         self.received = self.received.saturating_add(text.len());
         if room == 0 {
@@ -305,7 +312,17 @@ impl LiveTextBuffer {
             Some((last, said)) if *last == voice => said.push_str(&text),
             _ => self.said.push((voice, text)),
         }
-        self.due = self.due.or_else(|| Some(Instant::now() + Self::OLD));
+        if self.due.is_none() {
+            let (enough, old) = match is_watched() {
+                true => (Self::ENOUGH, Self::OLD),
+                false => (Self::ENOUGH_UNWATCHED, Self::OLD_UNWATCHED),
+            };
+            (self.enough, self.due) = (enough, Some(Instant::now() + old));
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.due.is_some() && self.len() >= self.enough
     }
 
     fn len(&self) -> usize {

@@ -11,7 +11,7 @@ use super::leases::{LeaseRenewal, LeaseWatch};
 use super::validate::{StoreLookup, TaskLinks, WriteDraft, check_deletable, validate_batch};
 use super::{
     Batch, ClaimRequest, ClaimedTask, Clock, CountCondition, EntryKinds, Fence, Hint, HintStream, Lease,
-    Store, StoreError, StoreFuture, StoredValue, TaskFilter,
+    LiveReader, LiveReaders, Store, StoreError, StoreFuture, StoredValue, TaskFilter,
 };
 use crate::entry::{Entry, EntryKind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
@@ -22,6 +22,7 @@ pub struct MemoryStore {
     state: Mutex<MemoryState>,
     hints: broadcast::Sender<Hint>,
     clock: Clock,
+    live_readers: LiveReaders,
 }
 
 impl MemoryStore {
@@ -33,7 +34,7 @@ impl MemoryStore {
     /// An empty store with its own clock.
     pub fn with_clock(clock: Clock) -> Self {
         let (hints, _) = broadcast::channel(super::HINT_CAPACITY);
-        MemoryStore { state: Mutex::default(), hints, clock }
+        MemoryStore { state: Mutex::default(), hints, clock, live_readers: LiveReaders::default() }
     }
 
     /// Nothing is left half-done under the lock, so a panic of another holder is harmless.
@@ -180,6 +181,14 @@ impl Store for MemoryStore {
 
     fn hints(&self) -> HintStream {
         HintStream::from_channel(self.hints.subscribe())
+    }
+
+    fn read_live(&self, root: TaskId) -> LiveReader {
+        self.live_readers.add(root, None)
+    }
+
+    fn is_read_live(&self, root: TaskId) -> bool {
+        self.live_readers.contains(root)
     }
 
     fn now(&self) -> Timestamp {

@@ -21,12 +21,15 @@ mod subscriptions;
 mod clock;
 mod validate;
 mod leases;
+mod live_readers;
 mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
+pub use live_readers::LiveReader;
+pub(crate) use live_readers::LiveReaders;
 pub use memory::MemoryStore;
 #[cfg(all(feature = "sqlite", feature = "toolsets"))]
 pub(crate) use sqlite::private_files;
@@ -153,6 +156,18 @@ pub trait Store: Send + Sync + 'static {
     /// Hints that this process or another has appended something, from now on. A hint may be late, lost or
     /// spurious: it says that reading is worthwhile, and nothing more.
     fn hints(&self) -> HintStream;
+
+    /// Says that the streamed text of a tree is shown while it is written, until the result is dropped.
+    fn read_live(&self, root: TaskId) -> LiveReader {
+        LiveReaders::default().add(root, None)
+    }
+
+    /// Whether the streamed text of a tree is shown, in this process or in another. If not, it is written
+    /// less often. May be late by a second.
+    fn is_read_live(&self, root: TaskId) -> bool {
+        let _ = root;
+        true
+    }
 
     /// The current time, by the clock that entries and leases use.
     fn now(&self) -> Timestamp;
@@ -387,6 +402,11 @@ impl EntryKinds {
     /// The set of these kinds.
     pub fn from_kinds(kinds: impl IntoIterator<Item = EntryKind>) -> Self {
         EntryKinds(kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8))
+    }
+
+    /// The set without one kind.
+    pub fn without(self, kind: EntryKind) -> EntryKinds {
+        EntryKinds(self.0 & !(1 << kind as u8))
     }
 
     /// Whether the sets have a kind in common.

@@ -12,11 +12,11 @@ use futures::{Stream, StreamExt as _};
 use super::LonghaulError;
 use super::event_order::sort_events;
 use super::task_service::{RECHECK_INTERVAL, TaskService};
-use crate::entry::{Sender, WaitReason};
+use crate::entry::{EntryKind, Sender, WaitReason};
 use crate::id::{LetterId, Seq, TaskId};
 use crate::journal::{self, is_below, tasks_below};
 use crate::snapshot::{Event, EventKind, EventProjector};
-use crate::store::{EntryKinds, Subscription};
+use crate::store::{EntryKinds, LiveReader, Subscription};
 
 /// A stream of events. It ends when the followed task has ended; dropping it stops no task.
 pub struct TaskEvents(BoxStream<'static, Result<Event, LonghaulError>>);
@@ -31,6 +31,10 @@ impl Stream for TaskEvents {
 
 /// How long held-back events wait for earlier ones that may never come.
 const SOON: Duration = Duration::from_millis(50);
+/// How long a follower that finds many events at once pauses.
+const BUSY: Duration = Duration::from_millis(20);
+/// How many events are many.
+const MANY: usize = 32;
 
 /// When following ends.
 #[derive(Debug, Clone)]
@@ -45,7 +49,7 @@ pub(crate) enum FollowUntil {
 pub(crate) fn follow_task(service: Arc<TaskService>, id: TaskId, after: Seq) -> TaskEvents {
     let subscription = service.subscriptions.for_tasks(&[id], EntryKinds::ALL);
     let seen = HashMap::from([(id, after)]);
-    follow(EventFollower { seen, ..EventFollower::new(service, subscription, id) })
+    follow(EventFollower { seen, ..EventFollower::new(service, subscription, id, true) })
 }
 
 /// Follows one task, continuing with an existing projector.
@@ -53,7 +57,7 @@ pub(crate) fn follow_from(service: Arc<TaskService>, projector: EventProjector, 
     let id = projector.task();
     let subscription = service.subscriptions.for_tasks(&[id], EntryKinds::ALL);
     let projectors = HashMap::from([(id, (projector, after))]);
-    follow(EventFollower { projectors, ..EventFollower::new(service, subscription, id) })
+    follow(EventFollower { projectors, ..EventFollower::new(service, subscription, id, true) })
 }
 
 /// Follows a task and everything below it, without the entries that were seen before.
@@ -62,10 +66,19 @@ pub(crate) fn follow_tree(
     root: TaskId,
     seen: HashMap<TaskId, Seq>,
     until: FollowUntil,
+    live: bool,
 ) -> TaskEvents {
-    let subscription = service.subscriptions.for_tree(root, EntryKinds::ALL);
-    let follower = EventFollower::new(service, subscription, root);
+    let subscription = service.subscriptions.for_tree(root, kinds(live));
+    let follower = EventFollower::new(service, subscription, root, live);
     follow(EventFollower { tree: Some(root), seen, until, ..follower })
+}
+
+/// The kinds of entries that wake a follower. Without live text it reads that together with the next entry.
+fn kinds(live: bool) -> EntryKinds {
+    match live {
+        true => EntryKinds::ALL,
+        false => EntryKinds::ALL.without(EntryKind::Said),
+    }
 }
 
 struct EventFollower {
@@ -77,6 +90,13 @@ struct EventFollower {
     /// The last entry seen before, per task.
     seen: HashMap<TaskId, Seq>,
     until: FollowUntil,
+    /// Whether streamed text is wanted while it is written.
+    live: bool,
+    /// Tells the runs of the tree that it is.
+    reader: Option<LiveReader>,
+    /// Whether the last read found so much that the next one should wait a little.
+    busy: bool,
+    begun: bool,
     over: bool,
     projectors: HashMap<TaskId, (EventProjector, Seq)>,
     /// Tasks of the tree that are not below the followed one.
@@ -101,6 +121,7 @@ fn follow(follower: EventFollower) -> TaskEvents {
         let events = match state.follower.next_events(look).await {
             Ok((events, over)) => {
                 state.over = over;
+                state.follower.busy = events.len() >= MANY;
                 events.into_iter().map(Ok).collect()
             }
             Err(error) => {
@@ -114,7 +135,7 @@ fn follow(follower: EventFollower) -> TaskEvents {
 }
 
 impl EventFollower {
-    fn new(service: Arc<TaskService>, subscription: Subscription, root: TaskId) -> EventFollower {
+    fn new(service: Arc<TaskService>, subscription: Subscription, root: TaskId, live: bool) -> EventFollower {
         EventFollower {
             service,
             subscription,
@@ -122,6 +143,10 @@ impl EventFollower {
             tree: None,
             seen: HashMap::new(),
             until: FollowUntil::Ended,
+            live,
+            reader: None,
+            busy: false,
+            begun: false,
             over: false,
             projectors: HashMap::new(),
             beside: HashSet::new(),
@@ -131,6 +156,10 @@ impl EventFollower {
 
     /// The tasks that have something new; `None` means that any may.
     async fn wait_for_news(&self) -> Option<Vec<TaskId>> {
+        if self.busy {
+            // Reading much now and then costs less than reading a little all the time.
+            tokio::time::sleep(BUSY).await;
+        }
         tokio::select! {
             wake = self.subscription.next_wake() => (!wake.lagged).then(|| wake.tasks.into_iter().collect()),
             () = tokio::time::sleep(SOON), if !self.held_back.is_empty() => Some(Vec::new()),
@@ -141,15 +170,18 @@ impl EventFollower {
     /// Finds the root of the tree. Fails if the task does not exist, because following it would never end.
     async fn find_tree(&mut self) -> Result<(), LonghaulError> {
         let root = self.service.state(self.root).await?.root;
+        if self.live {
+            self.reader = Some(self.service.store.read_live(root));
+        }
         if self.tree.is_some_and(|tree| tree != root) {
             self.tree = Some(root);
-            self.subscription = self.service.subscriptions.for_tree(root, EntryKinds::ALL);
+            self.subscription = self.service.subscriptions.for_tree(root, kinds(self.live));
         }
         Ok(())
     }
 
     async fn next_events(&mut self, look: Option<Vec<TaskId>>) -> Result<(Vec<Event>, bool), LonghaulError> {
-        if self.projectors.is_empty() {
+        if !std::mem::replace(&mut self.begun, true) {
             self.find_tree().await?;
         }
         let mut tasks = match (look, self.tree) {

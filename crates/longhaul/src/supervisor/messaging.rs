@@ -64,7 +64,10 @@ impl Longhaul {
         prompt: impl Into<Arc<str>>,
     ) -> Result<(TaskId, TaskEvents), LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }.interactive()).await?;
-        Ok((root, follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Idle(None))))
+        Ok((
+            root,
+            follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Idle(None), true),
+        ))
     }
 
     /// Sends the next message to a session. Returns the events until the session is idle again.
@@ -97,7 +100,7 @@ impl Longhaul {
         let begins_with_it = service.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
         let seen = seen.into_iter().filter(|_| sent.to == last.id).map(|task| (task.id, task.seq)).collect();
         let until = FollowUntil::Idle((!begins_with_it).then_some(letter_id));
-        Ok(follow::follow_tree(service.clone(), sent.to, seen, until))
+        Ok(follow::follow_tree(service.clone(), sent.to, seen, until, true))
     }
 
     /// Closes a session, or the task that continues it: it ends with its last answer. If it is busy, or no

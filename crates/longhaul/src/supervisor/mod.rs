@@ -152,7 +152,13 @@ impl Longhaul {
 
     /// The events of a task and its tree, from the start until the task has ended.
     pub fn follow(&self, root: TaskId) -> TaskEvents {
-        follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Ended)
+        follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Ended, true)
+    }
+
+    /// Like [`follow`](Self::follow), for a caller that shows no text while it is streamed: the text of a
+    /// reply may come only when the reply is complete. In a tree with many tasks, this costs much less.
+    pub fn follow_without_live_text(&self, root: TaskId) -> TaskEvents {
+        follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Ended, false)
     }
 
     /// The events of a task after the entry `after`, until it has ended.

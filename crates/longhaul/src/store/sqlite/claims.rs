@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::errors::OrStoreError as _;
-use super::recent::RecentWrite;
 use super::transaction::WriteConnection;
 use super::{rows, worker_locks};
 use crate::entry::{Entry, EntryKind, Record};
@@ -63,7 +62,7 @@ impl WriteConnection {
         self.write(n, &record, &bytes)?;
         let state = Arc::new(task.state.clone());
         self.put_state(state.clone())?;
-        self.transaction.recent.push(RecentWrite { state, records: vec![(record, bytes.len())] });
+        self.transaction.recent.add(state, vec![(record, bytes.len())]);
         let kinds = EntryKinds::from_kinds([EntryKind::Claimed]);
         self.transaction.hints.push(Hint::Task { task: id, root: task.state.root, kinds });
         Ok(Some(task))

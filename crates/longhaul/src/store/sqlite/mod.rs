@@ -19,6 +19,7 @@ mod file_identity;
 mod peek;
 pub(crate) mod private_files;
 mod reader;
+mod reader_locks;
 mod recent;
 mod rows;
 mod saved_state;
@@ -40,6 +41,7 @@ use self::errors::DatabasePath;
 use self::file_identity::DatabaseIdentity;
 pub use self::health::DatabaseHealth;
 use self::reader::ReaderPool;
+use self::reader_locks::ReaderLocks;
 use self::recent::RecentTasks;
 pub use self::vacuum::Vacuumed;
 use self::watch::{FileWatcher, HintSender};
@@ -48,8 +50,8 @@ use self::writer::{WriterHandle, WriterReply, WriterRequest};
 use super::leases::LeaseWatch;
 use super::validate::WriteDraft;
 use super::{
-    Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, HintStream, Lease, Store, StoreError, StoreFuture,
-    StoredValue, TaskFilter,
+    Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, HintStream, Lease, LiveReader, LiveReaders, Store,
+    StoreError, StoreFuture, StoredValue, TaskFilter,
 };
 use crate::entry::{Record, TeamRef};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
@@ -99,6 +101,8 @@ pub struct SqliteStore {
     writer: WriterHandle,
     worker_locks: WorkerLocks,
     leases: Arc<LeaseWatch>,
+    live_readers: LiveReaders,
+    reader_locks: ReaderLocks,
     clock: Clock,
     place: DatabasePath,
     identity: DatabaseIdentity,
@@ -120,6 +124,7 @@ impl SqliteStore {
         let identity = DatabaseIdentity::capture(&connection, &place)?;
         let hints = Arc::new(HintSender::new(&connection, &place)?);
         let worker_locks = WorkerLocks::for_database(place.path());
+        let reader_locks = ReaderLocks::for_database(place.path());
         let recent = Arc::new(RecentTasks::default());
         let readers = ReaderPool::start(place.clone(), options.busy_timeout, recent.clone())?;
         let clock = options.clock.clone();
@@ -134,6 +139,8 @@ impl SqliteStore {
             hints,
             worker_locks,
             leases,
+            live_readers: LiveReaders::default(),
+            reader_locks,
             clock,
             place,
             identity,
@@ -283,13 +290,22 @@ impl Store for SqliteStore {
         let hints = self.hints.subscribe();
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         if watch.is_none() {
-            match FileWatcher::start(&self.place, self.hints.clone(), self.identity.clone()) {
+            let readers = (self.reader_locks.clone(), self.live_readers.clone());
+            match FileWatcher::start(&self.place, self.hints.clone(), self.identity.clone(), readers) {
                 Ok(started) => *watch = Some(started),
                 // Hints of this process still arrive, and hints may be lost.
                 Err(error) => tracing::warn!(%error, "changes by other processes will not be noticed"),
             }
         }
         hints
+    }
+
+    fn read_live(&self, root: TaskId) -> LiveReader {
+        self.live_readers.add(root, self.reader_locks.announce(root))
+    }
+
+    fn is_read_live(&self, root: TaskId) -> bool {
+        self.live_readers.contains(root)
     }
 
     fn now(&self) -> Timestamp {

@@ -39,6 +39,7 @@ pub(super) fn restrict_existing(database: &Path) {
         restrict(&with_suffix(database, suffix), 0o600);
     }
     restrict(&with_suffix(database, "-workers"), 0o700);
+    restrict(&with_suffix(database, "-readers"), 0o700);
     if let Some(directory) = database.parent()
         && holds_only_ours(directory, database)
     {

@@ -40,6 +40,8 @@ struct ReaderPoolShared {
     threads: Vec<JoinHandle<()>>,
     /// The connection for quick reads on the calling thread.
     glances: Mutex<ReadConnection>,
+    /// The connection that looks up the last row of the journal. Held for a few microseconds.
+    rows: Mutex<ReadConnection>,
     recent: Arc<RecentTasks>,
 }
 
@@ -71,8 +73,9 @@ impl ReaderPool {
             })?);
         }
         let glances = ReadConnection::open(&place, Duration::ZERO)?;
-        let room =
-            ReaderPoolShared { place, queue: Some(queue), threads, glances: Mutex::new(glances), recent };
+        let rows = ReadConnection::open(&place, Duration::ZERO)?;
+        let (glances, rows) = (Mutex::new(glances), Mutex::new(rows));
+        let room = ReaderPoolShared { place, queue: Some(queue), threads, glances, rows, recent };
         Ok(ReaderPool(Arc::new(room)))
     }
 
@@ -135,14 +138,10 @@ impl ReaderPoolShared {
     /// Reads a state on the calling thread, which is faster than handing it to another one. Returns `None` if
     /// the connection for that is busy, or if the read would have to wait.
     fn try_read_now(&self, task: TaskId) -> Option<Result<Option<TaskState>, StoreError>> {
-        let reader = self.glances.try_lock().ok()?;
-        if let Ok(row) = watch::last_row(&reader.connection)
-            && let Some(state) = self.recent.state(task, row)
-        {
+        if let Some(state) = self.last_row().and_then(|row| self.recent.state(task, row)) {
             return Some(Ok(Some(TaskState::clone(&state))));
         }
-        let seen = reader.task_state(task);
-        drop(reader);
+        let seen = self.glances.try_lock().ok()?.task_state(task);
         let passes = |fault| fault != DatabaseFault::Permanent;
         Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { fault, .. }) if passes(*fault)))
     }
@@ -151,8 +150,12 @@ impl ReaderPoolShared {
 impl ReaderPoolShared {
     /// A part of a journal, if this process has written it not long ago.
     fn read_recent(&self, task: TaskId, after: Seq, limit: usize) -> Option<Vec<Record>> {
-        let row = watch::last_row(&self.glances.try_lock().ok()?.connection).ok()?;
-        self.recent.read(task, after, limit, row)
+        self.recent.read(task, after, limit, self.last_row()?)
+    }
+
+    /// The last row of the journal now.
+    fn last_row(&self) -> Option<i64> {
+        watch::last_row(&self.rows.lock().unwrap_or_else(PoisonError::into_inner).connection).ok()
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! At most about [`MOST`] bytes are kept; what was not written to for longest is dropped.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::entry::Record;
@@ -42,18 +42,33 @@ struct RecentTask {
     bytes: usize,
 }
 
-/// Something that was written to a task: the records, with their sizes, and the state after them.
-pub(super) struct RecentWrite {
-    pub(super) state: Arc<TaskState>,
-    pub(super) records: Vec<(Record, usize)>,
+/// What a transaction has written to each task: the records, with their sizes, and the state after them.
+#[derive(Default)]
+pub(super) struct RecentWrites(HashMap<TaskId, RecentWrite>);
+
+struct RecentWrite {
+    state: Arc<TaskState>,
+    records: Vec<(Record, usize)>,
+}
+
+impl RecentWrites {
+    pub(super) fn add(&mut self, state: Arc<TaskState>, records: Vec<(Record, usize)>) {
+        match self.0.entry(state.id) {
+            hash_map::Entry::Occupied(mut had) => {
+                had.get_mut().state = state;
+                had.get_mut().records.extend(records);
+            }
+            hash_map::Entry::Vacant(new) => drop(new.insert(RecentWrite { state, records })),
+        }
+    }
 }
 
 impl RecentTasks {
     /// Adds what was committed with the journal's rows up to `row`, and removes what was deleted.
-    pub(super) fn add(&self, row: i64, writes: Vec<RecentWrite>, deleted: &[TaskId]) {
+    pub(super) fn add(&self, row: i64, writes: RecentWrites, deleted: &[TaskId]) {
         let mut tasks = self.lock();
         tasks.row = row;
-        for write in writes {
+        for write in writes.0.into_values() {
             tasks.add(write);
         }
         deleted.iter().for_each(|task| drop(tasks.take(*task)));

@@ -15,7 +15,7 @@ use super::checksum::RowChecksum;
 use super::count_cache::CountCache;
 use super::deletion;
 use super::errors::{DatabasePath, OrStoreError as _};
-use super::recent::{RecentTasks, RecentWrite};
+use super::recent::{RecentTasks, RecentWrites};
 use super::rows;
 use super::saved_state;
 use super::state_cache::{StateCache, UnsavedPart};
@@ -63,7 +63,7 @@ pub(super) struct OpenTransaction {
     /// When it began.
     pub(super) begun: Option<Instant>,
     pub(super) hints: Vec<Hint>,
-    pub(super) recent: Vec<RecentWrite>,
+    pub(super) recent: RecentWrites,
     pub(super) deleted: Vec<TaskId>,
     retired: Vec<WorkerId>,
     /// Workers that are removed with it.
@@ -238,7 +238,7 @@ impl WriteConnection {
                     records.push((line.record.clone(), bytes.len()));
                 }
             }
-            self.transaction.recent.push(RecentWrite { state, records });
+            self.transaction.recent.add(state, records);
         }
         self.transaction.hints.extend(hints);
         if drafts.iter().any(|d| matches!(d.fence, Fence::Abandoned(_))) {

@@ -15,14 +15,17 @@ use tokio::sync::broadcast;
 
 use super::errors::{DatabasePath, OrStoreError as _};
 use super::file_identity::DatabaseIdentity;
+use super::reader_locks::ReaderLocks;
 use super::schema;
 use crate::id::TaskId;
-use crate::store::{EntryKinds, HINT_CAPACITY, Hint, HintStream, StoreError};
+use crate::store::{EntryKinds, HINT_CAPACITY, Hint, HintStream, LiveReaders, StoreError};
 
 /// How often the file is polled.
 const EVERY: Duration = Duration::from_millis(50);
 /// After this many polls, check whether it is still the same file.
 const SAME_FILE: u32 = 10;
+/// After this many polls, check which trees other processes show.
+const READERS: u32 = 5;
 
 /// Sends hints when a journal grows.
 pub(super) struct HintSender {
@@ -133,10 +136,11 @@ impl FileWatcher {
         place: &DatabasePath,
         hints: Arc<HintSender>,
         identity: DatabaseIdentity,
+        readers: (ReaderLocks, LiveReaders),
     ) -> Result<FileWatcher, StoreError> {
         let connection = schema::open_reader(place, Duration::ZERO)?;
         let (end, ended) = channel();
-        let look = move || watch(&connection, &hints, identity, &ended);
+        let look = move || watch(&connection, &hints, identity, &readers, &ended);
         let thread = std::thread::Builder::new()
             .name("longhaul-watch".into())
             .spawn(look)
@@ -145,10 +149,19 @@ impl FileWatcher {
     }
 }
 
-fn watch(connection: &Connection, hints: &HintSender, mut identity: DatabaseIdentity, ended: &Receiver<()>) {
+fn watch(
+    connection: &Connection,
+    hints: &HintSender,
+    mut identity: DatabaseIdentity,
+    (locks, live_readers): &(ReaderLocks, LiveReaders),
+    ended: &Receiver<()>,
+) {
     let mut looks = 0;
     while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         hints.send_new(connection);
+        if looks % READERS == 0 {
+            live_readers.set_elsewhere(locks.announced_elsewhere());
+        }
         looks += 1;
         if looks % SAME_FILE == 0
             && hints.lost.get().is_none()
