@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::spending::{Spent, TreeTotal};
 use super::worktime::max_unwritten;
 use super::{Halt, RunContext};
-use crate::entry::{Budget, Failure, FailureKind, Order, Submission};
+use crate::entry::{Budget, Entry, Failure, FailureKind, Order, Record, Submission};
 use crate::id::TaskId;
 use crate::journal;
 use crate::model::Model;
@@ -76,6 +76,20 @@ impl Ledger {
         if !budget.is_open() {
             self.trees.push(TreeBudget { top, budget, total: context.spending.total(top) });
         }
+    }
+
+    /// Like [`report`](Self::report), for a task that has ended with these entries.
+    pub(super) fn report_with(&self, state: &TaskState, entries: &[Entry]) {
+        if self.trees.is_empty() {
+            return;
+        }
+        let mut state = state.clone();
+        for entry in entries {
+            let record = Record { seq: state.seq, at: state.active, entry: entry.clone() };
+            // The store has accepted it.
+            let _ = state.apply(&record);
+        }
+        self.report(&state);
     }
 
     /// Reports what the task has used in all to the trees that it is in.

@@ -150,6 +150,7 @@ impl TaskRun {
         let fence = Fence::Attempt(self.attempt);
         let before = self.deferred.entries().iter().cloned().chain(read).collect();
         finish_task(&*self.context.store, &self.state, fence, before, outcome, after, None).await?;
+        self.ledger.report_with(&self.state, self.deferred.entries());
         Ok(AttemptEnd::Finished)
     }
 }

@@ -436,7 +436,7 @@ async fn under_load_on_disk_every_task_ends_once_and_every_end_is_told_once() {
 /// back; so whoever goes on does not call again.
 #[tokio::test(start_paused = true)]
 async fn a_result_that_may_be_got_again_is_written_down_soon_and_at_the_latest_with_a_drain() {
-    for wait in [Duration::from_secs(1), Duration::ZERO] {
+    for wait in [Duration::from_secs(2), Duration::ZERO] {
         let (gate, ran) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let build = |held: bool| {
