@@ -6,6 +6,7 @@
 //!
 //! `docs/lifecycle.md` shows the table that the tests below check.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -91,8 +92,8 @@ pub struct TaskState {
     pub asked: Vec<OpenQuestion>,
     /// Calls that a person has approved for its whole tree; only a root has any.
     pub granted: Vec<Consent>,
-    /// The tool calls that are running.
-    pub calling: Vec<(CallId, std::sync::Arc<str>)>,
+    /// The tool calls that are running. Shared, because there may be thousands, and few entries change it.
+    pub calling: Arc<Vec<(CallId, Arc<str>)>>,
     /// Calls that a person moved to the background: each returns as soon as it only waits for other tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backgrounded: Vec<CallId>,
@@ -251,7 +252,7 @@ impl TaskState {
             waiting: None,
             asked: Vec::new(),
             granted: Vec::new(),
-            calling: Vec::new(),
+            calling: Arc::default(),
             backgrounded: Vec::new(),
             progress: None,
             unread: 0,
@@ -434,14 +435,14 @@ impl TaskState {
             Entry::Compacted { usage, cost, .. } => self.spend(*usage, *cost),
             Entry::Called { call, tool, effects, .. } => {
                 self.calls = self.calls.saturating_add(1);
-                self.calling.push((*call, tool.clone()));
+                Arc::make_mut(&mut self.calling).push((*call, tool.clone()));
                 if *effects {
                     self.changed = Some(at);
                     self.changing.push(*call);
                 }
             }
             Entry::Returned(returned) => {
-                self.calling.retain(|(call, _)| *call != returned.call);
+                Arc::make_mut(&mut self.calling).retain(|(call, _)| *call != returned.call);
                 if self.changing.contains(&returned.call) {
                     self.changing.retain(|call| *call != returned.call);
                     self.changed = Some(at);
@@ -507,7 +508,7 @@ impl TaskState {
         self.worker = None;
         self.waiting = None;
         self.progress = None;
-        self.calling.clear();
+        self.calling = Arc::default();
         self.changing.clear();
     }
 

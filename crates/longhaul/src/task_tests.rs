@@ -174,7 +174,7 @@ fn two_tools_at_once_are_two_tools() {
             })),
         ))
         .unwrap();
-    assert_eq!(state.calling, [(CallId { turn: 1, index: 1 }, Arc::from("t"))]);
+    assert_eq!(*state.calling, [(CallId { turn: 1, index: 1 }, Arc::from("t"))]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a task has launched and which results it has read: a fold of its journal, and the decisions that
 //! follow from it. A model that is stuck launches the same task again and again, although it has the result.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,6 +14,10 @@ use crate::message::{Call, Reply};
 
 /// Stands for the agent if a call sends a message. One to an ended task continues it with a new task.
 const MESSAGE: &str = "(message)";
+/// With how many earlier launches a new one is compared word by word; the same words are always noticed.
+const LOOKED_AT: usize = 64;
+/// A reply that launches more than this is not compared word by word: it is a fan-out.
+const FAN_OUT: usize = 16;
 /// How much of a result a reminder shows, in bytes.
 const SHOWN: usize = 400;
 
@@ -66,22 +70,35 @@ impl LaunchHistory {
                 (LaunchedOrder { call, whom: words.whom, words: words.task.into(), several: false }, again)
             }));
         }
-        let all: Vec<LaunchedOrder> = asks.iter().flatten().map(|(asked, _)| asked.clone()).collect();
-        let new = asks.iter().map(|asks| {
-            let (asked, again) = asks.as_ref()?;
-            let known = self.asked.iter().any(|had| had.is_same(asked) || had.is_alike(asked));
-            Some(match known {
-                _ if *again || is_several(&all, asked) => Novelty::Meant,
+        // How often the reply launches each: several times is intended.
+        let mut times: HashMap<(&str, &str), u32> = HashMap::new();
+        for (asked, _) in asks.iter().flatten() {
+            *times.entry((&asked.whom, &asked.words)).or_default() += 1;
+        }
+        let is_several = |asked: &LaunchedOrder| times.get(&(&*asked.whom, &*asked.words)) > Some(&1);
+        let had: HashSet<(&str, &str)> = self.asked.iter().map(|had| (&*had.whom, &*had.words)).collect();
+        let is_fan_out = asks.iter().flatten().count() > FAN_OUT;
+        let (mut new, mut asked_now) = (Vec::with_capacity(asks.len()), Vec::new());
+        for asks in &asks {
+            let Some((asked, again)) = asks else {
+                new.push(None);
+                continue;
+            };
+            let is_alike = || {
+                let mut last = self.asked.iter().rev().take(LOOKED_AT);
+                !is_fan_out && last.any(|had| had.is_alike(asked))
+            };
+            let several = is_several(asked);
+            new.push(Some(match had.contains(&(&*asked.whom, &*asked.words)) || is_alike() {
+                _ if *again || several => Novelty::Meant,
                 true => Novelty::Old,
                 // Something new said to a task is a conversation.
                 false if asked.whom == MESSAGE => Novelty::Meant,
                 false => Novelty::New,
-            })
-        });
-        let new = new.collect();
-        let several: Vec<bool> = all.iter().map(|asked| is_several(&all, asked)).collect();
-        self.asked
-            .extend(all.into_iter().zip(several).map(|(asked, several)| LaunchedOrder { several, ..asked }));
+            }));
+            asked_now.push(LaunchedOrder { several, ..asked.clone() });
+        }
+        self.asked.extend(asked_now);
         new
     }
 
@@ -128,9 +145,9 @@ impl LaunchHistory {
             return Vec::new();
         };
         let before = self.asked.iter().rev().filter(|had| had.call.turn < call.turn && !had.several);
-        let found = before.filter_map(|had| {
+        let found = before.enumerate().filter_map(|(nth, had)| {
             let same = had.is_same(asked);
-            if !same && !had.is_alike(asked) {
+            if !same && !(nth < LOOKED_AT && had.is_alike(asked)) {
                 return None;
             }
             let ids: Vec<TaskId> = TaskKey::for_child(me, had.call).candidate_ids().collect();
@@ -216,9 +233,4 @@ fn is_alike(one: &str, two: &str) -> bool {
     let (shared, all) = (one.intersection(&two).count(), one.union(&two).count());
     let least = if names.is_empty() { 60 } else { 30 };
     all > 0 && shared * 100 >= all * least
-}
-
-/// Whether one reply launches the same several times, which is intended.
-fn is_several(all: &[LaunchedOrder], asked: &LaunchedOrder) -> bool {
-    all.iter().filter(|other| other.is_same(asked)).count() > 1
 }

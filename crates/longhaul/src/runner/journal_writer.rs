@@ -110,7 +110,7 @@ impl TaskRun {
             return Err(Halt::Lost);
         }
         self.state.apply(record).map_err(|why| Halt::from(StoreError::Illegal { task, why }))?;
-        if matches!(record.entry, Entry::Replied(_) | Entry::Sampled(_)) {
+        if matches!(record.entry, Entry::Replied(_) | Entry::Sampled(_) | Entry::Compacted { .. }) {
             self.ledger.report(&self.state);
         }
         if known.contains(&record.seq) {

@@ -1,5 +1,7 @@
 //! The state of the tasks of a tree: a fold of their events.
 
+use std::collections::{HashMap, HashSet};
+
 use jiff::Timestamp;
 
 use super::call::format_call;
@@ -15,6 +17,10 @@ use crate::task::Status;
 #[derive(Debug, Clone, Default)]
 pub struct TaskBoard {
     rows: Vec<BoardRow>,
+    /// The position of each task in `rows`.
+    places: HashMap<TaskId, usize>,
+    /// The tasks that wait for others.
+    waiting: HashSet<TaskId>,
 }
 
 /// A task of a [`TaskBoard`]. Its texts are sanitized.
@@ -117,22 +123,36 @@ impl TaskBoard {
                 calls: 0,
             });
             // Events arrive task by task; show the tasks in order of creation.
-            self.rows.sort_by_key(|row| row.created);
+            let is_last = self.rows.iter().rev().nth(1).is_none_or(|before| before.created <= event.at);
+            self.places.insert(event.task, self.rows.len() - 1);
+            if !is_last {
+                self.rows.sort_by_key(|row| row.created);
+                self.places = self.rows.iter().zip(0..).map(|(row, place)| (row.id, place)).collect();
+            }
             return;
         }
         if matches!(event.kind, EventKind::Finished { .. }) {
-            for row in &mut self.rows {
-                row.remove_awaited(event.task);
+            for waiting in &self.waiting {
+                if let Some(row) = self.places.get(waiting).and_then(|place| self.rows.get_mut(*place)) {
+                    row.remove_awaited(event.task);
+                }
             }
         }
-        let Some(row) = self.rows.iter_mut().find(|row| row.id == event.task) else { return };
+        let Some(row) = self.places.get(&event.task).and_then(|place| self.rows.get_mut(*place)) else {
+            return;
+        };
         row.apply_event(event);
+        match row.activity {
+            Activity::WaitingForTasks(_) => self.waiting.insert(event.task),
+            _ => self.waiting.remove(&event.task),
+        };
     }
 
     /// Returns the tasks with a call that only waits for other tasks.
     pub fn blocked(&self) -> impl Iterator<Item = TaskId> {
         let blocked = |row: &&BoardRow| row.calls > 0 && matches!(row.activity, Activity::WaitingForTasks(_));
-        self.rows.iter().filter(blocked).map(|row| row.id)
+        let waiting = self.waiting.iter().filter_map(|task| self.rows.get(*self.places.get(task)?));
+        waiting.filter(blocked).map(|row| row.id)
     }
 
     /// Returns whether there are such tasks.
@@ -143,27 +163,33 @@ impl TaskBoard {
     /// Returns the rows as a tree. For each level of a row, the flag says whether it is the last of its
     /// siblings.
     pub fn tree(&self) -> Vec<(Vec<bool>, &BoardRow)> {
+        let mut children: HashMap<Option<TaskId>, Vec<&BoardRow>> = HashMap::new();
+        for row in &self.rows {
+            children
+                .entry(row.parent.filter(|parent| self.places.contains_key(parent)))
+                .or_default()
+                .push(row);
+        }
         let mut tree = Vec::with_capacity(self.rows.len());
-        let is_top = |row: &&BoardRow| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
-        for top in self.rows.iter().filter(is_top) {
-            self.push_subtree(top, &mut Vec::new(), &mut tree);
+        for top in children.get(&None).into_iter().flatten() {
+            push_subtree(top, &children, &mut Vec::new(), &mut tree);
         }
         tree
     }
+}
 
-    fn push_subtree<'a>(
-        &'a self,
-        row: &'a BoardRow,
-        lasts: &mut Vec<bool>,
-        tree: &mut Vec<(Vec<bool>, &'a BoardRow)>,
-    ) {
-        tree.push((lasts.clone(), row));
-        let mut children = self.rows.iter().filter(|other| other.parent == Some(row.id)).peekable();
-        while let Some(child) = children.next() {
-            lasts.push(children.peek().is_none());
-            self.push_subtree(child, lasts, tree);
-            lasts.pop();
-        }
+fn push_subtree<'a>(
+    row: &'a BoardRow,
+    children: &HashMap<Option<TaskId>, Vec<&'a BoardRow>>,
+    lasts: &mut Vec<bool>,
+    tree: &mut Vec<(Vec<bool>, &'a BoardRow)>,
+) {
+    tree.push((lasts.clone(), row));
+    let mut below = children.get(&Some(row.id)).into_iter().flatten().peekable();
+    while let Some(child) = below.next() {
+        lasts.push(below.peek().is_none());
+        push_subtree(child, children, lasts, tree);
+        lasts.pop();
     }
 }
 

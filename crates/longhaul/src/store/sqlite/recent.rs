@@ -4,7 +4,7 @@
 //! writes adds a row to the journal: so a reader looks up the number of the last row, and takes what it finds
 //! here only if nothing is missing up to that row. The writer removes the tasks that others have written to.
 //!
-//! At most about [`MOST`] bytes are kept; what was not written to for longest is dropped.
+//! At most about [`MOST`] bytes are kept; what was not used for longest is dropped.
 
 use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,13 +91,13 @@ impl RecentTasks {
 
     /// The state of a task, unless it is not here or something up to `row` is missing.
     pub(super) fn state(&self, task: TaskId, row: i64) -> Option<Arc<TaskState>> {
-        let tasks = self.lock();
+        let mut tasks = self.lock();
         tasks.get(task, row).map(|found| found.state.clone())
     }
 
     /// The records after `after`, unless some of them are not here or something up to `row` is missing.
     pub(super) fn read(&self, task: TaskId, after: Seq, limit: usize, row: i64) -> Option<Vec<Record>> {
-        let tasks = self.lock();
+        let mut tasks = self.lock();
         let found = tasks.get(task, row)?;
         let before = found.state.seq.0.checked_sub(found.records.len() as u64)?;
         let skip = usize::try_from(after.0.checked_sub(before)?).ok()?;
@@ -111,11 +111,15 @@ impl RecentTasks {
 }
 
 impl Tasks {
-    fn get(&self, task: TaskId, row: i64) -> Option<&RecentTask> {
+    fn get(&mut self, task: TaskId, row: i64) -> Option<&RecentTask> {
         if self.row < row {
             return None;
         }
-        self.young.get(&task).or_else(|| self.old.get(&task))
+        if let Some(found) = self.old.remove(&task) {
+            self.bytes += found.bytes;
+            self.young.insert(task, found);
+        }
+        self.young.get(&task)
     }
 
     fn take(&mut self, task: TaskId) -> Option<RecentTask> {

@@ -84,7 +84,7 @@ struct SavedTaskState {
     #[serde(default, skip_serializing_if = "is_default")]
     granted: Vec<Consent>,
     #[serde(default, skip_serializing_if = "is_default")]
-    calling: Vec<(CallId, Arc<str>)>,
+    calling: Arc<Vec<(CallId, Arc<str>)>>,
     #[serde(default, skip_serializing_if = "is_default")]
     backgrounded: Vec<CallId>,
     #[serde(default, skip_serializing_if = "is_default")]

@@ -10,6 +10,9 @@ use crate::task::TaskState;
 const REMEMBERED: usize = 2048;
 /// How many entries a stored state may be behind its journal. Readers apply those entries.
 const BEHIND: u64 = 16;
+/// A large state may be further behind, by one entry for so many bytes: otherwise a task with many calls would
+/// be written in full for each of them.
+const BYTES_PER_ENTRY: usize = 128;
 
 /// A state, and how far the database has it.
 pub(super) struct CachedState {
@@ -19,6 +22,8 @@ pub(super) struct CachedState {
     pub(super) unsaved: UnsavedPart,
     /// The position up to which the database has it.
     saved: Seq,
+    /// How large it was then.
+    size: usize,
 }
 
 /// Which part of a state has to be saved.
@@ -51,7 +56,10 @@ impl StateCache {
 
     /// Caches a state that the database has: up to `saved` as a state, beyond that in the journal.
     pub(super) fn insert_saved(&mut self, n: i64, state: Arc<TaskState>, saved: Seq) {
-        self.young.insert(state.id, Box::new(CachedState { n, state, unsaved: UnsavedPart::Nothing, saved }));
+        self.young.insert(
+            state.id,
+            Box::new(CachedState { n, state, unsaved: UnsavedPart::Nothing, saved, size: 0 }),
+        );
     }
 
     /// Updates a cached state.
@@ -61,10 +69,11 @@ impl StateCache {
             || known.state.attempt != state.attempt
             || known.state.worker != state.worker
             || (state.status.is_final() && known.state.active != state.active);
-        let unsaved = match state.seq.0.saturating_sub(known.saved.0) {
+        let most = BEHIND + (known.size / BYTES_PER_ENTRY) as u64;
+        let unsaved = match state.seq.0.saturating_sub(known.saved.0) >= most {
             _ if moved => UnsavedPart::Columns,
-            BEHIND.. => UnsavedPart::State,
-            _ => UnsavedPart::Nothing,
+            true => UnsavedPart::State,
+            false => UnsavedPart::Nothing,
         };
         if known.unsaved == UnsavedPart::Nothing && unsaved > UnsavedPart::Nothing {
             self.unsaved.push(state.id);
@@ -73,12 +82,15 @@ impl StateCache {
         known.state = state;
     }
 
-    /// Passes every unsaved state to `save`. An ended task is then removed: it is rarely written to.
-    pub(super) fn save<E>(&mut self, mut save: impl FnMut(&CachedState) -> Result<(), E>) -> Result<(), E> {
+    /// Passes every unsaved state to `save`, which returns its size. An ended task is then removed: it is rarely written to.
+    pub(super) fn save<E>(
+        &mut self,
+        mut save: impl FnMut(&CachedState) -> Result<usize, E>,
+    ) -> Result<(), E> {
         for task in self.unsaved.drain(..) {
             let Some(known) = self.young.get_mut(&task) else { continue };
-            save(known)?;
-            (known.unsaved, known.saved) = (UnsavedPart::Nothing, known.state.seq);
+            let size = save(known)?;
+            (known.unsaved, known.saved, known.size) = (UnsavedPart::Nothing, known.state.seq, size);
             if known.state.status.is_final() {
                 self.young.remove(&task);
             }

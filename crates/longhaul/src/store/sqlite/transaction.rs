@@ -349,14 +349,14 @@ impl WriteConnection {
     /// once per transaction, however often they changed, and before their columns are queried.
     pub(super) fn save_states(&mut self) -> Result<(), StoreError> {
         let (connection, buffer) = (&self.connection, &mut self.buffer);
-        let saved = self.states.save(|known| -> rusqlite::Result<()> {
+        let saved = self.states.save(|known| -> rusqlite::Result<usize> {
             buffer.clear();
             encode_state(buffer, &known.state);
             let sum = RowChecksum::for_task(known.n, &known.state, buffer);
             if known.unsaved == UnsavedPart::State {
                 let sql = "UPDATE tasks SET head = ?2, sum = ?3 WHERE n = ?1";
                 connection.prepare_cached(sql)?.execute(params![known.n, &*buffer, sum])?;
-                return Ok(());
+                return Ok(buffer.len());
             }
             let worker = known.state.worker.as_ref().map(WorkerId::as_str);
             let (n, status, attempt) = (known.n, known.state.status as u8, known.state.attempt.0);
@@ -366,12 +366,12 @@ impl WriteConnection {
                            WHERE n = ?1";
                 let columns = params![n, status, attempt, worker, &*buffer, sum, quiet];
                 connection.prepare_cached(sql)?.execute(columns)?;
-                return Ok(());
+                return Ok(buffer.len());
             }
             let sql =
                 "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6 WHERE n = ?1";
             connection.prepare_cached(sql)?.execute(params![n, status, attempt, worker, &*buffer, sum])?;
-            Ok(())
+            Ok(buffer.len())
         });
         saved.or_store_error(&self.place)
     }
