@@ -267,8 +267,8 @@ pub(crate) struct ProviderArgs {
     /// Send at most this many model requests at once per URL and key [default: set by the provider's limits]
     ///
     /// Overrides max_concurrent of models and providers in the team file. Without either, the number starts at
-    /// 256, grows while requests wait and replies begin, and is halved when the provider rate limits or refuses
-    /// connections.
+    /// 256, grows while requests wait and replies begin, and is halved when the provider rate limits, refuses
+    /// connections or does not answer.
     #[arg(long, value_name = "N", value_parser = parse_max_concurrent)]
     pub(crate) max_concurrent: Option<usize>,
     /// Record model requests and replies to a file, without keys

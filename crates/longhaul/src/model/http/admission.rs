@@ -88,9 +88,9 @@ impl Admission {
         self.free_slots.insert(request.slot);
     }
 
-    /// The reply to a request begins.
-    pub(super) fn on_answer(&mut self) -> Growth {
-        self.limit.on_answer(!self.queue.is_empty())
+    /// The reply to a request begins, promptly or not.
+    pub(super) fn on_answer(&mut self, prompt: bool) -> Growth {
+        self.limit.on_answer(prompt && !self.queue.is_empty())
     }
 
     /// The provider has refused a request that still runs.
@@ -138,7 +138,7 @@ mod tests {
             assert!(rounds.len() < 2000, "{rounds:?}");
             for (n, (place, request)) in running.into_iter().enumerate() {
                 if n < capacity {
-                    if admission.on_answer() == Growth::AtCeiling {
+                    if admission.on_answer(true) == Growth::AtCeiling {
                         admission.raise_ceiling(PLENTY);
                     }
                     served += 1;
@@ -238,7 +238,7 @@ mod tests {
                     Step::Leave(n) => admission.leave(waiting.remove(n % waiting.len())),
                     Step::Answer(n) => {
                         if let Some(request) = pick(&mut running, n) {
-                            if admission.on_answer() == Growth::AtCeiling {
+                            if admission.on_answer(true) == Growth::AtCeiling {
                                 admission.raise_ceiling(Descriptors { limit: descriptors, free: descriptors / 2 });
                             }
                             admission.release(request);

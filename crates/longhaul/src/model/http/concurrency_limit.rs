@@ -99,12 +99,13 @@ impl ConcurrencyLimit {
         *self = ConcurrencyLimit::fixed(limit);
     }
 
-    /// A reply begins. The limit grows only while requests wait, because an unused limit tells nothing about
-    /// the provider.
-    pub(super) fn on_answer(&mut self, waiting: bool) -> Growth {
+    /// A reply begins. `room` says whether that speaks for more requests at once: others wait, and the reply was
+    /// prompt. A limit that is not used up tells nothing about the provider, and a reply that was slow to begin
+    /// tells that the provider has a queue of its own.
+    pub(super) fn on_answer(&mut self, room: bool) -> Growth {
         let Some(adaptive) = &mut self.adaptive else { return Growth::None };
         adaptive.answered = true;
-        if !waiting {
+        if !room {
             return Growth::None;
         }
         if self.current >= adaptive.ceiling {

@@ -128,7 +128,6 @@ impl HttpModel {
             Err(_) => return Err(self.error(silent, None)),
         };
         if (200..300).contains(&answer.status) {
-            self.gate.on_answer();
             if let Some(what) = unexpected_body::detect_by_headers(&answer.headers) {
                 return Err(self.not_a_reply_error(what));
             }
@@ -320,7 +319,8 @@ impl HttpReplyStream<'_> {
             RequestStage::Sending(permit) => {
                 // Boxed, to keep the future small while it waits at the gate.
                 let sent = Box::pin(model.send(&self.request, permit.slot())).await;
-                let body = sent.inspect_err(|error| permit.on_failure(&error.kind))?.body;
+                let body = sent.inspect_err(|error| permit.on_no_answer(&error.kind))?.body;
+                permit.on_answer();
                 let (parser, alarm) = (model.wire.parser(), ReadTimeout::new());
                 self.stage = RequestStage::Reading(ResponseReader {
                     body,

@@ -73,7 +73,7 @@ pub struct HttpOptions {
     /// A fixed maximum number of concurrent requests, for each endpoint and key. It overrides the ones of
     /// models and providers. Without any, the number follows the provider: it begins at 256, or a quarter of
     /// the free file descriptors if that is less, grows while requests wait and replies begin, and is halved
-    /// when the provider rate limits or refuses connections.
+    /// when the provider rate limits, refuses connections or does not answer.
     pub max_concurrent: Option<usize>,
     /// Whether to use the proxies of the machine, including those in environment variables.
     pub system_proxy: bool,

@@ -34,6 +34,9 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest time over which requests that wait for the same moment are spread.
 const MAX_SPREAD: Duration = Duration::from_secs(1);
 
+/// A reply that takes longer to begin does not speak for more requests at once.
+const PROMPT_ANSWER: Duration = Duration::from_secs(30);
+
 /// How late a request may start and still count as part of its wave.
 const SAME_WAVE: Duration = Duration::from_millis(50);
 
@@ -102,16 +105,6 @@ impl RateLimitGate {
             due: None,
             permit: None,
             queued: false,
-        }
-    }
-
-    /// Records that the provider answered.
-    pub(super) fn on_answer(self: &Arc<Self>) {
-        self.add_retries(RETRIES_PER_ANSWER);
-        if self.change(|state| state.admission.on_answer()) == Growth::AtCeiling {
-            // Not while the state is locked: this reads a directory.
-            let descriptors = descriptors::measure();
-            self.with_state(|state| state.admission.raise_ceiling(descriptors));
         }
     }
 
@@ -185,7 +178,7 @@ impl RateLimitGate {
             (done, admitted)
         });
         for (waiter, request) in admitted {
-            let permit = RequestPermit { gate: self.clone(), request };
+            let permit = RequestPermit { gate: self.clone(), request, admitted: Instant::now() };
             // If nobody waits for it any more, the permit is dropped, and that admits the next one.
             if let Some(waiter) = waiter {
                 let _ = waiter.send(permit);
@@ -235,6 +228,7 @@ pub(super) enum GateStep {
 pub(super) struct RequestPermit {
     gate: Arc<RateLimitGate>,
     request: Admitted,
+    admitted: Instant,
 }
 
 impl RequestPermit {
@@ -243,11 +237,34 @@ impl RequestPermit {
         self.request.slot
     }
 
-    /// Records that the request failed. If the provider takes no more requests, fewer run from now on.
-    pub(super) fn on_failure(&self, kind: &ModelErrorKind) {
-        if !matches!(kind, ModelErrorKind::RateLimited(_) | ModelErrorKind::Unreachable(_)) {
-            return;
+    /// Records that the reply begins.
+    pub(super) fn on_answer(&self) {
+        self.gate.add_retries(RETRIES_PER_ANSWER);
+        let prompt = self.admitted.elapsed() <= PROMPT_ANSWER;
+        if self.gate.change(|state| state.admission.on_answer(prompt)) == Growth::AtCeiling {
+            // Not while the state is locked: this reads a directory.
+            let descriptors = descriptors::measure();
+            self.gate.with_state(|state| state.admission.raise_ceiling(descriptors));
         }
+    }
+
+    /// Records that the request failed before the reply began.
+    pub(super) fn on_no_answer(&self, kind: &ModelErrorKind) {
+        match kind {
+            ModelErrorKind::TimedOut(_) => self.refused(kind),
+            kind => self.on_failure(kind),
+        }
+    }
+
+    /// Records that the request failed.
+    pub(super) fn on_failure(&self, kind: &ModelErrorKind) {
+        if matches!(kind, ModelErrorKind::RateLimited(_) | ModelErrorKind::Unreachable(_)) {
+            self.refused(kind);
+        }
+    }
+
+    /// The provider takes no more requests: fewer run from now on.
+    fn refused(&self, kind: &ModelErrorKind) {
         let (before, after) = self.gate.with_state(|state| {
             let before = state.admission.limit().current();
             state.admission.on_refusal(self.request);

@@ -130,7 +130,7 @@ async fn after_an_outage_all_come_back_soon() {
             let permit = pass(&mut enter(&gate, true, 0.0)).await;
             // The round trip.
             tokio::time::sleep(Duration::from_millis(300)).await;
-            gate.on_answer();
+            permit.on_answer();
             drop(permit);
         }
     });
@@ -213,14 +213,20 @@ async fn an_answer_admits_one_more_while_others_wait() {
     // So that what follows does not run into tokio's budget for one poll.
     tokio::task::yield_now().await;
     // The first only finds out that there are more descriptors.
-    gate.on_answer();
-    gate.on_answer();
+    running[0].on_answer();
+    running[1].on_answer();
     assert_eq!(limit(&gate), 257);
     running.push(pass(&mut waiting[0]).now_or_never().unwrap());
     assert!(pass(&mut waiting[1]).now_or_never().is_none());
+    // A reply that was slow to begin does not speak for more.
+    tokio::time::advance(PROMPT_ANSWER + seconds(1)).await;
+    running[2].on_answer();
+    assert_eq!(limit(&gate), 257);
     // Without anybody waiting, the limit stays.
     drop(waiting);
-    gate.on_answer();
+    drop(running.pop());
+    let last = pass(&mut enter(&gate, false, 0.0)).await;
+    last.on_answer();
     assert_eq!(limit(&gate), 257);
 }
 
@@ -248,8 +254,13 @@ async fn a_rate_limit_and_a_refused_connection_halve_what_runs_and_other_failure
     assert!(next.next_step().now_or_never().is_none());
     running.truncate(15);
     let permit = pass(&mut next).await;
-    permit.on_failure(&ModelErrorKind::Unreachable(String::new()));
+    permit.on_no_answer(&ModelErrorKind::Unreachable(String::new()));
     assert_eq!(limit(&gate), 8);
+    drop((running, permit));
+    // No answer in time: it has more than it can do.
+    let permit = pass(&mut enter(&gate, false, 0.0)).await;
+    permit.on_no_answer(&ModelErrorKind::TimedOut(seconds(1)));
+    assert_eq!(limit(&gate), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +273,7 @@ async fn a_fixed_limit_that_comes_later_admits_or_holds_back() {
     assert!(third.next_step().now_or_never().is_none());
     gate.fix_limit(9);
     first.on_failure(&ModelErrorKind::RateLimited(String::new()));
-    gate.on_answer();
+    first.on_answer();
     assert_eq!(limit(&gate), 2);
     drop(first);
     assert!(pass(&mut third).now_or_never().is_some());

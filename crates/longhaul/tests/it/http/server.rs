@@ -41,7 +41,9 @@ pub(crate) enum Act {
     Slowly(Vec<String>, Duration),
     /// A streamed answer that begins after a pause.
     Later(Duration, Vec<String>),
-    /// The same, unless this many are being answered so already: then 429.
+    /// The same, but first it waits until a crowd is there.
+    Together(Arc<Crowd>, Duration, Vec<String>),
+    /// Like `Later`, unless this many are being answered so already: then 429.
     UpTo(usize, Duration, Vec<String>),
     /// These pieces, and then nothing more, until the client goes away.
     Stall(Vec<String>),
@@ -51,6 +53,27 @@ pub(crate) enum Act {
     Silence,
     /// The connection is closed without a word.
     Hangup,
+}
+
+/// Requests that are answered once this many are there at the same time.
+pub(crate) struct Crowd {
+    size: usize,
+    there: AtomicUsize,
+    complete: tokio::sync::watch::Sender<bool>,
+}
+
+impl Crowd {
+    pub(crate) fn of(size: usize) -> Arc<Crowd> {
+        Arc::new(Crowd { size, there: AtomicUsize::new(0), complete: tokio::sync::watch::Sender::new(false) })
+    }
+
+    async fn join(&self) {
+        let mut complete = self.complete.subscribe();
+        if self.there.fetch_add(1, Ordering::SeqCst) + 1 >= self.size {
+            self.complete.send_replace(true);
+        }
+        let _ = complete.wait_for(|complete| *complete).await;
+    }
 }
 
 type Script = dyn Fn(&Asked) -> Act + Send + Sync;
@@ -234,6 +257,10 @@ impl Connection<'_> {
                 }
                 let whole: String = pieces.iter().map(|piece| chunk(piece)).collect();
                 self.stream.write_all(format!("{HEADERS}{whole}0\r\n\r\n").as_bytes()).await?;
+            }
+            Act::Together(crowd, pause, pieces) => {
+                crowd.join().await;
+                return Box::pin(self.answer(Act::Later(pause, pieces))).await;
             }
             Act::UpTo(limit, pause, pieces) => {
                 let load = self.notes.taken.fetch_add(1, Ordering::SeqCst) + 1;
