@@ -122,13 +122,16 @@ struct HttpClientInner {
 impl HttpClient {
     /// A client that uses the network. Fails if the TLS configuration or the client cannot be set up.
     pub fn new(options: HttpOptions) -> Result<HttpClient, HttpError> {
-        let line = Transport::Network { clients: ClientPool::new(&options)?, tape: None };
+        let line = Transport::Network { clients: Box::new(ClientPool::new(&options)?), tape: None };
         Ok(HttpClient::with_transport(options, line))
     }
 
     /// A client that uses the network and records every exchange on a cassette.
     pub fn recording(options: HttpOptions, cassette: Cassette) -> Result<HttpClient, HttpError> {
-        let line = Transport::Network { clients: ClientPool::new(&options)?, tape: Some(Arc::new(cassette)) };
+        let line = Transport::Network {
+            clients: Box::new(ClientPool::new(&options)?),
+            tape: Some(Arc::new(cassette)),
+        };
         Ok(HttpClient::with_transport(options, line))
     }
 

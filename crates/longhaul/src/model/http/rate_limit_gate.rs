@@ -2,10 +2,10 @@
 //!
 //! It limits how many requests run at once, and holds every task back while the provider asks to wait,
 //! whichever task was told. [`Admission`] decides how many may run and who goes next; the gate tells it what
-//! happens, and wakes whoever was admitted. A retry that the provider did not invite takes one unit from a budget: the budget
-//! starts with a few retries, every answer adds two, and waiting adds one every few seconds. So an outage
-//! sees a trickle of requests, however many tasks wait, and after it the number of requests doubles each
-//! round. The gate retries nothing itself: it only decides when a request may go.
+//! happens, and wakes whoever was admitted. A retry that the provider did not invite takes one unit from a
+//! budget: the budget starts with a few retries, every answer adds two, and waiting adds one every few
+//! seconds. So an outage sees a trickle of requests, however many tasks wait, and after it the number of
+//! requests doubles each round. The gate retries nothing itself: it only decides when a request may go.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -292,6 +292,8 @@ impl GateTicket {
                 if let Some(delay) = self.report_delay(DelayReason::Closed, Some(until), until) {
                     return GateStep::Wait(delay);
                 }
+                // Nobody holds a slot while it sleeps. It keeps its place for when it comes back.
+                self.leave_queue();
                 sleep_until(until).await;
                 self.due = Some(until);
                 continue;
@@ -344,6 +346,16 @@ impl GateTicket {
             self.gate.with_state(|state| state.queue = state.queue.saturating_sub(1));
         }
         false
+    }
+
+    fn leave_queue(&mut self) {
+        // A permit that is on its way is dropped with its receiver, and goes to the next one.
+        if self.permit.take().is_some() {
+            self.gate.with_state(|state| {
+                state.admission.leave(self.place);
+                state.waiters.remove(&self.place.arrival)
+            });
+        }
     }
 
     async fn acquire_permit(&mut self) -> Result<RequestPermit, RequestDelay> {
@@ -409,13 +421,7 @@ impl GateTicket {
 impl Drop for GateTicket {
     fn drop(&mut self) {
         self.unqueue();
-        if self.permit.is_some() {
-            // A permit that is on its way is dropped with its receiver, and goes to the next one.
-            self.gate.with_state(|state| {
-                state.admission.leave(self.place);
-                state.waiters.remove(&self.place.arrival)
-            });
-        }
+        self.leave_queue();
     }
 }
 

@@ -278,3 +278,28 @@ async fn a_fixed_limit_that_comes_later_admits_or_holds_back() {
     drop(first);
     assert!(pass(&mut third).now_or_never().is_some());
 }
+
+/// Who sleeps through a pause holds no slot, and does not lose its place in the order of arrival.
+#[tokio::test(start_paused = true)]
+async fn a_pause_takes_nobodys_place_and_nobody_sleeps_on_a_slot() {
+    let gate = fixed(1);
+    let only = pass(&mut enter(&gate, false, 0.0)).await;
+    let (mut a, mut b) = (enter(&gate, false, 0.0), enter(&gate, false, 0.0));
+    assert!(matches!(a.next_step().await, GateStep::Wait(_)));
+    assert!(matches!(b.next_step().await, GateStep::Wait(_)));
+    gate.pause_for(seconds(30));
+    drop(only);
+    for ticket in [&mut a, &mut b] {
+        assert!(matches!(ticket.next_step().await, GateStep::Wait(_)), "it is closed");
+        assert!(ticket.next_step().now_or_never().is_none());
+    }
+    assert_eq!(gate.with_state(|state| state.admission.running()), 0);
+    tokio::time::advance(seconds(31)).await;
+    let other = pass(&mut enter(&gate, false, 0.0)).await;
+    // They come back in the other order.
+    assert!(b.next_step().now_or_never().is_none());
+    assert!(a.next_step().now_or_never().is_none());
+    drop(other);
+    assert!(pass(&mut b).now_or_never().is_none(), "it is not its turn");
+    assert!(pass(&mut a).now_or_never().is_some());
+}

@@ -15,7 +15,7 @@ use crate::model::ModelErrorKind;
 /// Sends requests.
 pub(super) enum Transport {
     /// The network, with or without recording.
-    Network { clients: ClientPool, tape: Option<Arc<Cassette>> },
+    Network { clients: Box<ClientPool>, tape: Option<Arc<Cassette>> },
     /// A recording that is replayed.
     Replay(Arc<Cassette>),
 }
