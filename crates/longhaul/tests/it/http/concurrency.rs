@@ -9,7 +9,7 @@ use longhaul::id::AgentName;
 use longhaul::message::Message;
 use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
 use longhaul::model::wire::WireCache;
-use longhaul::model::{Model, ModelRequest, ReplyChunk};
+use longhaul::model::{Model, ModelErrorKind, ModelRequest, ReplyChunk};
 use longhaul::teamfile::{Environment, TeamBundle, assemble};
 use longhaul::{Longhaul, Order, TaskId, Team};
 
@@ -19,30 +19,57 @@ use crate::http::stage::{
 };
 use crate::http::tls::Secure;
 
+/// Whether there are descriptors for hundreds of connections, of which both ends are in this process. Takes as many as
+/// this process may have.
+fn has_descriptors(test: &str) -> bool {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let enough = 8192;
+    if soft < enough && hard >= enough {
+        setrlimit(Resource::RLIMIT_NOFILE, enough, hard).unwrap();
+    }
+    let has = soft.max(hard) >= enough;
+    if !has {
+        use std::io::Write as _;
+        // Past the harness, which keeps what tests print: `./test` counts these lines.
+        let why = format!("it needs {enough} file descriptors, and may have {hard}");
+        let _ = writeln!(std::io::stderr(), "\nskipped: {test}: {why}");
+    }
+    has
+}
+
 async fn start_many(model: &Arc<dyn Model>, running: usize) -> Longhaul {
     let team = Team::new(solo(model).build().unwrap()).unwrap();
     let limits = TaskLimits::default().running(running).queue(None);
     Longhaul::builder(team).limits(limits).start().await.unwrap()
 }
 
-/// One request of a task, from the gate to the end of the reply. Says what was streamed.
-async fn ask(model: &dyn Model, root: TaskId, depth: u32, text: &str) -> Vec<ReplyChunk> {
+/// One reply for a task. Like a runner, it asks again if the provider cannot be reached: with few descriptors, tests that
+/// run at the same time take them from each other.
+async fn ask(model: &dyn Model, root: TaskId, depth: u32, text: &str) {
     let (agent, memo, messages) =
         (AgentName::from("solo"), WireCache::default(), [Message::User(text.into())]);
-    let request = ModelRequest {
-        task: root,
-        root,
-        depth,
-        agent: &agent,
-        system: "",
-        messages: &messages,
-        tools: &[],
-        output: None,
-        turn: 0,
-        retry: 0,
-        wire_cache: &memo,
-    };
-    model.stream(request).map(|chunk| chunk.unwrap()).collect().await
+    for retry in 0..100 {
+        let request = ModelRequest {
+            task: root,
+            root,
+            depth,
+            agent: &agent,
+            system: "",
+            messages: &messages,
+            tools: &[],
+            output: None,
+            turn: 0,
+            retry,
+            wire_cache: &memo,
+        };
+        match model.stream(request).collect::<Vec<_>>().await.pop() {
+            Some(Ok(ReplyChunk::Done(_))) => return,
+            Some(Err(error)) if matches!(error.kind, ModelErrorKind::Unreachable(_)) => println!("{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("it cannot be reached");
 }
 
 fn tree(n: u32) -> TaskId {
@@ -53,6 +80,9 @@ fn tree(n: u32) -> TaskId {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_gate_settles_near_what_the_provider_takes() {
     const TAKES: usize = 20;
+    if !has_descriptors("the_gate_settles_near_what_the_provider_takes") {
+        return;
+    }
     let server = Server::start(|_| Act::UpTo(TAKES, Duration::from_millis(50), says("All is well."))).await;
     let longhaul = start_many(&model(&http(), &server.url()), 400).await;
     let mut ids = Vec::new();
@@ -108,10 +138,10 @@ async fn after_refused_connections_many_run_at_once_again() {
 /// would hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_requests_run_as_many_at_once_as_there_may_be() {
-    let (soft, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
-    // The server's ends of the connections are descriptors of this process too.
-    let (first, later) = if soft < 8192 { (20, 1) } else { (200, 300) };
-    let (early, late) = (Crowd::of(first), Crowd::of(later));
+    if !has_descriptors("a_thousand_requests_run_as_many_at_once_as_there_may_be") {
+        return;
+    }
+    let (early, late) = (Crowd::of(200), Crowd::of(300));
     let server = Server::start(move |asked| {
         let crowd = if asked.number < 256 { &early } else { &late };
         Act::Together(crowd.clone(), Duration::from_millis(200), says("Here."))
@@ -120,12 +150,10 @@ async fn a_thousand_requests_run_as_many_at_once_as_there_may_be() {
     let model = model(&http(), &server.url());
     let began = Instant::now();
     let all = (0..1000).map(|n| ask(&*model, tree(n % 10), 0, "go"));
-    for chunks in within(futures::future::join_all(all)).await {
-        assert!(matches!(chunks.last(), Some(ReplyChunk::Done(_))), "{chunks:?}");
-    }
+    within(futures::future::join_all(all)).await;
     println!("{:?}, {} at once", began.elapsed(), server.most_at_once());
     assert_eq!(server.asked().len(), 1000);
-    assert!(server.most_at_once() >= later, "{} at once of {soft} descriptors", server.most_at_once());
+    assert!(server.most_at_once() >= 300, "{} at once", server.most_at_once());
 }
 
 /// A fixed bound in a team file: on a provider, on a model, and overridden by the options.
@@ -222,6 +250,9 @@ const CROWD_SIZE: usize = 150;
 /// A connection over HTTP/2 takes 100 requests at once. Here are 150, and none is answered before all are there.
 #[test]
 fn more_requests_than_one_connection_takes_run_at_once() {
+    if !has_descriptors("more_requests_than_one_connection_takes_run_at_once") {
+        return;
+    }
     let place = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let output = runtime.block_on(async {
@@ -247,9 +278,7 @@ fn the_crowd_itself() {
         let model = model(&http(), &url);
         let all = (0..CROWD_SIZE).map(|_| ask(&*model, tree(0), 0, "go"));
         let all = tokio::time::timeout(Duration::from_secs(20), futures::future::join_all(all)).await;
-        assert!(
-            all.expect("it hangs").iter().all(|chunks| matches!(chunks.last(), Some(ReplyChunk::Done(_))))
-        );
+        all.expect("it hangs");
         println!("the crowd was answered");
     });
 }
