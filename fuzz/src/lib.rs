@@ -169,6 +169,8 @@ fn goes_back(reply: &Reply) {
         let (agent, memo) = (AgentName::from("solo"), WireCache::default());
         let request = ModelRequest {
             task: "t-7f3k2".parse().expect("an id"),
+            root: "t-7f3k2".parse().expect("an id"),
+            depth: 0,
             agent: &agent,
             system: "Be brief.",
             messages: &messages,

@@ -5,7 +5,8 @@ mod ids;
 mod suggest;
 mod task_args;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -119,9 +120,7 @@ pub(crate) struct TuiArgs {
 }
 
 /// Adds the default command if there is none: `tui` on a terminal, `--help` elsewhere.
-pub(crate) fn with_default_command(
-    args: impl Iterator<Item = std::ffi::OsString>,
-) -> Vec<std::ffi::OsString> {
+pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     use std::io::IsTerminal as _;
     let mut args: Vec<_> = args.collect();
     let bare = match &args[1.min(args.len())..] {
@@ -256,7 +255,7 @@ impl From<UnattendedArg> for longhaul::agent::Unattended {
     }
 }
 
-/// Provider arguments: keys, prices, recordings.
+/// Provider arguments: keys, prices, concurrency, recordings.
 #[derive(Debug, Default, Clone, Args)]
 pub(crate) struct ProviderArgs {
     /// Read environment variables from a file of NAME=VALUE lines
@@ -265,12 +264,42 @@ pub(crate) struct ProviderArgs {
     /// Token prices that override the built-in ones: {"provider/model": {"input": …, "output": …}}
     #[arg(long, value_name = "FILE", env = "LONGHAUL_PRICES", hide_env_values = true)]
     pub(crate) prices: Option<PathBuf>,
+    /// Send at most this many model requests at once per URL and key [default: set by the provider's limits]
+    ///
+    /// Overrides max_concurrent of models and providers in the team file. Without either, the number starts at
+    /// 256, grows while requests wait and replies begin, and is halved when the provider rate limits, refuses
+    /// connections or does not answer.
+    #[arg(long, value_name = "N", value_parser = parse_max_concurrent)]
+    pub(crate) max_concurrent: Option<usize>,
     /// Record model requests and replies to a file, without keys
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
     /// Answer model requests from a recording, without network
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
+}
+
+impl ProviderArgs {
+    /// Returns the command-line arguments that give another process the same providers, with every path
+    /// converted.
+    pub(crate) fn to_flags(&self, path: impl Fn(&Path) -> PathBuf) -> Vec<OsString> {
+        let files = self.env_from_file.iter().map(|file| ("--env-from-file", file));
+        let more = [("--prices", &self.prices), ("--record", &self.record), ("--replay", &self.replay)];
+        let files = files.chain(more.into_iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?))));
+        let mut flags: Vec<OsString> =
+            files.flat_map(|(flag, file)| [flag.into(), path(file).into_os_string()]).collect();
+        if let Some(limit) = self.max_concurrent {
+            flags.extend(["--max-concurrent".into(), limit.to_string().into()]);
+        }
+        flags
+    }
+}
+
+fn parse_max_concurrent(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(limit) if limit > 0 => Ok(limit),
+        _ => Err("it must be a whole number above 0".to_owned()),
+    }
 }
 
 /// Arguments of `demo`.
@@ -458,5 +487,26 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn another_process_gets_the_same_providers() {
+        #[derive(Debug, Parser)]
+        struct Only {
+            #[command(flatten)]
+            providers: ProviderArgs,
+        }
+        let typed = ["x", "--env-from-file", "a", "--env-from-file", "b", "--prices", "p", "--record", "r"];
+        let typed = typed.into_iter().chain(["--max-concurrent", "7"]);
+        let only = Only::try_parse_from(typed).unwrap();
+        let flags = only.providers.to_flags(|path| Path::new("/here").join(path));
+        let again = Only::try_parse_from(std::iter::once("x".into()).chain(flags)).unwrap();
+        let expected = format!("{only:?}").replace("[\"a\", \"b\"]", "[\"/here/a\", \"/here/b\"]");
+        let expected = expected.replace("(\"p\")", "(\"/here/p\")").replace("(\"r\")", "(\"/here/r\")");
+        assert_eq!(format!("{again:?}"), expected);
+        for wrong in ["0", "-1", "many"] {
+            let error = Only::try_parse_from(["x", &format!("--max-concurrent={wrong}")]).unwrap_err();
+            assert!(error.to_string().contains("above 0"), "{error}");
+        }
     }
 }

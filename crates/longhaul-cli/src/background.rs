@@ -123,16 +123,7 @@ pub(crate) async fn start(
             command.arg(flag).arg(format!("{}ms", time.as_millis()));
         }
     }
-    for path in &providers.env_from_file {
-        command.arg("--env-from-file").arg(absolute_path(path));
-    }
-    for (flag, path) in
-        [("--prices", &providers.prices), ("--record", &providers.record), ("--replay", &providers.replay)]
-    {
-        if let Some(path) = path {
-            command.arg(flag).arg(absolute_path(path));
-        }
-    }
+    command.args(providers.to_flags(absolute_path));
     let log = open_log(&log_path(data_dir, root)).map_err(|error| cannot(error.to_string()))?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(|error| cannot(error.to_string()))?;

@@ -63,7 +63,11 @@ pub(crate) fn build_http(
         })?;
     }
     let base_urls = provider_base_urls(|name| variables.get(name));
-    let options = HttpOptions::default().system_proxy(true).prices(prices).base_urls(base_urls);
+    let options = HttpOptions::default()
+        .system_proxy(true)
+        .prices(prices)
+        .base_urls(base_urls)
+        .max_concurrent(providers.max_concurrent);
     let tape = |flag: &str, path: &Path, error: CassetteError| {
         let (file, hint) = (
             path.display().to_string(),

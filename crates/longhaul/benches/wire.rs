@@ -104,6 +104,8 @@ fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
     let none = WireCache::default();
     let request = |messages| ModelRequest {
         task,
+        root: task,
+        depth: 0,
         agent: &agent,
         system: "Be brief.",
         messages,

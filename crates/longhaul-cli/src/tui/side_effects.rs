@@ -1,5 +1,6 @@
 //! Runs the effects that the model requests.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use longhaul::{Longhaul, LonghaulError, Snapshot, Status, TaskId};
 
 use super::model::{ActionReport, TuiEffect, TuiMessage};
 use super::running::{found, stretch};
-use crate::args::{ProviderArgs, TuiArgs};
+use crate::args::TuiArgs;
 use crate::background::{self, BackgroundOptions};
 use crate::data_dir::DataDir;
 use crate::exit::CliError;
@@ -264,9 +265,7 @@ impl EffectRunner {
         let program = std::env::current_exe().map_err(|error| wrong(error.to_string()))?;
         let mut command = tokio::process::Command::new(program);
         command.arg("--data").arg(self.data_dir.data()).args(["run", "--detach", "--json"]);
-        for (flag, path) in provider_flags(&self.args.providers) {
-            command.arg(flag).arg(path);
-        }
+        command.args(self.args.providers.to_flags(Path::to_path_buf));
         // Text that looks like a flag, a file or a command is still a prompt.
         let prompt = if prompt.starts_with('@') || prompt == "-" { format!(" {prompt}") } else { prompt };
         command.arg("--").arg(team).arg(prompt);
@@ -316,12 +315,4 @@ impl EffectRunner {
 
 fn report_of(text: String) -> ActionReport {
     ActionReport { text, select: None }
-}
-
-fn provider_flags(providers: &ProviderArgs) -> Vec<(&'static str, &std::path::Path)> {
-    let all = providers.env_from_file.iter().map(|path| ("--env-from-file", &**path));
-    let more =
-        [("--prices", &providers.prices), ("--record", &providers.record), ("--replay", &providers.replay)];
-    let more = more.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
-    all.chain(more).collect()
 }

@@ -340,6 +340,10 @@ impl Provider {
     pub(crate) fn asked(&self) -> Vec<crate::server::Asked> {
         self.server.asked()
     }
+
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.server.most_at_once()
+    }
 }
 
 /// Says that a test cannot be run here, and why. The harness counts such a test as passed; `./test` counts these lines, and

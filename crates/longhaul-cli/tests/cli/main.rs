@@ -7,6 +7,7 @@ mod auto;
 mod bad;
 mod block;
 mod ci;
+mod concurrency;
 mod crash;
 mod demo;
 mod detach;

@@ -127,6 +127,8 @@ mod tests {
         let task = TaskKey::named("test").candidate_ids().next().unwrap();
         let request = ModelRequest {
             task,
+            root: task,
+            depth: 0,
             agent: &agent,
             system: "",
             messages: &[],
@@ -189,6 +191,8 @@ mod tests {
         let task = TaskKey::named("test").candidate_ids().next().unwrap();
         drop(model.stream(ModelRequest {
             task,
+            root: task,
+            depth: 0,
             agent: &agent,
             system: "",
             messages: &[],

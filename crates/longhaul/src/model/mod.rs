@@ -61,6 +61,10 @@ pub type ReplyStream<'a> = BoxStream<'a, Result<ReplyChunk, ModelError>>;
 pub struct ModelRequest<'a> {
     /// The task that sends the request.
     pub task: TaskId,
+    /// The first task of its tree. Trees take turns when requests have to wait.
+    pub root: TaskId,
+    /// The task's distance from the root. When requests of a tree have to wait, the smallest goes first.
+    pub depth: u32,
     /// The agent that sends the request.
     pub agent: &'a AgentName,
     /// The system instruction.

@@ -82,6 +82,8 @@ impl TaskRun {
         self.ensure_lease().await?;
         let mut stream = model.stream(ModelRequest {
             task: self.state.id,
+            root: self.state.root,
+            depth: self.state.depth,
             agent: &agent.name,
             system: SUMMARY_INSTRUCTION,
             messages: &messages,

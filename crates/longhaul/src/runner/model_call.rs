@@ -120,6 +120,8 @@ impl TaskRun {
         }
         let mut stream = model.stream(ModelRequest {
             task: self.state.id,
+            root: self.state.root,
+            depth: self.state.depth,
             agent: &agent.name,
             system: &system,
             messages: view.as_deref().unwrap_or(&conversation),

@@ -49,6 +49,8 @@ impl CallContext {
         let memo = WireCache::default();
         let mut stream = self.model.stream(ModelRequest {
             task: self.caller.task,
+            root: self.caller.root,
+            depth: self.caller.depth,
             agent: &self.caller.agent,
             system,
             messages,

@@ -86,7 +86,7 @@ impl HttpClient {
 
     async fn first_model(&self, base_url: &str) -> Option<String> {
         let client = match self.transport() {
-            Transport::Network { client, .. } => client,
+            Transport::Network { clients, .. } => clients.first(),
             Transport::Replay(tape) => return tape.recorded_model(base_url),
         };
         let sent =

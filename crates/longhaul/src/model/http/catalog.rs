@@ -43,6 +43,8 @@ pub struct CustomProvider {
     pub base_url: Option<String>,
     /// The variable that holds its key.
     pub token_key: Option<String>,
+    /// A fixed maximum number of concurrent requests; see [`ModelSpec::max_concurrent`].
+    pub max_concurrent: Option<usize>,
 }
 
 /// A model as a team names it.
@@ -58,6 +60,10 @@ pub struct ModelSpec {
     pub token_key: Option<String>,
     /// The protocol, if it is not the provider's default.
     pub api_type: Option<ApiType>,
+    /// A fixed maximum number of concurrent requests, instead of one that follows the provider. It applies to
+    /// all models that use the same base URL with the same key, and the smallest counts.
+    /// [`HttpOptions::max_concurrent`](super::HttpOptions::max_concurrent) overrides it.
+    pub max_concurrent: Option<usize>,
     /// The definition of the provider, if the team defines it.
     pub custom: Option<CustomProvider>,
 }
@@ -296,6 +302,9 @@ impl HttpClient {
         }
         if entry.keyless {
             endpoint = endpoint.with_first_byte_timeout(LOCAL_FIRST_BYTE);
+        }
+        if let Some(limit) = spec.max_concurrent.or(custom.max_concurrent) {
+            endpoint = endpoint.with_max_concurrent(limit);
         }
         let wire: Box<dyn WireProtocol> = match api {
             // A chat endpoint at a custom URL is usually a local server.

@@ -71,7 +71,7 @@ fn a_provider_of_ones_own_speaks_what_it_says() {
         (Some(ApiType::Gemini), "/models/one:streamGenerateContent?alt=sse"),
     ] {
         let base_url = Some("http://127.0.0.1:1/v1".to_owned());
-        let custom = CustomProvider { api_type, base_url, token_key: None };
+        let custom = CustomProvider { api_type, base_url, ..CustomProvider::default() };
         let model = http.model(&ModelSpec { custom: Some(custom), ..spec("acme/one") }, &NoKeys).unwrap();
         assert_eq!(model.path(), path);
     }

@@ -1,6 +1,6 @@
 //! The HTTP client, with its own crypto provider: nothing is installed for the whole process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -9,12 +9,60 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 
 use super::{HttpError, HttpOptions};
 
-pub(super) fn build_client(options: &HttpOptions) -> Result<reqwest::Client, HttpError> {
-    let wrong = |error: &dyn std::fmt::Display| HttpError::Client(error.to_string());
+/// How many concurrent requests share a client. Over HTTP/2 a client opens one connection to a host, and most
+/// providers take 100 requests at once on a connection: more would wait inside the client, out of turn, until
+/// they time out.
+const REQUESTS_PER_CLIENT: usize = 64;
+
+/// Clients, as many as concurrent requests need.
+pub(super) struct ClientPool {
+    tls: ClientConfig,
+    connect_timeout: Duration,
+    system_proxy: bool,
+    first: reqwest::Client,
+    more: Mutex<Vec<reqwest::Client>>,
+}
+
+impl ClientPool {
+    /// Fails if the TLS configuration or the first client cannot be set up.
+    pub(super) fn new(options: &HttpOptions) -> Result<ClientPool, HttpError> {
+        let tls = tls_config().map_err(|error| HttpError::Client(error.to_string()))?;
+        let (connect_timeout, system_proxy) = (options.connect_timeout, options.system_proxy);
+        let first = build_client(tls.clone(), connect_timeout, system_proxy)?;
+        Ok(ClientPool { tls, connect_timeout, system_proxy, first, more: Mutex::default() })
+    }
+
+    pub(super) fn first(&self) -> &reqwest::Client {
+        &self.first
+    }
+
+    /// The client for a request with this number among the running ones.
+    pub(super) fn client(&self, slot: usize) -> reqwest::Client {
+        let index = slot / REQUESTS_PER_CLIENT;
+        let mut more = self.more.lock().unwrap_or_else(PoisonError::into_inner);
+        while more.len() < index {
+            match build_client(self.tls.clone(), self.connect_timeout, self.system_proxy) {
+                Ok(client) => more.push(client),
+                Err(error) => {
+                    // The first client was built in the same way, so this is not expected.
+                    tracing::warn!(%error, "requests share a client");
+                    break;
+                }
+            }
+        }
+        index.checked_sub(1).and_then(|index| more.get(index)).unwrap_or(&self.first).clone()
+    }
+}
+
+fn build_client(
+    tls: ClientConfig,
+    connect_timeout: Duration,
+    system_proxy: bool,
+) -> Result<reqwest::Client, HttpError> {
     let builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls_config().map_err(|error| wrong(&error))?)
+        .tls_backend_preconfigured(tls)
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(options.connect_timeout)
+        .connect_timeout(connect_timeout)
         // Do not follow redirects: a key in a custom header would be sent to the redirect's target.
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
@@ -23,8 +71,8 @@ pub(super) fn build_client(options: &HttpOptions) -> Result<reqwest::Client, Htt
         .http2_adaptive_window(true)
         .http2_keep_alive_interval(Duration::from_secs(30))
         .http2_keep_alive_timeout(Duration::from_secs(20));
-    let builder = if options.system_proxy { builder } else { builder.no_proxy() };
-    builder.build().map_err(|error| wrong(&error.without_url()))
+    let builder = if system_proxy { builder } else { builder.no_proxy() };
+    builder.build().map_err(|error| HttpError::Client(error.without_url().to_string()))
 }
 
 /// The TLS configuration, with the certificates of this machine.

@@ -46,6 +46,7 @@ pub struct Endpoint {
     key: Option<ApiKey>,
     headers: HeaderMap,
     pub(super) first_byte_timeout: Option<Duration>,
+    pub(super) max_concurrent: Option<usize>,
 }
 
 impl Endpoint {
@@ -72,7 +73,7 @@ impl Endpoint {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        Ok(Endpoint { base, key, headers, first_byte_timeout: None })
+        Ok(Endpoint { base, key, headers, first_byte_timeout: None, max_concurrent: None })
     }
 
     /// Adds a header to every request.
@@ -88,6 +89,13 @@ impl Endpoint {
     /// Sets the timeout for the first byte of a response.
     pub fn with_first_byte_timeout(mut self, time: Duration) -> Self {
         self.first_byte_timeout = Some(time);
+        self
+    }
+
+    /// Fixes the maximum number of concurrent requests to this endpoint with this key. It applies to all models
+    /// that share both, and the smallest counts.
+    pub fn with_max_concurrent(mut self, limit: usize) -> Self {
+        self.max_concurrent = Some(limit);
         self
     }
 

@@ -116,19 +116,18 @@ impl HttpModel {
     }
 
     /// Sends the request and checks the status of the response.
-    async fn send(&self, request: &ModelRequest<'_>) -> Result<HttpResponse, ModelError> {
+    async fn send(&self, request: &ModelRequest<'_>, slot: usize) -> Result<HttpResponse, ModelError> {
         let body = self
             .wire
             .request_body(request, &self.settings, request.wire_cache)
             .map_err(|why| self.error(ModelErrorKind::Rejected(why.to_string()), None))?;
-        let sent = self.http.transport().send(&self.endpoint, self.url.clone(), body);
+        let sent = self.http.transport().send(&self.endpoint, self.url.clone(), body, slot);
         let silent = ModelErrorKind::TimedOut(self.first_byte_timeout());
         let answer = match timeout(self.first_byte_timeout(), sent).await {
             Ok(answer) => answer.map_err(|kind| self.error(kind, None))?,
             Err(_) => return Err(self.error(silent, None)),
         };
         if (200..300).contains(&answer.status) {
-            self.gate.on_answer();
             if let Some(what) = unexpected_body::detect_by_headers(&answer.headers) {
                 return Err(self.not_a_reply_error(what));
             }
@@ -211,7 +210,7 @@ impl Model for HttpModel {
         // Two waves instead of an even spread: a provider that is not ready yet rejects fewer requests this
         // way.
         let jitter = (hasher.finish() % 2) as f64 / 2.0;
-        let ticket = self.gate.enqueue(request.retry > 0, jitter);
+        let ticket = self.gate.enqueue(request.root, request.depth, request.retry > 0, jitter);
         let reply_stream = HttpReplyStream {
             model: self,
             request,
@@ -270,7 +269,7 @@ struct ResponseReader {
     begun: bool,
     timeout: ReadTimeout,
     /// Released when the response has ended.
-    _permit: RequestPermit,
+    permit: RequestPermit,
 }
 
 impl HttpReplyStream<'_> {
@@ -300,6 +299,7 @@ impl HttpReplyStream<'_> {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 Err(error) => {
+                    reader.permit.on_failure(&error.kind);
                     self.stage = RequestStage::Done;
                     return Err(error);
                 }
@@ -318,14 +318,16 @@ impl HttpReplyStream<'_> {
             },
             RequestStage::Sending(permit) => {
                 // Boxed, to keep the future small while it waits at the gate.
-                let body = Box::pin(model.send(&self.request)).await?.body;
+                let sent = Box::pin(model.send(&self.request, permit.slot())).await;
+                let body = sent.inspect_err(|error| permit.on_no_answer(&error.kind))?.body;
+                permit.on_answer();
                 let (parser, alarm) = (model.wire.parser(), ReadTimeout::new());
                 self.stage = RequestStage::Reading(ResponseReader {
                     body,
                     parser,
                     begun: false,
                     timeout: alarm,
-                    _permit: permit,
+                    permit,
                 });
             }
             RequestStage::Reading(mut reader) => {

@@ -18,10 +18,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+mod admission;
 mod cassette;
 mod catalog;
 mod client;
+mod concurrency_limit;
+mod descriptors;
 mod endpoint;
+mod fair_queue;
 mod transport;
 mod fallback;
 mod unexpected_body;
@@ -50,6 +54,8 @@ pub use http_model::HttpModel;
 use crate::model::prices::PriceTable;
 use crate::model::settings::ModelSettings;
 use crate::model::wire::WireProtocol;
+use client::ClientPool;
+use concurrency_limit::ConcurrencyLimit;
 use endpoint::EndpointId;
 use rate_limit_gate::RateLimitGate;
 use transport::Transport;
@@ -64,8 +70,11 @@ pub struct HttpOptions {
     pub first_byte_timeout: Duration,
     /// The longest pause within a response.
     pub idle_timeout: Duration,
-    /// The maximum number of concurrent requests, for each endpoint and key.
-    pub max_concurrent: usize,
+    /// A fixed maximum number of concurrent requests, for each endpoint and key. It overrides the ones of
+    /// models and providers. Without any, the number follows the provider: it begins at 256, or a quarter of
+    /// the free file descriptors if that is less, grows while requests wait and replies begin, and is halved
+    /// when the provider rate limits, refuses connections or does not answer.
+    pub max_concurrent: Option<usize>,
     /// Whether to use the proxies of the machine, including those in environment variables.
     pub system_proxy: bool,
     /// Token prices.
@@ -79,7 +88,7 @@ fluent_setters!(HttpOptions {
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     idle_timeout: Duration,
-    max_concurrent: usize,
+    max_concurrent: Option<usize>,
     system_proxy: bool,
     prices: PriceTable,
     base_urls: HashMap<String, String>,
@@ -91,7 +100,7 @@ impl Default for HttpOptions {
             connect_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_secs(120),
             idle_timeout: Duration::from_secs(120),
-            max_concurrent: 64,
+            max_concurrent: None,
             system_proxy: false,
             prices: PriceTable::built_in(),
             base_urls: HashMap::new(),
@@ -113,14 +122,16 @@ struct HttpClientInner {
 impl HttpClient {
     /// A client that uses the network. Fails if the TLS configuration or the client cannot be set up.
     pub fn new(options: HttpOptions) -> Result<HttpClient, HttpError> {
-        let line = Transport::Network { client: client::build_client(&options)?, tape: None };
+        let line = Transport::Network { clients: Box::new(ClientPool::new(&options)?), tape: None };
         Ok(HttpClient::with_transport(options, line))
     }
 
     /// A client that uses the network and records every exchange on a cassette.
     pub fn recording(options: HttpOptions, cassette: Cassette) -> Result<HttpClient, HttpError> {
-        let line =
-            Transport::Network { client: client::build_client(&options)?, tape: Some(Arc::new(cassette)) };
+        let line = Transport::Network {
+            clients: Box::new(ClientPool::new(&options)?),
+            tape: Some(Arc::new(cassette)),
+        };
         Ok(HttpClient::with_transport(options, line))
     }
 
@@ -166,11 +177,17 @@ impl HttpClient {
     }
 
     fn gate(&self, endpoint: &Endpoint) -> Arc<RateLimitGate> {
+        let limit = || match self.0.options.max_concurrent {
+            Some(limit) => ConcurrencyLimit::fixed(limit),
+            None => ConcurrencyLimit::adaptive(descriptors::measure()),
+        };
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates
-            .entry(endpoint.endpoint_id())
-            .or_insert_with(|| RateLimitGate::new(self.0.options.max_concurrent))
-            .clone()
+        let gate = gates.entry(endpoint.endpoint_id()).or_insert_with(|| RateLimitGate::new(limit())).clone();
+        drop(gates);
+        if let (None, Some(limit)) = (self.0.options.max_concurrent, endpoint.max_concurrent) {
+            gate.fix_limit(limit);
+        }
+        gate
     }
 }
 

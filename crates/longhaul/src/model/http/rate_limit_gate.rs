@@ -1,20 +1,25 @@
 //! The gate: one per endpoint and key, shared by all tasks of the process.
 //!
 //! It limits how many requests run at once, and holds every task back while the provider asks to wait,
-//! whichever task was told. A retry that the provider did not invite takes one unit from a budget: the budget
-//! starts with a few retries, every answer adds two, and waiting adds one every few seconds. So an outage
-//! sees a trickle of requests, however many tasks wait, and after it the number of requests doubles each
-//! round. The gate retries nothing itself: it only decides when a request may go.
+//! whichever task was told. [`Admission`] decides how many may run and who goes next; the gate tells it what
+//! happens, and wakes whoever was admitted. A retry that the provider did not invite takes one unit from a
+//! budget: the budget starts with a few retries, every answer adds two, and waiting adds one every few
+//! seconds. So an outage sees a trickle of requests, however many tasks wait, and after it the number of
+//! requests doubles each round. The gate retries nothing itself: it only decides when a request may go.
 
-use std::pin::Pin;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::model::RequestDelay;
+use super::admission::{Admission, Admitted};
+use super::concurrency_limit::{ConcurrencyLimit, Growth};
+use super::descriptors;
+use super::fair_queue::QueuePlace;
+use crate::id::TaskId;
+use crate::model::{ModelErrorKind, RequestDelay};
 
 /// The size of the budget for uninvited retries.
 const RETRY_BUDGET: f64 = 10.0;
@@ -29,20 +34,24 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest time over which requests that wait for the same moment are spread.
 const MAX_SPREAD: Duration = Duration::from_secs(1);
 
+/// A reply that takes longer to begin does not speak for more requests at once.
+const PROMPT_ANSWER: Duration = Duration::from_secs(30);
+
 /// How late a request may start and still count as part of its wave.
 const SAME_WAVE: Duration = Duration::from_millis(50);
 
 /// The gate of one endpoint and key.
 #[derive(Debug)]
 pub(super) struct RateLimitGate {
-    capacity: usize,
-    permits: Arc<Semaphore>,
     state: Mutex<GateState>,
     retry_earned: Notify,
 }
 
 #[derive(Debug)]
 struct GateState {
+    admission: Admission,
+    /// Those that wait to be admitted, by their arrival.
+    waiters: HashMap<u64, oneshot::Sender<RequestPermit>>,
     pause: Option<RateLimitPause>,
     budget: f64,
     counted: Instant,
@@ -62,22 +71,34 @@ struct RateLimitPause {
 }
 
 impl RateLimitGate {
-    pub(super) fn new(places: usize) -> Arc<RateLimitGate> {
-        let places = places.clamp(1, Semaphore::MAX_PERMITS);
-        let state = GateState { pause: None, budget: RETRY_BUDGET, counted: Instant::now(), queue: 0 };
-        let permits = Arc::new(Semaphore::new(places));
-        Arc::new(RateLimitGate {
-            capacity: places,
-            permits,
-            state: Mutex::new(state),
-            retry_earned: Notify::new(),
-        })
+    pub(super) fn new(limit: ConcurrencyLimit) -> Arc<RateLimitGate> {
+        let state = GateState {
+            admission: Admission::new(limit),
+            waiters: HashMap::new(),
+            pause: None,
+            budget: RETRY_BUDGET,
+            counted: Instant::now(),
+            queue: 0,
+        };
+        Arc::new(RateLimitGate { state: Mutex::new(state), retry_earned: Notify::new() })
     }
 
-    /// Joins the queue. `jitter`, in 0..1, spreads requests that wait for the same moment.
-    pub(super) fn enqueue(self: &Arc<Self>, retry: bool, jitter: f64) -> GateTicket {
+    /// Fixes the number of concurrent requests; the smallest counts if this is called more than once.
+    pub(super) fn fix_limit(self: &Arc<Self>, limit: usize) {
+        self.change(|state| state.admission.fix(limit));
+    }
+
+    /// A request of a task arrives. `jitter`, in 0..1, spreads requests that wait for the same moment.
+    pub(super) fn enqueue(
+        self: &Arc<Self>,
+        root: TaskId,
+        depth: u32,
+        retry: bool,
+        jitter: f64,
+    ) -> GateTicket {
         GateTicket {
             gate: self.clone(),
+            place: self.with_state(|state| state.admission.arrive(root, depth)),
             retry_granted: !retry,
             jitter,
             reported: None,
@@ -85,11 +106,6 @@ impl RateLimitGate {
             permit: None,
             queued: false,
         }
-    }
-
-    /// Records that the provider answered.
-    pub(super) fn on_answer(&self) {
-        self.add_retries(RETRIES_PER_ANSWER);
     }
 
     /// Pauses for as long as the provider asks. The provider invites a retry after that, so it costs no
@@ -141,6 +157,36 @@ impl RateLimitGate {
         })
     }
 
+    /// Joins the queue of those that wait to be admitted.
+    fn join(self: &Arc<Self>, place: QueuePlace) -> oneshot::Receiver<RequestPermit> {
+        let (waiter, permit) = oneshot::channel();
+        self.change(|state| {
+            state.waiters.insert(place.arrival, waiter);
+            state.admission.join(place);
+        });
+        permit
+    }
+
+    /// Changes the state, and wakes those that may go now.
+    fn change<T>(self: &Arc<Self>, work: impl FnOnce(&mut GateState) -> T) -> T {
+        let (done, admitted) = self.with_state(|state| {
+            let done = work(state);
+            let mut admitted = Vec::new();
+            while let Some((place, request)) = state.admission.admit() {
+                admitted.push((state.waiters.remove(&place.arrival), request));
+            }
+            (done, admitted)
+        });
+        for (waiter, request) in admitted {
+            let permit = RequestPermit { gate: self.clone(), request, admitted: Instant::now() };
+            // If nobody waits for it any more, the permit is dropped, and that admits the next one.
+            if let Some(waiter) = waiter {
+                let _ = waiter.send(permit);
+            }
+        }
+        done
+    }
+
     fn with_state<T>(&self, work: impl FnOnce(&mut GateState) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -149,12 +195,15 @@ impl RateLimitGate {
 /// A request that waits at the gate.
 pub(super) struct GateTicket {
     gate: Arc<RateLimitGate>,
+    place: QueuePlace,
     retry_granted: bool,
     jitter: f64,
     reported: Option<(DelayReason, Instant)>,
     /// When its wait was over, if it waited for a moment.
     due: Option<Instant>,
-    permit: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
+    /// Receives the permit, while it is in the queue.
+    permit: Option<oneshot::Receiver<RequestPermit>>,
+    /// Whether it waits for the budget.
     queued: bool,
 }
 
@@ -174,10 +223,63 @@ pub(super) enum GateStep {
     Proceed(RequestPermit),
 }
 
-/// The permit of a running request.
+/// The permit of a running request. Dropping it admits the next one.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
-    _permit: Option<OwnedSemaphorePermit>,
+    gate: Arc<RateLimitGate>,
+    request: Admitted,
+    admitted: Instant,
+}
+
+impl RequestPermit {
+    /// The smallest number that no other running request of this gate has.
+    pub(super) fn slot(&self) -> usize {
+        self.request.slot
+    }
+
+    /// Records that the reply begins.
+    pub(super) fn on_answer(&self) {
+        self.gate.add_retries(RETRIES_PER_ANSWER);
+        let prompt = self.admitted.elapsed() <= PROMPT_ANSWER;
+        if self.gate.change(|state| state.admission.on_answer(prompt)) == Growth::AtCeiling {
+            // Not while the state is locked: this reads a directory.
+            let descriptors = descriptors::measure();
+            self.gate.with_state(|state| state.admission.raise_ceiling(descriptors));
+        }
+    }
+
+    /// Records that the request failed before the reply began.
+    pub(super) fn on_no_answer(&self, kind: &ModelErrorKind) {
+        match kind {
+            ModelErrorKind::TimedOut(_) => self.refused(kind),
+            kind => self.on_failure(kind),
+        }
+    }
+
+    /// Records that the request failed.
+    pub(super) fn on_failure(&self, kind: &ModelErrorKind) {
+        if matches!(kind, ModelErrorKind::RateLimited(_) | ModelErrorKind::Unreachable(_)) {
+            self.refused(kind);
+        }
+    }
+
+    /// The provider takes no more requests: fewer run from now on.
+    fn refused(&self, kind: &ModelErrorKind) {
+        let (before, after) = self.gate.with_state(|state| {
+            let before = state.admission.limit().current();
+            state.admission.on_refusal(self.request);
+            (before, state.admission.limit().current())
+        });
+        if after < before {
+            tracing::debug!(before, after, %kind, "the provider takes fewer concurrent requests");
+        }
+    }
+}
+
+impl Drop for RequestPermit {
+    fn drop(&mut self) {
+        self.gate.change(|state| state.admission.release(self.request));
+    }
 }
 
 impl GateTicket {
@@ -190,6 +292,8 @@ impl GateTicket {
                 if let Some(delay) = self.report_delay(DelayReason::Closed, Some(until), until) {
                     return GateStep::Wait(delay);
                 }
+                // Nobody holds a slot while it sleeps. It keeps its place for when it comes back.
+                self.leave_queue();
                 sleep_until(until).await;
                 self.due = Some(until);
                 continue;
@@ -244,28 +348,35 @@ impl GateTicket {
         false
     }
 
-    async fn acquire_permit(&mut self) -> Result<RequestPermit, RequestDelay> {
-        if self.permit.is_none() {
-            if let Ok(permit) = self.gate.permits.clone().try_acquire_owned() {
-                return Ok(RequestPermit { _permit: Some(permit) });
-            }
-            let permits = self.gate.permits.clone();
-            self.permit = Some(Box::pin(async move { permits.acquire_owned().await.ok() }));
+    fn leave_queue(&mut self) {
+        // A permit that is on its way is dropped with its receiver, and goes to the next one.
+        if self.permit.take().is_some() {
+            self.gate.with_state(|state| {
+                state.admission.leave(self.place);
+                state.waiters.remove(&self.place.arrival)
+            });
         }
+    }
+
+    async fn acquire_permit(&mut self) -> Result<RequestPermit, RequestDelay> {
         let report_at = match self.reported {
             Some((DelayReason::Full, at)) => at,
             _ => Instant::now() + UNREPORTED_WAIT,
         };
-        let Some(waiting) = &mut self.permit else { return Ok(RequestPermit { _permit: None }) };
-        match timeout_at(report_at, Pin::new(waiting)).await {
-            Ok(permit) => {
-                self.permit = None;
-                Ok(RequestPermit { _permit: permit })
-            }
-            Err(_) => {
-                self.reported = None;
-                let delay = self.report_delay(DelayReason::Full, None, Instant::now() + REPORT_INTERVAL);
-                Err(delay.unwrap_or_else(|| self.delay(DelayReason::Full, None)))
+        loop {
+            let waiting = self.permit.get_or_insert_with(|| self.gate.join(self.place));
+            match timeout_at(report_at, waiting).await {
+                Ok(admitted) => {
+                    self.permit = None;
+                    if let Ok(permit) = admitted {
+                        return Ok(permit);
+                    }
+                }
+                Err(_) => {
+                    self.reported = None;
+                    let delay = self.report_delay(DelayReason::Full, None, Instant::now() + REPORT_INTERVAL);
+                    return Err(delay.unwrap_or_else(|| self.delay(DelayReason::Full, None)));
+                }
             }
         }
     }
@@ -294,10 +405,10 @@ impl GateTicket {
             DelayReason::Closed => "rate limited by the provider".to_owned(),
             DelayReason::Budget => "the provider does not answer; retrying less often".to_owned(),
             DelayReason::Full => {
-                format!(
-                    "waiting for a free slot: {} requests are running, which is the limit",
-                    self.gate.capacity
-                )
+                let (running, limit) = self
+                    .gate
+                    .with_state(|state| (state.admission.running(), state.admission.limit().current()));
+                format!("waiting for a free slot: {running} requests are running, and the limit is {limit}")
             }
         };
         RequestDelay {
@@ -310,6 +421,7 @@ impl GateTicket {
 impl Drop for GateTicket {
     fn drop(&mut self) {
         self.unqueue();
+        self.leave_queue();
     }
 }
 

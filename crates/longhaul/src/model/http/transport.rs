@@ -8,13 +8,14 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 
 use super::cassette::{Cassette, Recording};
+use super::client::ClientPool;
 use super::endpoint::Endpoint;
 use crate::model::ModelErrorKind;
 
 /// Sends requests.
 pub(super) enum Transport {
     /// The network, with or without recording.
-    Network { client: reqwest::Client, tape: Option<Arc<Cassette>> },
+    Network { clients: Box<ClientPool>, tape: Option<Arc<Cassette>> },
     /// A recording that is replayed.
     Replay(Arc<Cassette>),
 }
@@ -40,17 +41,19 @@ impl Transport {
         }
     }
 
-    /// Sends a request. An error means that there was no response.
+    /// Sends a request that has the number `slot` among the running ones. An error means that there was no
+    /// response.
     pub(super) async fn send(
         &self,
         endpoint: &Endpoint,
         url: Url,
         body: Vec<u8>,
+        slot: usize,
     ) -> Result<HttpResponse, ModelErrorKind> {
         match self {
-            Transport::Network { client, tape } => {
+            Transport::Network { clients, tape } => {
                 let recording = tape.as_ref().map(|tape| tape.begin_recording(&url, &body));
-                match client.post(url).headers(endpoint.headers()).body(body).send().await {
+                match clients.client(slot).post(url).headers(endpoint.headers()).body(body).send().await {
                     Ok(mut response) => {
                         let status = response.status().as_u16();
                         let headers = std::mem::take(response.headers_mut());

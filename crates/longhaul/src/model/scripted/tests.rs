@@ -45,6 +45,8 @@ impl ScriptFixture {
         let ScriptFixture { agent, messages, turn, retry, memo, .. } = self;
         ModelRequest {
             task,
+            root: task,
+            depth: 0,
             agent,
             system: "Be brief.",
             messages,

@@ -205,6 +205,7 @@ impl TeamAssembler<'_> {
                 api_type: own.api_type,
                 base_url: filled(own.base_url.as_ref())?,
                 token_key: own.token_key.clone(),
+                max_concurrent: own.max_concurrent,
             }),
             None => None,
         };
@@ -228,6 +229,7 @@ impl TeamAssembler<'_> {
             base_url: filled(part.base_url.as_ref())?,
             token_key: part.token_key.clone(),
             api_type: part.api_type,
+            max_concurrent: part.max_concurrent,
             custom,
         };
         let keys = key_source(&self.environment.variables);

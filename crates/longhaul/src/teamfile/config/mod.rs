@@ -96,6 +96,8 @@ pub struct ModelConfig {
     pub base_url: Option<String>,
     /// The variable that holds the key.
     pub token_key: Option<String>,
+    /// A fixed maximum number of concurrent requests.
+    pub max_concurrent: Option<usize>,
     /// For `scripted`: the script itself.
     pub script: Option<String>,
 }
@@ -130,6 +132,8 @@ pub struct ProviderConfig {
     pub token_key: Option<String>,
     /// The known provider that it behaves like.
     pub provider: Option<String>,
+    /// A fixed maximum number of concurrent requests.
+    pub max_concurrent: Option<usize>,
 }
 
 /// Information about a file.

@@ -11,6 +11,8 @@ const EFFORTS: ValueType = ValueType::Keyword(&[
 const API_TYPES: ValueType =
     ValueType::Keyword(&["openai_chatcompletions", "openai_responses", "anthropic", "gemini"]);
 
+const MAX_CONCURRENT: &str = "A fixed maximum number of concurrent requests to its URL with its key. Default: as many as the provider takes.";
+
 pub(super) static MODEL: ObjectSchema = ObjectSchema {
     name: "a model",
     id: "Model",
@@ -45,6 +47,7 @@ pub(super) static MODEL: ObjectSchema = ObjectSchema {
         ),
         key("base_url", ValueType::TextWithVariables, "The base URL, if it is not the provider's default."),
         key("token_key", ValueType::Text, "The environment variable that holds its key."),
+        key("max_concurrent", ValueType::Integer(1), MAX_CONCURRENT),
         key("script", ValueType::Text, "For `scripted`: the script itself, instead of a file."),
         ignored_key("track_usage", ValueType::Bool, "Whether to count usage; Longhaul always does."),
         ignored_key("routing", ValueType::Any, "Rules that pick another model."),
@@ -74,6 +77,7 @@ pub(super) static PROVIDER: ObjectSchema = ObjectSchema {
         key("base_url", ValueType::TextWithVariables, "The URL."),
         key("token_key", ValueType::Text, "The environment variable that holds its key."),
         key("provider", ValueType::Text, "The known provider that it behaves like."),
+        key("max_concurrent", ValueType::Integer(1), MAX_CONCURRENT),
     ],
     rules: &[],
 };

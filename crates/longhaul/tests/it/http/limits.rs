@@ -136,7 +136,7 @@ async fn a_task_that_is_held_is_given_back_at_once_by_a_shutdown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_under_way_are_bounded_and_their_connections_are_used_again() {
     let server = Server::start(|_| Act::Slowly(says("a b"), Duration::from_millis(1))).await;
-    let http = HttpClient::new(crate::http::stage::options().max_concurrent(16)).unwrap();
+    let http = HttpClient::new(crate::http::stage::options().max_concurrent(Some(16))).unwrap();
     let agent = solo(&model(&http, &server.url()));
     let team = longhaul::Team::new(agent.build().unwrap()).unwrap();
     let longhaul =

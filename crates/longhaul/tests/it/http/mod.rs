@@ -5,6 +5,7 @@ mod stage;
 mod tls;
 
 mod bodies;
+mod concurrency;
 mod costs;
 mod fallback;
 mod limits;

@@ -39,6 +39,12 @@ pub(crate) enum Act {
     Stream(Vec<String>),
     /// The same, with a pause before each piece.
     Slowly(Vec<String>, Duration),
+    /// A streamed answer that begins after a pause.
+    Later(Duration, Vec<String>),
+    /// The same, but first it waits until a crowd is there.
+    Together(Arc<Crowd>, Duration, Vec<String>),
+    /// Like `Later`, unless this many are being answered so already: then 429.
+    UpTo(usize, Duration, Vec<String>),
     /// These pieces, and then nothing more, until the client goes away.
     Stall(Vec<String>),
     /// These pieces, and then the connection is closed.
@@ -47,6 +53,27 @@ pub(crate) enum Act {
     Silence,
     /// The connection is closed without a word.
     Hangup,
+}
+
+/// Requests that are answered once this many are there at the same time.
+pub(crate) struct Crowd {
+    size: usize,
+    there: AtomicUsize,
+    complete: tokio::sync::watch::Sender<bool>,
+}
+
+impl Crowd {
+    pub(crate) fn of(size: usize) -> Arc<Crowd> {
+        Arc::new(Crowd { size, there: AtomicUsize::new(0), complete: tokio::sync::watch::Sender::new(false) })
+    }
+
+    async fn join(&self) {
+        let mut complete = self.complete.subscribe();
+        if self.there.fetch_add(1, Ordering::SeqCst) + 1 >= self.size {
+            self.complete.send_replace(true);
+        }
+        let _ = complete.wait_for(|complete| *complete).await;
+    }
 }
 
 type Script = dyn Fn(&Asked) -> Act + Send + Sync;
@@ -58,6 +85,10 @@ struct Notes {
     open: AtomicUsize,
     answering: AtomicUsize,
     most_at_once: AtomicUsize,
+    /// Answers of `Act::UpTo` that are under way.
+    taken: AtomicUsize,
+    /// For each request that `Act::UpTo` answered: how many were under way with it.
+    loads: Mutex<Vec<usize>>,
     gone: Mutex<Vec<Instant>>,
     news: Notify,
 }
@@ -116,6 +147,12 @@ impl Server {
 
     pub(crate) fn most_at_once(&self) -> usize {
         self.notes.most_at_once.load(Ordering::SeqCst)
+    }
+
+    /// For each request that `Act::UpTo` answered, in order: how many were under way with it. Above its limit, it was
+    /// refused.
+    pub(crate) fn loads(&self) -> Vec<usize> {
+        self.notes.loads.lock().unwrap().clone()
     }
 
     /// When clients went away in the middle of an answer.
@@ -213,6 +250,33 @@ impl Connection<'_> {
                     self.stream.write_all(chunk(&piece).as_bytes()).await?;
                 }
                 self.stream.write_all(b"0\r\n\r\n").await?;
+            }
+            Act::Later(pause, pieces) => {
+                if tokio::time::timeout(pause, self.gone()).await.is_ok() {
+                    return Ok(false);
+                }
+                let whole: String = pieces.iter().map(|piece| chunk(piece)).collect();
+                self.stream.write_all(format!("{HEADERS}{whole}0\r\n\r\n").as_bytes()).await?;
+            }
+            Act::Together(crowd, pause, pieces) => {
+                crowd.join().await;
+                return Box::pin(self.answer(Act::Later(pause, pieces))).await;
+            }
+            Act::UpTo(limit, pause, pieces) => {
+                let load = self.notes.taken.fetch_add(1, Ordering::SeqCst) + 1;
+                self.notes.loads.lock().unwrap().push(load);
+                let act = match load <= limit {
+                    true => Act::Later(pause, pieces),
+                    false => Act::Refuse(429, Vec::new(), r#"{"error":{"message":"too many"}}"#.into()),
+                };
+                if load > limit {
+                    self.notes.taken.fetch_sub(1, Ordering::SeqCst);
+                }
+                let answered = Box::pin(self.answer(act)).await;
+                if load <= limit {
+                    self.notes.taken.fetch_sub(1, Ordering::SeqCst);
+                }
+                return answered;
             }
             Act::Stall(pieces) => {
                 let whole: String = pieces.iter().map(|piece| chunk(piece)).collect();

@@ -44,6 +44,8 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
         (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
     let request = ModelRequest {
         task: "t-7f3k2".parse().unwrap(),
+        root: "t-7f3k2".parse().unwrap(),
+        depth: 0,
         agent: &agent,
         system: "",
         messages: &messages,
@@ -72,6 +74,8 @@ async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
         (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
     let request = ModelRequest {
         task: "t-7f3k2".parse().unwrap(),
+        root: "t-7f3k2".parse().unwrap(),
+        depth: 0,
         agent: &agent,
         system: "",
         messages: &messages,

@@ -27,6 +27,12 @@ pub(crate) struct Secure {
 impl Secure {
     /// Starts it, with a certificate of its own that is left in this folder.
     pub(crate) async fn start(folder: &Path) -> Secure {
+        Secure::start_crowded(folder, 1).await
+    }
+
+    /// The same, but it answers only when this many requests are there. A connection takes 100 at once.
+    pub(crate) async fn start_crowded(folder: &Path, crowd: usize) -> Secure {
+        let crowd = Arc::new(tokio::sync::Barrier::new(crowd));
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let certificate = folder.join("certificate.pem");
         std::fs::write(&certificate, made.cert.pem()).unwrap();
@@ -46,7 +52,7 @@ impl Secure {
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream, acceptor.clone(), notes.clone()));
+                connections.spawn(serve(stream, acceptor.clone(), notes.clone(), crowd.clone()));
             }
         });
         Secure { at, certificate, seen, _tasks: tasks }
@@ -67,12 +73,13 @@ impl Secure {
 }
 
 /// One connection. Whatever goes wrong with it is its end.
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Seen) {
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Seen, crowd: Arc<tokio::sync::Barrier>) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
-    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    let mut builder = h2::server::Builder::new();
+    let Ok(mut connection) = builder.max_concurrent_streams(100).handshake(stream).await else { return };
     let mut answers = JoinSet::new();
     while let Some(Ok((request, mut respond))) = connection.accept().await {
-        let seen = seen.clone();
+        let (seen, crowd) = (seen.clone(), crowd.clone());
         answers.spawn(async move {
             let (parts, mut body) = request.into_parts();
             let mut asked = Vec::new();
@@ -80,6 +87,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Seen) {
                 let _ = body.flow_control().release_capacity(bytes.len());
                 asked.extend_from_slice(&bytes);
             }
+            crowd.wait().await;
             let headers: Vec<(String, String)> = parts
                 .headers
                 .iter()

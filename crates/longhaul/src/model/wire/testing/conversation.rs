@@ -168,6 +168,8 @@ pub(in super::super) fn bodies_of(
     let ask = |end: usize| {
         let request = ModelRequest {
             task,
+            root: task,
+            depth: 0,
             agent: &agent,
             system: "Be brief.",
             messages: &messages[..end],

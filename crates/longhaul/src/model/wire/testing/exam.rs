@@ -153,6 +153,8 @@ impl TestConversation {
         let agent: AgentName = AgentName::from("agent");
         let request = ModelRequest {
             task: "t-7f3k2".parse().unwrap(),
+            root: "t-7f3k2".parse().unwrap(),
+            depth: 0,
             agent: &agent,
             system: self.system,
             messages: &self.messages,

@@ -157,6 +157,8 @@ pub(super) fn body(
     let task = TaskKey::named("test").candidate_ids().next().unwrap();
     let request = ModelRequest {
         task,
+        root: task,
+        depth: 0,
         agent: &agent,
         system: "Be brief.",
         messages,
