@@ -356,16 +356,22 @@ impl MemoryState {
     }
 
     fn check_limit(&self, limit: &CountCondition) -> Result<(), StoreError> {
-        let most = usize::try_from(limit.limit).unwrap_or(usize::MAX);
-        let TaskFilter { status, root, .. } = &limit.filter;
-        let by_status = TaskFilter { status: status.clone(), root: *root, ..TaskFilter::default() };
-        let only_by_status = TaskFilter { limit: None, ..limit.filter.clone() } == by_status;
-        let count = match root {
-            None if only_by_status => self.counts.count(status),
-            Some(root) if only_by_status => self.trees.get(root).map_or(0, |t| t.census.count(status)),
-            _ => self.matching(&limit.filter).take(most).count(),
+        let holds = |(filter, most): (&TaskFilter, u32)| {
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            let TaskFilter { status, root, .. } = filter;
+            let by_status = TaskFilter { status: status.clone(), root: *root, ..TaskFilter::default() };
+            let only_by_status = TaskFilter { limit: None, ..filter.clone() } == by_status;
+            let count = match root {
+                None if only_by_status => self.counts.count(status),
+                Some(root) if only_by_status => self.trees.get(root).map_or(0, |t| t.census.count(status)),
+                _ => self.matching(filter).take(most).count(),
+            };
+            count < most
         };
-        if count < most { Ok(()) } else { Err(StoreError::Limit { limit: limit.limit, what: limit.what }) }
+        match limit.alternatives().any(holds) {
+            true => Ok(()),
+            false => Err(StoreError::Limit { limit: limit.limit, what: limit.what }),
+        }
     }
 
     /// The tasks that match, in order, regardless of the filter's limit.

@@ -257,15 +257,25 @@ pub enum Fence {
     Anyone,
 }
 
-/// A condition: fewer than `limit` tasks match.
+/// A condition: fewer than `limit` tasks match, or few enough match `or_fewer`.
 #[derive(Debug, Clone)]
 pub struct CountCondition {
     /// The tasks to count.
     pub filter: TaskFilter,
     /// How many there may be after the batch.
     pub limit: u32,
+    /// The condition also holds if fewer tasks than this match this filter.
+    pub or_fewer: Option<(TaskFilter, u32)>,
     /// What is limited, for the error.
     pub what: &'static str,
+}
+
+impl CountCondition {
+    /// The filters, each with a number: the condition holds if fewer tasks than that match one of them.
+    fn alternatives(&self) -> impl Iterator<Item = (&TaskFilter, u32)> {
+        let other = self.or_fewer.as_ref().map(|(filter, limit)| (filter, *limit));
+        [(&self.filter, self.limit)].into_iter().chain(other)
+    }
 }
 
 /// Selects tasks: those that match every field.

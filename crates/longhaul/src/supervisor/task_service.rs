@@ -118,16 +118,21 @@ impl TaskService {
         let mut bounds = Vec::new();
         if let Some(limit) = self.limits.queue {
             let filter = TaskFilter { status: vec![Status::Pending], ..TaskFilter::default() };
-            bounds.push(CountCondition { filter, limit, what: "tasks waiting to run" });
+            // Tasks that nothing keeps from running do not wait, even if no worker has claimed them yet.
+            let running = u32::try_from(self.limits.running).unwrap_or(u32::MAX);
+            let or_fewer = Some((TaskFilter::default().live(), running.saturating_add(limit)));
+            bounds.push(CountCondition { filter, limit, or_fewer, what: "tasks waiting to run" });
         }
         if let Some(limit) = self.limits.tree.filter(|_| is_child) {
-            bounds.push(CountCondition { filter: TaskFilter::tree(root), limit, what: "tasks in one tree" });
+            let filter = TaskFilter::tree(root);
+            bounds.push(CountCondition { filter, limit, or_fewer: None, what: "tasks in one tree" });
         }
         if self.limits.reject_when_full {
             let limit = u32::try_from(self.limits.running).unwrap_or(u32::MAX);
             bounds.push(CountCondition {
                 filter: TaskFilter::default().live(),
                 limit,
+                or_fewer: None,
                 what: "running tasks",
             });
         }

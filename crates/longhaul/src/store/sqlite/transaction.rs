@@ -248,21 +248,23 @@ impl WriteConnection {
     }
 
     fn check_limit(&mut self, limit: &CountCondition) -> Result<(), StoreError> {
-        let most = i64::from(limit.limit);
-        let count = match self.counts.get(&limit.filter) {
-            Some(count) => count,
-            None => {
-                let count = self.count(&limit.filter, most)?;
-                if count < most {
-                    self.counts.insert(limit.filter.clone(), count);
+        for (filter, most) in limit.alternatives() {
+            let most = i64::from(most);
+            let count = match self.counts.get(filter) {
+                Some(count) => count,
+                None => {
+                    let count = self.count(filter, most)?;
+                    if count < most {
+                        self.counts.insert(filter.clone(), count);
+                    }
+                    count
                 }
-                count
+            };
+            if count < most {
+                return Ok(());
             }
-        };
-        match count < most {
-            true => Ok(()),
-            false => Err(StoreError::Limit { limit: limit.limit, what: limit.what }),
         }
+        Err(StoreError::Limit { limit: limit.limit, what: limit.what })
     }
 
     /// How many tasks match. Never counts further than to `most`.

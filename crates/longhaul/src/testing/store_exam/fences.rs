@@ -159,7 +159,7 @@ fn limited(s: &ExamSetup, filter: TaskFilter, limit: u32) -> Batch {
     let id = s.fresh_id();
     let entry = edit(submission(id), |submitted| submitted.root = filter.root.unwrap_or(id));
     let mut batch = Batch::one(id, Fence::New, vec![entry]);
-    batch.only_if.push(CountCondition { filter, limit, what: "tasks" });
+    batch.only_if.push(CountCondition { filter, limit, or_fewer: None, what: "tasks" });
     batch
 }
 
@@ -216,13 +216,20 @@ pub async fn limits_count_what_they_say(make: StoreFactory<'_>) {
     ];
     let ask = |filter: &TaskFilter, limit| {
         let mut batch = Batch::one(root, Fence::Anyone, vec![]);
-        batch.only_if.push(CountCondition { filter: filter.clone(), limit, what: "tasks" });
+        batch.only_if.push(CountCondition { filter: filter.clone(), limit, or_fewer: None, what: "tasks" });
         s.store.append(batch)
     };
     for (filter, count) in counts {
         ask(&filter, count + 1).await.unwrap_or_else(|e| panic!("{filter:?}: {e}"));
         let refused = ask(&filter, count).await;
         assert!(matches!(refused, Err(StoreError::Limit { .. })), "{filter:?}: {refused:?}");
+    }
+    // Either of two is enough.
+    for (or_fewer, holds) in [((pending.clone(), 2), false), ((TaskFilter::default().live(), 4), true)] {
+        let mut batch = Batch::one(root, Fence::Anyone, vec![]);
+        let (filter, or_fewer) = (pending.clone(), Some(or_fewer));
+        batch.only_if.push(CountCondition { filter, limit: 2, or_fewer, what: "tasks" });
+        assert_eq!(s.store.append(batch).await.is_ok(), holds);
     }
     s.write(child, Fence::Anyone, vec![stop()]).await.unwrap();
     ask(&pending, 2).await.unwrap();
