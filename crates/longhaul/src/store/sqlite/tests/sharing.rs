@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::entry::{EntryKind, ReleaseReason};
-use crate::id::Attempt;
+use crate::entry::{EntryKind, Letter, ReleaseReason, Sender};
+use crate::id::{Attempt, LetterId};
 use crate::store::{EntryKinds, Hint};
 use crate::task::Status;
 
@@ -308,4 +308,92 @@ fn whoever_signs_holds_the_file_that_others_see() {
         }
         enough.store(true, std::sync::atomic::Ordering::SeqCst);
     });
+}
+
+/// Whatever one handle remembers, it answers what is in the file, also if the other has just written.
+#[tokio::test]
+async fn what_a_handle_remembers_is_never_older_than_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let stores = [0, 1].map(|_| SqliteStore::open(file(&directory)).unwrap());
+    let mut random = 7_u64;
+    let mut draw = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let letter = |n: u64, text: String| Letter {
+        id: LetterId::from(n.to_string()),
+        ..Letter::new(Sender::Person, text)
+    };
+    let (mut answered, mut refused, mut deleted) = (0, 0, 0);
+    for step in 0..600 {
+        let (writer, task) = (&stores[draw(2) as usize], id(draw(6) as usize));
+        let state = writer.task_state(task).await.unwrap();
+        let by_owner = |state: &TaskState, entry| Batch::one(task, Fence::Attempt(state.attempt), vec![entry]);
+        let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
+        let wrote = match (state, draw(8)) {
+            (None, _) => writer.append(submission(task, "")).await.map(drop),
+            (Some(_), 0) => writer.claim(claim("w", 1)).await.map(drop),
+            // Large ones push others, and their own beginning, out of memory.
+            (Some(_), 1..=3) => {
+                let text = "word ".repeat(draw(12_000) as usize);
+                let entry = Entry::Letter(Box::new(letter(step, text)));
+                writer.append(Batch::one(task, Fence::Anyone, vec![entry])).await.map(drop)
+            }
+            (Some(state), 4..=6) => {
+                let reply = Entry::Replied(Arc::new(Reply::text_only("a reply".to_owned())));
+                writer.append(by_owner(&state, reply)).await.map(drop)
+            }
+            (Some(state), _) if state.status.is_final() => {
+                deleted += 1;
+                writer.delete(vec![(task, state.seq)]).await
+            }
+            (Some(state), _) => {
+                writer.append(by_owner(&state, Entry::Finished(Box::new(outcome)))).await.map(drop)
+            }
+        };
+        match wrote {
+            Ok(()) => answered += 1,
+            Err(_) => refused += 1,
+        }
+        let after = Seq(draw(5));
+        for reader in &stores {
+            let in_file = reader.readers.run(move |file| {
+                Ok((file.task_state(task)?, file.read(task, Seq(0), 500)?, file.read(task, after, 3)?))
+            });
+            let (state, journal, part) = in_file.await.unwrap();
+            assert_eq!(reader.task_state(task).await.unwrap(), state, "step {step}");
+            assert_eq!(reader.read(task, Seq(0), 500).await.unwrap(), journal, "step {step}");
+            assert_eq!(reader.read(task, after, 3).await.unwrap(), part, "step {step}");
+        }
+    }
+    assert!(answered > 200 && refused > 20 && deleted > 5, "{answered} {refused} {deleted}");
+}
+
+#[tokio::test]
+async fn a_tree_that_another_process_shows_is_read_live_until_it_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let (runs, shows) =
+        (SqliteStore::open(file(&directory)).unwrap(), SqliteStore::open(file(&directory)).unwrap());
+    let _hints = runs.hints();
+    let becomes = async |live: bool| {
+        let seen = async {
+            while runs.is_read_live(id(0)) != live {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), seen).await.unwrap();
+    };
+    assert!(!runs.is_read_live(id(0)));
+    let reader = shows.read_live(id(0));
+    becomes(true).await;
+    assert!(!runs.is_read_live(id(1)) && shows.is_read_live(id(0)));
+    drop(reader);
+    becomes(false).await;
+    // A file that a killed process left is removed.
+    let left = directory.path().join("tasks.db-readers").join(format!("{}.left", id(0)));
+    std::fs::write(&left, "").unwrap();
+    while left.exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!runs.is_read_live(id(0)));
 }
