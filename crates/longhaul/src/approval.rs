@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::entry::{ExpectedAnswer, GrantScope, Question, QuestionAnswer};
+use crate::entry::{Approval, ExpectedAnswer, GrantScope, Question, QuestionAnswer};
 use crate::id::{QuestionId, TaskId};
 use crate::permission;
 use crate::snapshot::{Event, EventKind};
@@ -390,6 +390,26 @@ impl QuestionQueue {
                 return Reaction::Changed;
             }
         };
+        self.send(task, question, text)
+    }
+
+    /// Answers the first question with typed text. The rules for keys hold: of an approval that is not visible, only
+    /// a no counts.
+    pub fn answer_in_words(&mut self, text: &str, now: Timestamp) -> Reaction {
+        let Some(open) = self.open.front() else { return Reaction::Ignored(Ignored::NothingAsked) };
+        let (task, question, text) = (open.task, open.id, text.trim());
+        let denies = || matches!(Approval::parse(text), Ok(Approval::No(_)));
+        match self.deaf(now) {
+            Some(why) => Reaction::Ignored(why),
+            None if text.is_empty() => Reaction::Ignored(Ignored::NoMeaning),
+            None if open.is_approval() && self.visibility == Visibility::Hidden && !denies() => {
+                Reaction::Ignored(Ignored::NotVisible)
+            }
+            None => self.send(task, question, Some(text.to_owned())),
+        }
+    }
+
+    fn send(&mut self, task: TaskId, question: QuestionId, text: Option<String>) -> Reaction {
         self.rejected.clear();
         self.sent = true;
         self.granted = text.as_deref().is_some_and(|text| text.starts_with("always"));

@@ -117,6 +117,7 @@ pub trait Tool: Send + Sync + 'static {
 
 /// What a tool affects. Anything not declared is not assumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct ToolEffects {
     /// It changes nothing.
     pub read_only: bool,
@@ -169,6 +170,20 @@ impl ToolEffects {
         self.read_only || self.internal
     }
 }
+
+/// A call in progress.
+pub type CallFuture<'a> = BoxFuture<'a, Result<ToolOutput, ToolError>>;
+
+/// What a call would do to a file, in progress.
+pub type PreviewFuture<'a> = BoxFuture<'a, Option<FileChange>>;
+
+fluent_setters!(ToolEffects {
+    read_only: bool,
+    repeatable: bool,
+    polls_tasks: bool,
+    internal: bool,
+    launches: bool,
+});
 
 /// The output of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -441,21 +456,13 @@ pub trait DynTool: Send + Sync + 'static {
     }
 
     /// What a call would do to a file: see [`Tool::preview`]. A wrapper asks the tool it wraps.
-    fn preview<'a>(
-        &'a self,
-        _arguments: &'a str,
-        _context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, _arguments: &'a str, _context: &'a CallContext) -> PreviewFuture<'a> {
         Box::pin(std::future::ready(None))
     }
 
     /// Runs the tool, with the arguments as the model wrote them or as
     /// [`canonical_arguments`](Self::canonical_arguments) returned them.
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a>;
 }
 
 impl<T: Tool> DynTool for T {
@@ -484,22 +491,14 @@ impl<T: Tool> DynTool for T {
         ToolIdentity { setting: Tool::setting(self), ..identity }
     }
 
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
         Box::pin(async move {
             let args = parse_arguments_with_aliases::<T::Args>(arguments, Tool::aliases(self)).ok()?;
             Tool::preview(self, args, context).await
         })
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let args = parse_arguments_with_aliases::<T::Args>(arguments, Tool::aliases(self))?;
             Tool::call(self, args, context).await

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use indexmap::{IndexMap, IndexSet};
 use jiff::Timestamp;
 use longhaul::task::TaskState;
+use longhaul::transcript::Standing;
 use longhaul::{Status, TaskId};
 
 use crate::view::one_line;
@@ -48,7 +49,7 @@ impl TuiGroup {
 
 /// Returns whether a task has started, but no process runs it now.
 pub(crate) fn is_interrupted(state: &TaskState) -> bool {
-    state.status == Status::Pending && state.attempt.0 > 0
+    Standing::of(state) == Standing::Interrupted
 }
 
 /// The totals of a task and everything below it.

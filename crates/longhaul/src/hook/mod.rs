@@ -55,21 +55,14 @@ impl Hook {
     pub fn command(command: impl Into<String>) -> Hook {
         Hook { command: command.into(), timeout: DEFAULT_TIMEOUT, on_error: OnHookError::Deny }
     }
-
-    /// Sets the timeout.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Hook {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Sets what happens if it fails.
-    #[must_use]
-    pub fn on_error(mut self, on_error: OnHookError) -> Hook {
-        self.on_error = on_error;
-        self
-    }
 }
+
+fluent_setters!(Hook {
+    /// Sets the timeout.
+    timeout: Duration,
+    /// Sets what happens if it fails.
+    on_error: OnHookError,
+});
 
 /// Matches tools by name: a regular expression that has to match the whole name. Empty or `*` matches every
 /// tool.
@@ -160,55 +153,6 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Sets the hooks that run before a tool is called, each list for the tools that its matcher matches.
-    #[must_use]
-    pub fn pre_tool_use(mut self, hooks: Vec<(ToolMatcher, Vec<Hook>)>) -> Self {
-        self.pre_tool_use = hooks;
-        self
-    }
-
-    /// Sets the hooks that run after a tool has returned.
-    #[must_use]
-    pub fn post_tool_use(mut self, hooks: Vec<(ToolMatcher, Vec<Hook>)>) -> Self {
-        self.post_tool_use = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when a task that a person started begins.
-    #[must_use]
-    pub fn session_start(mut self, hooks: Vec<Hook>) -> Self {
-        self.session_start = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when such a task has ended.
-    #[must_use]
-    pub fn session_end(mut self, hooks: Vec<Hook>) -> Self {
-        self.session_end = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when a person is asked something, or a session waits for the next message.
-    #[must_use]
-    pub fn on_user_input(mut self, hooks: Vec<Hook>) -> Self {
-        self.on_user_input = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when any task begins.
-    #[must_use]
-    pub fn task_start(mut self, hooks: Vec<Hook>) -> Self {
-        self.task_start = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when any task has ended.
-    #[must_use]
-    pub fn task_end(mut self, hooks: Vec<Hook>) -> Self {
-        self.task_end = hooks;
-        self
-    }
-
     /// Runs some of these hooks concurrently and combines their results.
     pub(crate) async fn run(&self, which: &[&Hook], dir: Option<&Path>, input: &HookInput) -> HookVerdict {
         let results = self.runner.run(which, self, dir, input).await;
@@ -229,6 +173,23 @@ impl Hooks {
         matching_hooks(&self.post_tool_use, tool)
     }
 }
+
+fluent_setters!(Hooks {
+    /// Sets the hooks that run before a tool is called, each list for the tools that its matcher matches.
+    pre_tool_use: Vec<(ToolMatcher, Vec<Hook>)>,
+    /// Sets the hooks that run after a tool has returned.
+    post_tool_use: Vec<(ToolMatcher, Vec<Hook>)>,
+    /// Sets the hooks that run when a task that a person started begins.
+    session_start: Vec<Hook>,
+    /// Sets the hooks that run when such a task has ended.
+    session_end: Vec<Hook>,
+    /// Sets the hooks that run when a person is asked something, or a session waits for the next message.
+    on_user_input: Vec<Hook>,
+    /// Sets the hooks that run when any task begins.
+    task_start: Vec<Hook>,
+    /// Sets the hooks that run when any task has ended.
+    task_end: Vec<Hook>,
+});
 
 fn matching_hooks<'a>(matched: &'a [(ToolMatcher, Vec<Hook>)], tool: &str) -> Vec<&'a Hook> {
     let mut hooks: Vec<&Hook> = Vec::new();

@@ -52,8 +52,8 @@ impl Ledger {
             Some(name) => Err(Halt::Fail(Failure::new(
                 FailureKind::Budget,
                 format!(
-                    "the price of {name} is not known, so the cost limit cannot be enforced: set the price with \
-                     --prices, or remove max_cost"
+                    "the price of {name} is not known, so the cost limit cannot be enforced: give the model a \
+                     price, or remove max_cost"
                 ),
             ))),
         }
@@ -162,7 +162,7 @@ impl BudgetUsage {
             let replies =
                 if self.unpriced == 1 { "1 reply".to_owned() } else { format!("{} replies", self.unpriced) };
             return Some(format!(
-                "{replies} of unknown cost, so the limit of ${:.4} cannot be kept to; give the price with --prices",
+                "{replies} of unknown cost, so the limit of ${:.4} cannot be kept to",
                 dollars(most)
             ));
         }

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::Toolset;
 use super::wrappers::map_tools;
-use crate::entry::FileChange;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{CallContext, CallFuture, DynTool, PreviewFuture, ToolEffects, ToolError};
 
 /// The name of the added argument.
 const DESCRIPTION: &str = "description";
@@ -68,22 +66,14 @@ impl DynTool for DescribedTool {
         self.0.identity()
     }
 
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
         Box::pin(async move {
             let (_, rest) = split(arguments);
             self.0.preview(rest.as_deref().unwrap_or(arguments), context).await
         })
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let (_, rest) = split(arguments);
             self.0.call(rest.as_deref().unwrap_or(arguments), context).await

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use regex::{Captures, Regex};
 
 use super::Toolset;
 use super::wrappers::map_tools;
-use crate::entry::FileChange;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{CallContext, CallFuture, DynTool, PreviewFuture, ToolEffects, ToolError, ToolOutput};
 
 /// The text that replaces a secret.
 const REDACTED: &str = "[redacted]";
@@ -66,11 +64,7 @@ impl DynTool for RedactingTool {
         self.tool.identity()
     }
 
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
         Box::pin(async move {
             let mut change = self.tool.preview(arguments, context).await?;
             change.diff = redact_secrets(&self.patterns, change.diff);
@@ -78,11 +72,7 @@ impl DynTool for RedactingTool {
         })
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let clean = |text: String| redact_secrets(&self.patterns, text);
             match self.tool.call(arguments, context).await {

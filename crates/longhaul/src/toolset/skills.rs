@@ -3,11 +3,10 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
 /// How many bytes of a skill's file are read.
@@ -58,10 +57,7 @@ impl Toolset for Skills {
         "skills"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async move {
             let folders = self.folders.clone();
             let mut found =
@@ -208,7 +204,7 @@ fn others(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolset::no_dispatcher::call_context_in;
+    use crate::toolset::tool_fixture::call_context_in;
     use serde_json::json;
 
     async fn tools(dir: &Path) -> (Skills, Vec<Arc<dyn DynTool>>) {

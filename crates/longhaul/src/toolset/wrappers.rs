@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{Toolset, ToolsetContext, ToolsetError};
-use crate::entry::FileChange;
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::id::TaskId;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{CallContext, CallFuture, DynTool, PreviewFuture, ToolEffects, ToolError};
 
 /// Keeps only these tools of a toolset.
 pub fn only_tools(inner: Arc<dyn Toolset>, names: impl IntoIterator<Item = String>) -> Arc<dyn Toolset> {
@@ -56,10 +55,7 @@ where
         self.inner.name()
     }
 
-    fn open<'a>(
-        &'a self,
-        context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async { Ok(self.inner.open(context).await?.into_iter().filter_map(&self.change).collect()) })
     }
 
@@ -128,19 +124,11 @@ impl DynTool for RenamedTool {
         self.inner.identity()
     }
 
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
         self.inner.preview(arguments, context)
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         self.inner.call(arguments, context)
     }
 }
@@ -172,19 +160,11 @@ impl DynTool for PrefixedTool {
         self.inner.identity()
     }
 
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
         self.inner.preview(arguments, context)
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         self.inner.call(arguments, context)
     }
 }

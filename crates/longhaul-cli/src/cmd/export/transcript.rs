@@ -149,15 +149,7 @@ pub(super) mod tests {
         let mut reply = Reply::text_only("");
         reply.blocks = vec![Block::Call(call)];
         let id = CallId { turn: 1, index: 0 };
-        let returned = CallResult {
-            call: id,
-            output: "seen".into(),
-            is_error: true,
-            whole: None,
-            collected: Vec::new(),
-            handoff: None,
-            model: None,
-        };
+        let returned = CallResult { is_error: true, ..CallResult::new(id, "seen") };
         let exported = transcript(vec![
             claimed(),
             Entry::Replied(std::sync::Arc::new(reply)),

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::A2a;
 use crate::toolset::http_client::SecretHeaders;
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, RecordedRequest, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 use crate::toolset::{Toolset as _, ToolsetContext};
 
 fn headers() -> SecretHeaders {

@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 use super::{Api, ApiSettings};
 use crate::tool::ToolEffects;
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 use crate::toolset::{Toolset as _, ToolsetContext};
 
 fn args(names: &[&str]) -> Map<String, Value> {

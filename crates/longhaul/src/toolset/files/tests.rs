@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
 use crate::tool::CallSignal;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::call_context_in;
 
 /// A task with its own working directory, `work`, inside a directory that it cannot reach.
 struct FilesFixture {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{Toolset, ToolsetContext, ToolsetError, tool_names};
+use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError, tool_names};
 use crate::message::prompt_tags::escape;
 use crate::process::ProcessGuardian;
 use crate::tool::DynTool;
@@ -232,10 +232,7 @@ impl Toolset for Mcp {
         &self.label
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let listed = self.shared.listing().await.map_err(|why| ToolsetError {
                 toolset: "mcp".to_owned(),

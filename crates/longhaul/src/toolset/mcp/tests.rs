@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::*;
 use crate::entry::{ExpectedAnswer, QuestionAnswer};
 use crate::tool::{CallContext, CallSignal, ToolEffects, ToolError, ToolOutput};
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::call_context_in;
 
 struct Stage {
     dir: TempDir,

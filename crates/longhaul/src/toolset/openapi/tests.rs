@@ -4,7 +4,7 @@ use super::OpenApi;
 use crate::tool::ToolEffects;
 use crate::toolset::http_client::SecretHeaders;
 use crate::toolset::loopback::{LoopbackServer, RecordedRequest, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 use crate::toolset::{Toolset as _, ToolsetContext};
 
 const PETS: &str = r##"

@@ -4,7 +4,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::call_context_in;
 use crate::toolset::{Shell, Toolset as _, ToolsetContext};
 
 fn words(spec: &CommandSpec) -> String {

@@ -2,7 +2,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::call_context_in;
 
 fn tool(cmd: &str, args: &[(&str, Value)]) -> ScriptTool {
     let args = args.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();

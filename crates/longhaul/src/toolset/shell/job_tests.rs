@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::call_context_in;
 
 /// A task with jobs, in its own directory.
 struct JobFixture {

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::toolset::command::OUTPUT_CAP;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::call_context_in;
 
 /// A task that runs commands in its own directory.
 struct ShellFixture {

@@ -101,7 +101,7 @@ impl<'a> SchemaAdapter<'a> {
     }
 
     fn knows(&self, keyword: &str) -> bool {
-        self.dialect.keywords.contains(&keyword)
+        self.dialect.keywords.split_whitespace().any(|known| known == keyword)
     }
 
     /// The schema of the object that holds the arguments.
