@@ -122,11 +122,12 @@ pub struct GrantChoice {
 }
 
 /// The open questions, in the order in which they are shown.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct QuestionQueue {
     open: VecDeque<AskedQuestion>,
     agents: HashMap<TaskId, String>,
-    guard: Duration,
+    /// The guard time, if it is another one.
+    guard: Option<Duration>,
     /// Since when the first question is shown, and how much of it.
     since: Option<Timestamp>,
     visibility: Visibility,
@@ -138,27 +139,10 @@ pub struct QuestionQueue {
     granted: bool,
 }
 
-impl Default for QuestionQueue {
-    fn default() -> Self {
-        QuestionQueue {
-            open: VecDeque::new(),
-            agents: HashMap::new(),
-            guard: GUARD_TIME,
-            since: None,
-            visibility: Visibility::Hidden,
-            sent: false,
-            choosing: false,
-            typed: String::new(),
-            rejected: String::new(),
-            granted: false,
-        }
-    }
-}
-
 impl QuestionQueue {
     /// Sets the guard time.
     pub fn with_guard_time(self, guard: Duration) -> QuestionQueue {
-        QuestionQueue { guard, ..self }
+        QuestionQueue { guard: Some(guard), ..self }
     }
 
     /// Applies an event. Returns a message if it settles a question.
@@ -303,7 +287,7 @@ impl QuestionQueue {
         match shown {
             _ if self.sent => Some(Ignored::Sent),
             _ if open.until.is_some_and(|until| until <= now) => Some(Ignored::Expired),
-            Some(shown) if shown >= self.guard => None,
+            Some(shown) if shown >= self.guard.unwrap_or(GUARD_TIME) => None,
             _ => Some(Ignored::TooSoon),
         }
     }

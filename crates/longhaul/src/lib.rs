@@ -85,6 +85,27 @@ macro_rules! fluent_setters {
     };
 }
 
+/// Declares a struct of options: each field with its default, and a setter for each.
+macro_rules! options {
+    ($(#[$meta:meta])* pub struct $name:ident {
+        $($(#[$doc:meta])* $field:ident: $kind:ty = $default:expr,)*
+    }) => {
+        $(#[$meta])*
+        #[non_exhaustive]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $kind,)*
+        }
+
+        fluent_setters!($name { $($field: $kind),* });
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: $default),* }
+            }
+        }
+    };
+}
+
 pub mod id;
 pub mod message;
 pub mod permission;

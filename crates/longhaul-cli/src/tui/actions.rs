@@ -10,7 +10,6 @@ use super::model::{Confirmation, DetailTab, Focus, Pane, PromptPurpose, TuiEffec
 use super::tree::is_interrupted;
 use crate::view::Ink;
 
-/// Returns whether a task can be retried.
 pub(crate) fn can_be_retried(state: &TaskState) -> bool {
     matches!(state.status, Status::Failed | Status::Cancelled)
 }

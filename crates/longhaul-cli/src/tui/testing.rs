@@ -22,7 +22,6 @@ use super::model::{TuiEffect, TuiMessage, TuiModel};
 use super::theme::Theme;
 use super::update::update;
 
-/// Returns the task id for a number.
 pub(super) fn id(number: u32) -> TaskId {
     const DIGITS: &[u8] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut name = String::from("t-");

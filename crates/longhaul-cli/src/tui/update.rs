@@ -336,7 +336,6 @@ impl TuiModel {
         Vec::new()
     }
 
-    /// Scrolls to the start.
     pub(super) fn scroll_to_start(&mut self) -> Vec<TuiEffect> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
         detail.follow = false;

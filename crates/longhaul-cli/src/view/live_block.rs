@@ -29,7 +29,6 @@ pub(crate) struct LiveBlockFrame<'a> {
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Returns the lines of the block.
 pub(crate) fn live_block_lines(board: &TaskBoard, frame: &LiveBlockFrame<'_>) -> Vec<StyledLine> {
     let (columns, rows) = frame.size;
     // One row is for the cursor, and some text above the block stays visible.

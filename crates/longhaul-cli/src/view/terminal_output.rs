@@ -47,7 +47,6 @@ impl OutputStream {
 /// The properties of an output stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalOutput {
-    /// The stream.
     pub(crate) stream: OutputStream,
     /// Whether to use colours.
     pub(crate) color: bool,
@@ -158,7 +157,6 @@ impl Ink {
         }
     }
 
-    /// Returns the ink of a status.
     pub(crate) fn for_status(status: Status) -> Ink {
         match status {
             Status::Pending => Ink::Faint,
@@ -183,7 +181,6 @@ impl From<Tone> for Ink {
     }
 }
 
-/// Returns the glyph of a status.
 pub(crate) fn status_glyph(status: Status) -> &'static str {
     match status {
         Status::Pending => "○",

@@ -58,7 +58,6 @@ impl Hook {
 }
 
 fluent_setters!(Hook {
-    /// Sets the timeout.
     timeout: Duration,
     /// Sets what happens if it fails.
     on_error: OnHookError,
@@ -202,9 +201,10 @@ fn matching_hooks<'a>(matched: &'a [(ToolMatcher, Vec<Hook>)], tool: &str) -> Ve
 }
 
 /// The events that hooks run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HookEvent {
+    #[default]
     PreToolUse,
     PostToolUse,
     SessionStart,
@@ -230,19 +230,16 @@ impl HookEvent {
 }
 
 /// The JSON object that a hook gets on stdin.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct HookInput {
     /// The first task of the tree.
     pub(crate) session_id: String,
-    /// The task.
     pub(crate) task_id: String,
     /// The agent that holds the conversation.
     pub(crate) agent: String,
     /// The working directory of the task.
     pub(crate) cwd: String,
-    /// The event.
     pub(crate) hook_event_name: HookEvent,
-    /// The tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_name: Option<String>,
     /// The id of the call in the task.
@@ -251,10 +248,8 @@ pub(crate) struct HookInput {
     /// The call's arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_input: Option<Value>,
-    /// What the tool returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_response: Option<String>,
-    /// Whether that is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_error: Option<bool>,
     /// `startup`, or `resume` if the task continues the conversation of another.
@@ -275,7 +270,6 @@ pub(crate) struct HookInput {
 }
 
 impl HookInput {
-    /// The input for an event of a task.
     pub(crate) fn new(
         event: HookEvent,
         task: TaskId,
@@ -289,16 +283,7 @@ impl HookInput {
             agent: agent.to_string(),
             cwd: dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
             hook_event_name: event,
-            tool_name: None,
-            tool_use_id: None,
-            tool_input: None,
-            tool_response: None,
-            tool_error: None,
-            source: None,
-            reason: None,
-            error: None,
-            output: None,
-            question: None,
+            ..HookInput::default()
         }
     }
 }

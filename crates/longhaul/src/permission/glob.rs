@@ -32,7 +32,6 @@ pub(super) struct Glob {
 }
 
 impl Glob {
-    /// The glob of a text.
     pub(super) fn parse(text: &str) -> Result<Glob, GlobError> {
         let lower = lowercase(text);
         let mut rest = lower.chars().peekable();
@@ -124,7 +123,6 @@ impl Glob {
         self.tokens.iter().any(|token| !matches!(token, GlobToken::Char(_)))
     }
 
-    /// Whether it contains this text literally.
     pub(super) fn contains_literal(&self, text: &str) -> bool {
         let wanted: Vec<GlobToken> = text.chars().map(GlobToken::Char).collect();
         self.tokens.windows(wanted.len()).any(|part| part == wanted)

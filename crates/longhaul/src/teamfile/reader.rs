@@ -454,7 +454,6 @@ fn blank(kind: &ValueType) -> NormalValue {
     }
 }
 
-/// Whether a value matches a type.
 fn matches_type(node: &YamlNode, kind: &ValueType) -> bool {
     match kind {
         ValueType::Text | ValueType::TextWithVariables | ValueType::Duration | ValueType::Keyword(_) => {

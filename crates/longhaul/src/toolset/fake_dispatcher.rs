@@ -95,7 +95,6 @@ impl FakeDispatcherState {
 pub(super) struct FakeDispatcher(Mutex<FakeDispatcherState>);
 
 impl FakeDispatcher {
-    /// Advances the clock.
     pub(super) fn advance_clock(&self, seconds: i64) {
         self.0.lock().unwrap().clock += seconds;
     }

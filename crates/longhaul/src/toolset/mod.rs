@@ -155,7 +155,7 @@ pub type OpenFuture<'a> = BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetErr
 /// }
 ///
 /// let files = Hinted(ReadOnlyFiles::new(), "Read a file before you speak of it.");
-/// # let context = ToolsetContext { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
+/// # let context = ToolsetContext::new("reader");
 /// # let tools = futures::executor::block_on(files.open(&context))?;
 /// # assert_eq!(tools.len(), 4);
 /// # Ok::<(), ToolsetError>(())
@@ -210,6 +210,13 @@ pub struct ToolsetContext {
     pub sub_agents: Vec<AgentInfo>,
     /// The agents to which it may hand over its conversation.
     pub handoffs: Vec<AgentInfo>,
+}
+
+impl ToolsetContext {
+    /// An agent without other agents.
+    pub fn new(agent: impl Into<AgentName>) -> ToolsetContext {
+        ToolsetContext { agent: agent.into(), sub_agents: Vec::new(), handoffs: Vec::new() }
+    }
 }
 
 /// A toolset could not be opened. The agent runs without it.

@@ -7,7 +7,6 @@ use regex::{Captures, Regex};
 use super::Toolset;
 use super::wrappers::map_tools;
 use crate::model::ToolSpec;
-use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, CallFuture, DynTool, PreviewFuture, ToolEffects, ToolError, ToolOutput};
 
 /// The text that replaces a secret.
@@ -52,16 +51,8 @@ impl DynTool for RedactingTool {
         self.tool.effects()
     }
 
-    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
-        self.tool.canonical_arguments(arguments)
-    }
-
-    fn rule_names(&self) -> RuleNames {
-        self.tool.rule_names()
-    }
-
-    fn identity(&self) -> ToolIdentity {
-        self.tool.identity()
+    fn wrapped(&self) -> Option<&dyn DynTool> {
+        Some(&*self.tool)
     }
 
     fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {

@@ -301,10 +301,7 @@ impl Shell {
                 let lines: Vec<_> =
                     jobs.of_task(context.caller.task).iter().map(|job| job.summary_line()).collect();
                 Box::pin(async move {
-                    Ok(match lines.is_empty() {
-                        true => "no jobs".into(),
-                        false => lines.join("\n").into(),
-                    })
+                    Ok(if lines.is_empty() { "no jobs".into() } else { lines.join("\n").into() })
                 })
             },
         )

@@ -209,8 +209,7 @@ mod tests {
 
     async fn tools(dir: &Path) -> (Skills, Vec<Arc<dyn DynTool>>) {
         let skills = Skills::new([dir.join("mine"), dir.join("missing"), dir.join("shared")]);
-        let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-        let tools = skills.open(&toolset_context).await.unwrap();
+        let tools = skills.open(&ToolsetContext::new("a")).await.unwrap();
         (skills, tools)
     }
 
@@ -231,8 +230,7 @@ mod tests {
         skill(&dir.path().join("shared"), "broken", "no head");
 
         let (skills, tools) = tools(dir.path()).await;
-        let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-        assert!(skills.instruction(&toolset_context).unwrap().ends_with("\n- pdf: Fills forms."));
+        assert!(skills.instruction(&ToolsetContext::new("a")).unwrap().ends_with("\n- pdf: Fills forms."));
         let (context, _heard) = call_context_in(dir.path());
         let call = async |args: serde_json::Value| {
             tools[0].call(&args.to_string(), &context).await.map(|out| out.text)

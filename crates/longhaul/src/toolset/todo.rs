@@ -82,10 +82,7 @@ impl Toolset for Todo {
     }
 
     fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
-        let shared = match self.shared {
-            true => " All agents of your team see and change the same list.",
-            false => "",
-        };
+        let shared = if self.shared { " All agents of your team see and change the same list." } else { "" };
         Some(format!(
             "Keep track of work with several steps on the todo list: write the steps down before you begin \
              (`create_todos`), set a step to \"in-progress\" when you begin it and to \"completed\" as soon as it is \

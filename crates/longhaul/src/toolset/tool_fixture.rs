@@ -24,6 +24,27 @@ pub(crate) fn call_context_in(dir: &Path) -> (CallContext, UnboundedReceiver<Cal
     call_with_signals(caller, Arc::new(NoDispatcher), Arc::new(fine_model()), Some(dir.to_owned()))
 }
 
+/// Opens a toolset and calls one of its tools.
+pub(crate) async fn call_tool(
+    toolset: &dyn Toolset,
+    tool: &str,
+    arguments: Value,
+    context: &CallContext,
+) -> Result<ToolOutput, ToolError> {
+    let tools = toolset.open(&ToolsetContext::new("tester")).await.unwrap();
+    let tool = tools.iter().find(|had| had.spec().name == tool).unwrap_or_else(|| panic!("no tool {tool}"));
+    tool.call(&arguments.to_string(), context).await
+}
+
+/// Waits until something holds that the test cannot be notified of: what other processes do.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed().as_secs() < 20, "not within 20 s: {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
 /// An agent without other agents, and the tools of a toolset.
 pub(crate) struct ToolFixture {
     pub(crate) context: CallContext,
@@ -39,7 +60,7 @@ impl ToolFixture {
 
     /// Opens the toolset in a working directory.
     pub(crate) async fn in_dir(toolset: &dyn Toolset, dir: &Path) -> ToolFixture {
-        let toolset_context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+        let toolset_context = ToolsetContext::new("tester");
         let (context, signals) = call_context_in(dir);
         ToolFixture { context, signals, tools: toolset.open(&toolset_context).await.unwrap() }
     }

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::id::TaskId;
 use crate::model::ToolSpec;
-use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, CallFuture, DynTool, PreviewFuture, ToolEffects, ToolError};
+use crate::permission::RuleNames;
+use crate::tool::{CallContext, CallFuture, DynTool, ToolEffects};
 
 /// Keeps only these tools of a toolset.
 pub fn only_tools(inner: Arc<dyn Toolset>, names: impl IntoIterator<Item = String>) -> Arc<dyn Toolset> {
@@ -112,20 +112,8 @@ impl DynTool for RenamedTool {
         self.inner.effects()
     }
 
-    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
-        self.inner.canonical_arguments(arguments)
-    }
-
-    fn rule_names(&self) -> RuleNames {
-        self.inner.rule_names()
-    }
-
-    fn identity(&self) -> ToolIdentity {
-        self.inner.identity()
-    }
-
-    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
-        self.inner.preview(arguments, context)
+    fn wrapped(&self) -> Option<&dyn DynTool> {
+        Some(&*self.inner)
     }
 
     fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
@@ -144,8 +132,8 @@ impl DynTool for PrefixedTool {
         self.inner.effects()
     }
 
-    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
-        self.inner.canonical_arguments(arguments)
+    fn wrapped(&self) -> Option<&dyn DynTool> {
+        Some(&*self.inner)
     }
 
     fn rule_names(&self) -> RuleNames {
@@ -154,14 +142,6 @@ impl DynTool for PrefixedTool {
             names.covered_by.iter().map(|tool| format!("{}_{tool}", self.prefix)).collect();
         names.covered_by.extend(prefixed);
         names
-    }
-
-    fn identity(&self) -> ToolIdentity {
-        self.inner.identity()
-    }
-
-    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
-        self.inner.preview(arguments, context)
     }
 
     fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {

@@ -42,7 +42,6 @@ impl ExportedTask {
         matches!(&self.items[last].kind, ItemKind::Said { text, .. } if answers(text)).then_some(last)
     }
 
-    /// Returns all items before the answer.
     pub(super) fn before_answer(&self) -> impl Iterator<Item = &TranscriptItem> {
         let answer = self.answer_at();
         self.items.iter().enumerate().filter(move |(at, _)| Some(*at) != answer).map(|(_, item)| item)

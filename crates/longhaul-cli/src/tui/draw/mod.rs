@@ -291,6 +291,10 @@ fn does(state: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     let activity = Activity::from_state(state, &model.calls.summaries(state).join(", "), model.now);
     let (mut words, tone) = activity.words(state.status);
     let mut ink = Ink::from(tone);
+    // The list has a sign of its own for calls.
+    if let Activity::Calling(what) = &activity {
+        words.clone_from(what);
+    }
     match &activity {
         Activity::Asking(what) => {
             let until = state.asked.first().and_then(|asked| asked.until);
@@ -315,7 +319,6 @@ fn does(state: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     (ink, words, String::new())
 }
 
-/// Returns whether a pane has the focus.
 fn focused(model: &TuiModel, pane: Pane) -> bool {
     matches!(
         (model.focus, pane),

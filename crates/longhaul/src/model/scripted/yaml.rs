@@ -200,7 +200,6 @@ impl<'de> Visitor<'de> for SpannedJsonVisitor {
     }
 }
 
-/// Parses the YAML of a script.
 pub(super) fn parse_script_yaml(source: ScriptSource<'_>) -> Result<ScriptYaml, ModelScriptError> {
     if source.yaml.len() > LARGEST {
         let message = format!("a script has at most {LARGEST} bytes, this one has {}", source.yaml.len());

@@ -158,7 +158,6 @@ fn dialect(team: &TeamFile, part: &AgentConfig) -> SubAgentDialect {
     }
 }
 
-/// The policy of an agent.
 fn policy(team: &TeamFile, part: &AgentConfig) -> Policy {
     let usual = Policy::default();
     let turns = part.limits.turns.or(part.max_iterations);

@@ -24,7 +24,6 @@ const USUAL_SKILLS: [&str; 4] = [".agents/skills", ".claude/skills", ".github/sk
 const TASKS: &str = "tasks.json";
 
 impl TeamAssembler<'_> {
-    /// The toolsets of an agent.
     pub(super) fn toolsets(
         &mut self,
         job: &mut FileAssembly<'_>,

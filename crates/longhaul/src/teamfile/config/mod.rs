@@ -93,7 +93,7 @@ use model::{MODEL, PROVIDER};
 use toolset::MCP;
 
 team_config! {
-    /// A team of agents. Every name in it that refers to something is resolved.
+    /// A team of agents.
     TeamFile [] = TEAM("a team file", "Team") {
         /// The version of the format; files of every version from 0 on are read.
         version: Option<String> = Text,

@@ -34,7 +34,6 @@ impl ObjectSchema {
         ObjectSchema { shared, ..self }
     }
 
-    /// All its keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'static KeySchema> + use<> {
         self.shared.iter().chain(self.keys)
     }

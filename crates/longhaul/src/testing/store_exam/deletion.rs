@@ -17,7 +17,6 @@ impl ExamSetup {
         task
     }
 
-    /// Deletes tasks as they are now.
     async fn delete(&self, tasks: &[TaskId]) -> Result<(), StoreError> {
         let mut named = Vec::new();
         for task in tasks {

@@ -179,8 +179,12 @@ async fn errors_say_which_operation_and_show_no_secret() {
 }
 
 async fn refused(at: String) -> String {
-    let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-    OpenApi::new(at, SecretHeaders::default()).open(&toolset_context).await.err().unwrap().to_string()
+    OpenApi::new(at, SecretHeaders::default())
+        .open(&ToolsetContext::new("a"))
+        .await
+        .err()
+        .unwrap()
+        .to_string()
 }
 
 #[tokio::test]

@@ -85,6 +85,8 @@ fn expanded(item: Item) -> Vec<Item> {
         vec![team_config.parse2(tokens).unwrap()]
     } else if one.ident.is_none() && one.mac.path.is_ident("toolset_kinds") {
         toolset_kinds.parse2(tokens).unwrap()
+    } else if one.ident.is_none() && one.mac.path.is_ident("options") {
+        options.parse2(tokens).unwrap()
     } else {
         vec![item]
     }
@@ -114,19 +116,7 @@ fn team_config(input: ParseStream<'_>) -> syn::Result<Item> {
         skip(input, 1)?;
     }
     syn::braced!(content in input);
-    let (mut fields, mut kinds) = (Vec::<syn::Ident>::new(), Vec::<syn::Type>::new());
-    while !content.is_empty() {
-        content.call(Attribute::parse_outer)?;
-        fields.push(content.parse()?);
-        if content.peek(syn::token::Paren) {
-            skip(&content, 1)?;
-        }
-        content.parse::<syn::Token![:]>()?;
-        kinds.push(content.parse()?);
-        content.parse::<syn::Token![=]>()?;
-        content.parse::<syn::Expr>()?;
-        content.parse::<syn::Token![,]>()?;
-    }
+    let (fields, kinds) = defaulted_fields(&content)?;
     skip(input, usize::MAX)?;
     let derives = derives.iter();
     Ok(syn::parse_quote! {
@@ -134,6 +124,43 @@ fn team_config(input: ParseStream<'_>) -> syn::Result<Item> {
         #[non_exhaustive]
         pub struct #name { #(pub #fields: #kinds),* }
     })
+}
+
+/// The struct of an `options!`, its setters and its defaults.
+fn options(input: ParseStream<'_>) -> syn::Result<Vec<Item>> {
+    let attrs = input.call(Attribute::parse_outer)?;
+    skip(input, 2)?;
+    let name: syn::Ident = input.parse()?;
+    let content;
+    syn::braced!(content in input);
+    let (fields, kinds) = defaulted_fields(&content)?;
+    Ok(vec![
+        syn::parse_quote! {
+            #(#attrs)*
+            #[non_exhaustive]
+            pub struct #name { #(pub #fields: #kinds),* }
+        },
+        syn::parse_quote! { fluent_setters!(#name { #(#fields: #kinds),* }); },
+        syn::parse_quote! { impl Default for #name {} },
+    ])
+}
+
+/// Fields of the form `name: Type = value,`.
+fn defaulted_fields(content: ParseStream<'_>) -> syn::Result<(Vec<syn::Ident>, Vec<syn::Type>)> {
+    let (mut fields, mut kinds) = (Vec::new(), Vec::new());
+    while !content.is_empty() {
+        content.call(Attribute::parse_outer)?;
+        fields.push(content.parse()?);
+        if content.peek(syn::token::Paren) {
+            skip(content, 1)?;
+        }
+        content.parse::<syn::Token![:]>()?;
+        kinds.push(content.parse()?);
+        content.parse::<syn::Token![=]>()?;
+        content.parse::<syn::Expr>()?;
+        content.parse::<syn::Token![,]>()?;
+    }
+    Ok((fields, kinds))
 }
 
 /// The enum of `toolset_kinds!`, and its method.

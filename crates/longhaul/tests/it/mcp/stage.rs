@@ -80,7 +80,7 @@ pub(crate) fn marked(mark: &str, file: &str) -> Vec<i32> {
 pub(crate) type Tools = Vec<Arc<dyn DynTool>>;
 
 pub(crate) async fn open(toolset: &Mcp) -> Tools {
-    let context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let context = ToolsetContext::new("tester");
     toolset.open(&context).await.unwrap()
 }
 
