@@ -67,13 +67,11 @@ pub(crate) struct Conversation {
     live: String,
     said: Arc<str>,
     /// The model that it switched to instead of the agent's own.
-    #[serde(default)]
     model: Option<String>,
     /// The warnings that people have already been given.
     #[serde(default)]
     warned: Vec<Arc<str>>,
     /// The number of messages, and of tokens, at the last time a model counted them.
-    #[serde(default)]
     measured: Option<(usize, u64)>,
     #[serde(default)]
     launches: LaunchHistory,
@@ -84,7 +82,6 @@ pub(crate) struct Conversation {
     #[serde(default)]
     tools_off: bool,
     /// The message it got when its tools were turned off.
-    #[serde(default)]
     off_text: Option<Arc<str>>,
 }
 

@@ -92,7 +92,6 @@ pub struct StructuredOutput {
     /// The name of the schema.
     pub name: String,
     /// A description of the answer.
-    #[serde(default)]
     pub description: Option<String>,
     /// The JSON schema.
     pub schema: Value,

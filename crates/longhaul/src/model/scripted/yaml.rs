@@ -70,18 +70,13 @@ pub(super) struct CallYaml {
     pub(super) arguments: Option<Spanned<SpannedJson>>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct UsageYaml {
-    #[serde(default)]
     pub(super) input: u64,
-    #[serde(default)]
     pub(super) cached: u64,
-    #[serde(default)]
     pub(super) cache_written: u64,
-    #[serde(default)]
     pub(super) output: u64,
-    #[serde(default)]
     pub(super) reasoning: u64,
 }
 
