@@ -90,15 +90,7 @@ fn task_entries() -> Vec<Entry> {
         let usage = Usage { input: 900, output: 60, ..Usage::default() };
         Entry::Replied(Arc::new(Reply { usage, model: "some/model".into(), ..Reply::text_only(text) }))
     };
-    let returned = CallResult {
-        call,
-        output: "One line of what a command has printed.\n".repeat(12).into(),
-        is_error: false,
-        whole: None,
-        collected: Vec::new(),
-        handoff: None,
-        model: None,
-    };
+    let returned = CallResult::new(call, "One line of what a command has printed.\n".repeat(12));
     let answer = "This is what was found, in a few sentences. ".repeat(6);
     let outcome = Outcome::Completed { output: answer.clone().into(), cut_short: None };
     vec![

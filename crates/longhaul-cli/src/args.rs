@@ -317,7 +317,7 @@ pub(crate) struct DemoArgs {
 }
 
 /// Arguments of `resume`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct ResumeArgs {
     /// Ids or id prefixes of tasks [default: the runs of the current project]
     #[arg(value_name = "ID", add = task_ids())]
@@ -362,20 +362,7 @@ pub(crate) struct ResumeArgs {
 impl ResumeArgs {
     /// Returns arguments for these tasks, with defaults for everything else.
     pub(crate) fn for_tasks(ids: Vec<String>, providers: ProviderArgs, json: bool) -> ResumeArgs {
-        ResumeArgs {
-            ids,
-            all: false,
-            detach: false,
-            unattended: None,
-            ask_timeout: None,
-            fail_on_denied: false,
-            max_cost: None,
-            max_tokens: None,
-            timeout: None,
-            json,
-            providers,
-            pace: DemoPace::default(),
-        }
+        ResumeArgs { ids, providers, json, ..ResumeArgs::default() }
     }
 }
 

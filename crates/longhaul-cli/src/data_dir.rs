@@ -46,10 +46,7 @@ impl DataDir {
 
     /// Returns the value for `--data` with which another process finds the same database.
     pub(crate) fn data(&self) -> &Path {
-        match self.database.file_name() == Some(DATABASE.as_ref()) {
-            true => self.path(),
-            false => &self.database,
-        }
+        if self.database.file_name() == Some(DATABASE.as_ref()) { self.path() } else { &self.database }
     }
 
     /// Opens the database, or creates it.

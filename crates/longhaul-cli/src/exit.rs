@@ -87,7 +87,6 @@ impl From<CliExitCode> for std::process::ExitCode {
 /// An error for the user: a message, an optional hint, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CliError {
-    /// The exit code.
     pub(crate) code: CliExitCode,
     message: Option<String>,
     hint: Option<String>,
@@ -99,7 +98,6 @@ impl CliError {
         CliError { code, message: Some(what.into()), hint: None }
     }
 
-    /// Sets the hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -110,7 +108,6 @@ impl CliError {
         self.message.as_deref().unwrap_or_default()
     }
 
-    /// Returns the hint.
     pub(crate) fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }

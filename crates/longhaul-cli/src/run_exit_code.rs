@@ -10,7 +10,8 @@ use crate::view::one_line;
 
 /// Computes the exit code for these tasks (usually roots) and everything below them. The worst result counts.
 ///
-/// Also returns a message for each failed task whose parent was not notified.
+/// Also returns a message for each failed task whose parent was not notified, and what to do about a cost limit that
+/// could not be kept to.
 pub(crate) async fn exit_code_of_run(
     longhaul: &Longhaul,
     states: &[TaskState],
@@ -21,6 +22,14 @@ pub(crate) async fn exit_code_of_run(
     for task in tasks {
         let task = longhaul.snapshot(*task).await?;
         code = worse(code, exit_code_of_task(&task.state, task.outcome.as_ref()));
+        if let Some(Outcome::Failed { failure, .. }) = &task.outcome
+            && failure.kind == FailureKind::Budget
+            && states.iter().any(|state| state.unpriced > 0)
+        {
+            why.push(
+                "the cost of some replies is unknown: `--prices FILE` gives the price of a model".to_owned(),
+            );
+        }
     }
     for child in descendants(states, tasks).filter(|state| state.status == Status::Failed) {
         let parent = child.parent.and_then(|parent| states.iter().find(|state| state.id == parent));

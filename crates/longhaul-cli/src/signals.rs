@@ -19,7 +19,6 @@ pub(crate) struct ExitSignals {
 }
 
 impl ExitSignals {
-    /// Starts to listen.
     pub(crate) fn listen() -> Result<ExitSignals, CliError> {
         use tokio::signal::unix::{SignalKind, signal};
         let deaf = |error| {

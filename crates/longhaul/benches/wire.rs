@@ -97,7 +97,7 @@ fn conversation(turns: usize) -> Vec<Message> {
 #[divan::bench(args = [true, false])]
 fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
     let wire = OpenAiChat::new(Quirks::OPENAI);
-    let settings = ModelSettings { model: "m".into(), ..ModelSettings::default() };
+    let settings = ModelSettings::new("m");
     let agent = AgentName::from("worker");
     let task = TaskKey::named("bench").candidate_ids().next().expect("a key has candidates");
     let messages = conversation(200);

@@ -121,24 +121,6 @@ pub struct AgentBuilder {
 }
 
 impl AgentBuilder {
-    /// Sets what it does, shown to the agents that may call it.
-    pub fn description(mut self, text: impl Into<String>) -> Self {
-        self.description = text.into();
-        self
-    }
-
-    /// Sets the start of its system prompt.
-    pub fn instruction(mut self, text: impl Into<Arc<str>>) -> Self {
-        self.instruction = text.into();
-        self
-    }
-
-    /// Sets its model. An agent without a model does not build.
-    pub fn model(mut self, model: Arc<dyn Model>) -> Self {
-        self.model = Some(model);
-        self
-    }
-
     /// Adds a tool.
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.tools = self.tools.with(tool);
@@ -176,43 +158,6 @@ impl AgentBuilder {
     /// that agent along.
     pub fn handoff_named(mut self, name: impl Into<AgentName>) -> Self {
         self.handoffs.push(name.into());
-        self
-    }
-
-    /// Sets which tools it gets for its sub-agents.
-    pub fn dialect(mut self, dialect: SubAgentDialect) -> Self {
-        self.dialect = Some(dialect);
-        self
-    }
-
-    /// Sets what its system prompt says about the date and the environment.
-    pub fn preamble(mut self, preamble: Preamble) -> Self {
-        self.preamble = preamble;
-        self
-    }
-
-    /// Sets the JSON schema that its answer must match. If an answer does not match, the model gets one
-    /// chance to correct it; then the task fails.
-    pub fn output_schema(mut self, schema: OutputSchema) -> Self {
-        self.output_schema = Some(Arc::new(schema));
-        self
-    }
-
-    /// Sets limits, timeouts, retries and other settings of its tasks.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Sets what it may do without asking, what needs approval and what is forbidden.
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.permissions = Some(permissions);
-        self
-    }
-
-    /// Sets the commands that run on certain events of its tasks.
-    pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.hooks = Arc::new(hooks);
         self
     }
 
@@ -266,6 +211,28 @@ impl AgentBuilder {
         })
     }
 }
+
+fluent_setters!(AgentBuilder {
+    /// Sets what it does, shown to the agents that may call it.
+    description: impl Into<String> => description.into(),
+    /// Sets the start of its system prompt.
+    instruction: impl Into<Arc<str>> => instruction.into(),
+    /// Sets its model. An agent without a model does not build.
+    model: Arc<dyn Model> => Some(model),
+    /// Sets which tools it gets for its sub-agents.
+    dialect: SubAgentDialect => Some(dialect),
+    /// Sets what its system prompt says about the date and the environment.
+    preamble: Preamble,
+    /// Sets the JSON schema that its answer must match. If an answer does not match, the model gets one
+    /// chance to correct it; then the task fails.
+    output_schema: OutputSchema => Some(Arc::new(output_schema)),
+    /// Sets limits, timeouts, retries and other settings of its tasks.
+    policy: Policy,
+    /// Sets what it may do without asking, what needs approval and what is forbidden.
+    permissions: Permissions => Some(permissions),
+    /// Sets the commands that run on certain events of its tasks.
+    hooks: Hooks => Arc::new(hooks),
+});
 
 /// Whether model providers accept it as a tool name.
 fn is_tool_name(name: &str) -> bool {

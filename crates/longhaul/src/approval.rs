@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::entry::{ExpectedAnswer, GrantScope, Question, QuestionAnswer};
+use crate::entry::{Approval, ExpectedAnswer, GrantScope, Question, QuestionAnswer};
 use crate::id::{QuestionId, TaskId};
 use crate::permission;
 use crate::snapshot::{Event, EventKind};
@@ -122,11 +122,12 @@ pub struct GrantChoice {
 }
 
 /// The open questions, in the order in which they are shown.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct QuestionQueue {
     open: VecDeque<AskedQuestion>,
     agents: HashMap<TaskId, String>,
-    guard: Duration,
+    /// The guard time, if it is another one.
+    guard: Option<Duration>,
     /// Since when the first question is shown, and how much of it.
     since: Option<Timestamp>,
     visibility: Visibility,
@@ -138,27 +139,10 @@ pub struct QuestionQueue {
     granted: bool,
 }
 
-impl Default for QuestionQueue {
-    fn default() -> Self {
-        QuestionQueue {
-            open: VecDeque::new(),
-            agents: HashMap::new(),
-            guard: GUARD_TIME,
-            since: None,
-            visibility: Visibility::Hidden,
-            sent: false,
-            choosing: false,
-            typed: String::new(),
-            rejected: String::new(),
-            granted: false,
-        }
-    }
-}
-
 impl QuestionQueue {
     /// Sets the guard time.
     pub fn with_guard_time(self, guard: Duration) -> QuestionQueue {
-        QuestionQueue { guard, ..self }
+        QuestionQueue { guard: Some(guard), ..self }
     }
 
     /// Applies an event. Returns a message if it settles a question.
@@ -303,7 +287,7 @@ impl QuestionQueue {
         match shown {
             _ if self.sent => Some(Ignored::Sent),
             _ if open.until.is_some_and(|until| until <= now) => Some(Ignored::Expired),
-            Some(shown) if shown >= self.guard => None,
+            Some(shown) if shown >= self.guard.unwrap_or(GUARD_TIME) => None,
             _ => Some(Ignored::TooSoon),
         }
     }
@@ -390,6 +374,26 @@ impl QuestionQueue {
                 return Reaction::Changed;
             }
         };
+        self.send(task, question, text)
+    }
+
+    /// Answers the first question with typed text. The rules for keys hold: of an approval that is not visible, only
+    /// a no counts.
+    pub fn answer_in_words(&mut self, text: &str, now: Timestamp) -> Reaction {
+        let Some(open) = self.open.front() else { return Reaction::Ignored(Ignored::NothingAsked) };
+        let (task, question, text) = (open.task, open.id, text.trim());
+        let denies = || matches!(Approval::parse(text), Ok(Approval::No(_)));
+        match self.deaf(now) {
+            Some(why) => Reaction::Ignored(why),
+            None if text.is_empty() => Reaction::Ignored(Ignored::NoMeaning),
+            None if open.is_approval() && self.visibility == Visibility::Hidden && !denies() => {
+                Reaction::Ignored(Ignored::NotVisible)
+            }
+            None => self.send(task, question, Some(text.to_owned())),
+        }
+    }
+
+    fn send(&mut self, task: TaskId, question: QuestionId, text: Option<String>) -> Reaction {
         self.rejected.clear();
         self.sent = true;
         self.granted = text.as_deref().is_some_and(|text| text.starts_with("always"));

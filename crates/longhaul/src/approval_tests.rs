@@ -29,14 +29,7 @@ fn answered(queue: &mut QuestionQueue, index: u32, words: &str) -> Option<String
 }
 
 fn call(tool: &str, arguments: &str) -> ExpectedAnswer {
-    ExpectedAnswer::Leave {
-        tool: tool.to_owned(),
-        arguments: arguments.to_owned(),
-        why: None,
-        identity: None,
-        changed: None,
-        file: None,
-    }
+    ExpectedAnswer::approval(tool, arguments)
 }
 
 fn shell(cmd: &str) -> ExpectedAnswer {
@@ -222,4 +215,28 @@ fn of_a_question_that_does_not_fit_both_ends_are_shown() {
         [0, 1, 2, 15, 18, 19],
         "the short hint, if the long one does not fit"
     );
+}
+
+#[test]
+fn a_typed_answer_counts_when_a_key_would() {
+    let mut queue = QuestionQueue::default();
+    assert_eq!(queue.answer_in_words("yes", at(0)), Reaction::Ignored(Ignored::NothingAsked));
+    asks(&mut queue, 0, shell("make"), Some(at(9000)));
+    queue.mark_shown(Visibility::Hidden, at(0));
+    for (text, ms, why) in [
+        ("yes", 100, Ignored::TooSoon),
+        ("yes", 1000, Ignored::NotVisible),
+        ("always tool", 1000, Ignored::NotVisible),
+        ("perhaps", 1000, Ignored::NotVisible),
+        (" ", 1000, Ignored::NoMeaning),
+        ("no", 9000, Ignored::Expired),
+    ] {
+        assert_eq!(queue.answer_in_words(text, at(ms)), Reaction::Ignored(why), "{text} at {ms}");
+    }
+    let denied = answer(queue.clone().answer_in_words("no, not today", at(1000)));
+    assert_eq!(denied.as_deref(), Some("no, not today"), "anything can be denied");
+    queue.mark_shown(Visibility::Ends, at(1000));
+    let always = answer(queue.answer_in_words(" always tool\n", at(1000)));
+    assert_eq!(always.as_deref(), Some("always tool"));
+    assert_eq!(queue.answer_in_words("yes", at(1001)), Reaction::Ignored(Ignored::Sent));
 }

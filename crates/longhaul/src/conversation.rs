@@ -67,15 +67,12 @@ pub(crate) struct Conversation {
     live: String,
     said: Arc<str>,
     /// The model that it switched to instead of the agent's own.
-    #[serde(default)]
     model: Option<String>,
     /// The warnings that people have already been given.
     #[serde(default)]
     warned: Vec<Arc<str>>,
     /// The number of messages, and of tokens, at the last time a model counted them.
-    #[serde(default)]
     measured: Option<(usize, u64)>,
-    /// What it has launched.
     #[serde(default)]
     launches: LaunchHistory,
     /// Detects whether its latest replies led to anything new.
@@ -85,7 +82,6 @@ pub(crate) struct Conversation {
     #[serde(default)]
     tools_off: bool,
     /// The message it got when its tools were turned off.
-    #[serde(default)]
     off_text: Option<Arc<str>>,
 }
 
@@ -111,11 +107,8 @@ struct OpenCall {
 /// A question of an open call, and its answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CallQuestion {
-    /// Its id.
     pub(crate) question: QuestionId,
-    /// The question.
     pub(crate) asks: Question,
-    /// The answer.
     pub(crate) answer: Option<QuestionAnswer>,
 }
 
@@ -141,14 +134,12 @@ pub(crate) enum NextStep {
     RunCalls(Vec<PendingCall>),
     /// Add these letters to the conversation.
     ReadLetters {
-        /// The letters.
         letters: Vec<LetterId>,
         /// Letters without news.
         known: Vec<LetterId>,
     },
     /// Add a message of the engine for the model.
     Nudge {
-        /// The reason.
         why: NudgeReason,
         /// The message.
         text: Arc<str>,
@@ -169,7 +160,6 @@ pub(crate) enum NextStep {
 pub(crate) struct PendingCall {
     /// Its id in the task.
     pub(crate) id: CallId,
-    /// The call.
     pub(crate) call: Call,
     /// Whether the output limit cut the reply, so that the call must not be made.
     pub(crate) truncated: bool,

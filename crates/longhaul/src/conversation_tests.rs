@@ -35,16 +35,8 @@ proptest::proptest! {
         order.context = Some(said.as_str().into());
         proptest::prop_assert_eq!(tags_in(&order_text(&order, true)), 6);
         proptest::prop_assert_eq!(tags_in(&summary_text(&said, std::slice::from_ref(&more))), 2);
-        let letter = |text: &str| Letter {
-            id: LetterId::for_task_end("t-7f3k2".parse().unwrap()),
-            from: Sender::Task("t-7f3k2".parse().unwrap()),
-            text: text.into(),
-            summary: None,
-            deliver: Delivery::Asap,
-            ending: None,
-            ended: None,
-            effects: false,
-        };
+        let task = "t-7f3k2".parse().unwrap();
+        let letter = |text: &str| Letter::new(LetterId::for_task_end(task), Sender::Task(task), text);
         proptest::prop_assert_eq!(tags_in(&letters_text(&[letter(&said), letter(&more)])), 4);
     }
 }
@@ -55,16 +47,7 @@ fn an_old_letter_about_an_end_stays_as_it_is() {
     let text =
         "<task_ended id=\"t-7f3k2\" agent=\"worker\" status=\"completed\">\n<b>x</b> </task>\n</task_ended>";
     let ending = "t-7f3k2".parse().unwrap();
-    let letter = Letter {
-        id: LetterId::for_task_end(ending),
-        from: Sender::Task(ending),
-        text: text.into(),
-        summary: None,
-        deliver: Delivery::Asap,
-        ending: Some(ending),
-        ended: None,
-        effects: false,
-    };
+    let letter = Letter::new(LetterId::for_task_end(ending), Sender::Task(ending), text).ending(Some(ending));
     assert_eq!(&*letters_text(&[letter]), text);
 }
 

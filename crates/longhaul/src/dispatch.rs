@@ -197,47 +197,29 @@ pub struct SendReceipt {
     pub continued: bool,
 }
 
-/// Limits on the number of tasks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TaskLimits {
-    /// Tasks that run at the same time in one process.
-    pub running: usize,
-    /// Tasks that wait in the queue; `None` means no limit.
-    pub queue: Option<u32>,
-    /// How far a task may be from its root.
-    pub depth: u32,
-    /// Tasks in one tree; `None` means no limit.
-    pub tree: Option<u32>,
-    /// Child processes that tool calls and hooks of one Longhaul process run at the same time. Further ones
-    /// wait, and the wait is shown. Background jobs, MCP servers and calls that start no process do not
-    /// count.
-    pub processes: usize,
-    /// Whether to reject a new task, instead of queueing it, when as many tasks are unfinished as may run.
-    pub reject_when_full: bool,
+options! {
+    /// Limits on the number of tasks.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TaskLimits {
+        /// Tasks that run at the same time in one process.
+        running: usize = 32,
+        /// Tasks that wait in the queue; `None` means no limit.
+        queue: Option<u32> = Some(1000),
+        /// How far a task may be from its root.
+        depth: u32 = 3,
+        /// Tasks in one tree; `None` means no limit.
+        tree: Option<u32> = Some(200),
+        /// Child processes that tool calls and hooks of one Longhaul process run at the same time. Further ones
+        /// wait, and the wait is shown. Background jobs, MCP servers and calls that start no process do not
+        /// count.
+        processes: usize = (2 * cores()).max(8),
+        /// Whether to reject a new task, instead of queueing it, when as many tasks are unfinished as may run.
+        reject_when_full: bool = false,
+    }
 }
 
-fluent_setters!(TaskLimits {
-    running: usize,
-    queue: Option<u32>,
-    depth: u32,
-    tree: Option<u32>,
-    processes: usize,
-    reject_when_full: bool,
-});
-
-impl Default for TaskLimits {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        TaskLimits {
-            running: 32,
-            queue: Some(1000),
-            depth: 3,
-            tree: Some(200),
-            processes: (2 * cores).max(8),
-            reject_when_full: false,
-        }
-    }
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Why a request failed. The text is written for the model and says what it can do instead.

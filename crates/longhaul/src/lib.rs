@@ -60,18 +60,48 @@
 compile_error!("Longhaul needs Unix process groups and signals: build it on Linux or macOS.");
 
 /// Fluent setters, named after the fields of a struct: a struct that may get more fields cannot be written as a
-/// literal outside this crate.
+/// literal outside this crate. `field: u64 => Some(field)` sets the field to that value of its argument.
 macro_rules! fluent_setters {
-    ($name:ident { $($field:ident: $kind:ty),* $(,)? }) => {
+    ($name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty $(=> $value:expr)?),* $(,)? }) => {
         impl $name {
-            $(
-                #[doc = concat!("Sets the field `", stringify!($field), "`.")]
-                #[must_use]
-                pub fn $field(mut self, $field: $kind) -> Self {
-                    self.$field = $field;
-                    self
-                }
-            )*
+            $(fluent_setters! { @one [$(#[$doc])*] $field: $kind $(=> $value)? })*
+        }
+    };
+    (@one [] $field:ident: $kind:ty $(=> $value:expr)?) => {
+        fluent_setters! {
+            @one [#[doc = concat!("Sets the field `", stringify!($field), "`.")]] $field: $kind $(=> $value)?
+        }
+    };
+    (@one [$(#[$doc:meta])+] $field:ident: $kind:ty) => {
+        fluent_setters! { @one [$(#[$doc])+] $field: $kind => $field }
+    };
+    (@one [$(#[$doc:meta])+] $field:ident: $kind:ty => $value:expr) => {
+        $(#[$doc])+
+        #[must_use]
+        pub fn $field(mut self, $field: $kind) -> Self {
+            self.$field = $value;
+            self
+        }
+    };
+}
+
+/// Declares a struct of options: each field with its default, and a setter for each.
+macro_rules! options {
+    ($(#[$meta:meta])* pub struct $name:ident {
+        $($(#[$doc:meta])* $field:ident: $kind:ty = $default:expr,)*
+    }) => {
+        $(#[$meta])*
+        #[non_exhaustive]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $kind,)*
+        }
+
+        fluent_setters!($name { $($field: $kind),* });
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: $default),* }
+            }
         }
     };
 }

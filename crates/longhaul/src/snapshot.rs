@@ -164,6 +164,7 @@ impl Snapshot {
 
 /// Something that happened to a task, for anyone following it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Event {
     /// The task.
     pub task: TaskId,
@@ -176,9 +177,17 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+impl Event {
+    /// Something that happened to a task.
+    pub fn new(task: TaskId, seq: Seq, at: Timestamp, kind: EventKind) -> Event {
+        Event { task, seq, at, kind }
+    }
+}
+
 /// What can happen to a task, as an observer sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum EventKind {
     /// The task was submitted.
     Submitted {

@@ -48,7 +48,6 @@ pub struct TaskState {
     /// The ended task that it continues.
     pub continues: Option<TaskId>,
     /// The failed or cancelled task that it retries.
-    #[serde(default)]
     pub retries: Option<TaskId>,
     /// The task that continues it.
     pub continued_by: Option<TaskId>,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::entry::{Delivery, Failure, FailureKind, Letter, Order, ReleaseReason, Sender, StopCause};
+use crate::entry::{Failure, FailureKind, Letter, Order, ReleaseReason, Sender, StopCause};
 use crate::id::{LetterId, TaskKey};
 use crate::message::Reply;
 
@@ -51,16 +51,9 @@ fn cancelled() -> Entry {
 }
 
 fn letter(n: u32, ending: bool) -> Entry {
-    Entry::Letter(Box::new(Letter {
-        id: LetterId::from(format!("l{n}")),
-        from: Sender::Person,
-        text: "hello".into(),
-        summary: None,
-        deliver: Delivery::Asap,
-        ending: ending.then(id),
-        ended: None,
-        effects: false,
-    }))
+    Entry::Letter(Box::new(
+        Letter::new(LetterId::from(format!("l{n}")), Sender::Person, "hello").ending(ending.then(id)),
+    ))
 }
 
 fn state_after(entries: impl IntoIterator<Item = Entry>) -> TaskState {
@@ -163,15 +156,7 @@ fn two_tools_at_once_are_two_tools() {
     state
         .apply(&record(
             9,
-            Entry::Returned(Box::new(crate::entry::CallResult {
-                call: CallId { turn: 1, index: 0 },
-                output: "".into(),
-                is_error: false,
-                whole: None,
-                collected: vec![],
-                handoff: None,
-                model: None,
-            })),
+            Entry::Returned(Box::new(crate::entry::CallResult::new(CallId { turn: 1, index: 0 }, ""))),
         ))
         .unwrap();
     assert_eq!(*state.calling, [(CallId { turn: 1, index: 1 }, Arc::from("t"))]);

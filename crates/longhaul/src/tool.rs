@@ -117,6 +117,7 @@ pub trait Tool: Send + Sync + 'static {
 
 /// What a tool affects. Anything not declared is not assumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct ToolEffects {
     /// It changes nothing.
     pub read_only: bool,
@@ -169,6 +170,20 @@ impl ToolEffects {
         self.read_only || self.internal
     }
 }
+
+/// A call in progress.
+pub type CallFuture<'a> = BoxFuture<'a, Result<ToolOutput, ToolError>>;
+
+/// What a call would do to a file, in progress.
+pub type PreviewFuture<'a> = BoxFuture<'a, Option<FileChange>>;
+
+fluent_setters!(ToolEffects {
+    read_only: bool,
+    repeatable: bool,
+    polls_tasks: bool,
+    internal: bool,
+    launches: bool,
+});
 
 /// The output of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -345,25 +360,19 @@ pub(crate) enum CallSignal {
     Progress(String),
     /// The call now only waits for other tasks.
     WaitsForTasks {
-        /// The call.
         call: CallId,
         /// The tasks it waits for.
         tasks: Vec<TaskId>,
     },
     /// The call asks a person.
     AsksPerson {
-        /// The call.
         call: CallId,
-        /// The question.
         question: Question,
         /// Receives the answer.
         reply: tokio::sync::oneshot::Sender<QuestionAnswer>,
     },
     /// The call no longer waits.
-    WorksAgain {
-        /// The call.
-        call: CallId,
-    },
+    WorksAgain { call: CallId },
     /// The call wants to ask the model. The budgets decide whether it may.
     WantsModel {
         /// The approximate size of the request, in tokens.
@@ -423,39 +432,39 @@ pub trait DynTool: Send + Sync + 'static {
     /// What it affects.
     fn effects(&self) -> ToolEffects;
 
+    /// The tool that this one wraps: the methods below ask that one, unless the wrapper has its own.
+    fn wrapped(&self) -> Option<&dyn DynTool> {
+        None
+    }
+
     /// The arguments as the tool reads them: with its own names and in canonical form. Permission rules,
     /// hooks and people see these, and the tool is called with them. The error is written for the model.
     fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
-        Ok(arguments.to_owned())
+        self.wrapped().map_or_else(|| Ok(arguments.to_owned()), |tool| tool.canonical_arguments(arguments))
     }
 
     /// Further names by which permission rules know the tool and its arguments.
     fn rule_names(&self) -> RuleNames {
-        RuleNames::default()
+        self.wrapped().map(DynTool::rule_names).unwrap_or_default()
     }
 
-    /// Its identity, which an approval is tied to: see [`ToolIdentity`]. A wrapper returns the identity of
-    /// the tool it wraps. The toolset may be left out.
+    /// Its identity, which an approval is tied to: see [`ToolIdentity`]. The toolset may be left out.
     fn identity(&self) -> ToolIdentity {
-        identity_from_spec(&self.spec(), self.effects())
+        let own = || identity_from_spec(&self.spec(), self.effects());
+        self.wrapped().map_or_else(own, DynTool::identity)
     }
 
-    /// What a call would do to a file: see [`Tool::preview`]. A wrapper asks the tool it wraps.
-    fn preview<'a>(
-        &'a self,
-        _arguments: &'a str,
-        _context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
-        Box::pin(std::future::ready(None))
+    /// What a call would do to a file: see [`Tool::preview`].
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
+        match self.wrapped() {
+            Some(tool) => tool.preview(arguments, context),
+            None => Box::pin(std::future::ready(None)),
+        }
     }
 
     /// Runs the tool, with the arguments as the model wrote them or as
     /// [`canonical_arguments`](Self::canonical_arguments) returned them.
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a>;
 }
 
 impl<T: Tool> DynTool for T {
@@ -484,22 +493,14 @@ impl<T: Tool> DynTool for T {
         ToolIdentity { setting: Tool::setting(self), ..identity }
     }
 
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
         Box::pin(async move {
             let args = parse_arguments_with_aliases::<T::Args>(arguments, Tool::aliases(self)).ok()?;
             Tool::preview(self, args, context).await
         })
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let args = parse_arguments_with_aliases::<T::Args>(arguments, Tool::aliases(self))?;
             Tool::call(self, args, context).await
@@ -507,7 +508,6 @@ impl<T: Tool> DynTool for T {
     }
 }
 
-/// The identity of a tool, from its spec.
 pub(crate) fn identity_from_spec(spec: &ToolSpec, effects: ToolEffects) -> ToolIdentity {
     let words = [("read-only", effects.read_only), ("repeatable", effects.repeatable)];
     let hints: Vec<_> = words.iter().filter(|(_, holds)| *holds).map(|(word, _)| *word).collect();

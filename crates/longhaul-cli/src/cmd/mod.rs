@@ -146,7 +146,6 @@ async fn wait_until_ended(
     Ok(code)
 }
 
-/// Runs the command.
 pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<CliExitCode, CliError> {
     match command {
         CliCommand::Run(args) => run::run(context, &args).await,
@@ -173,4 +172,13 @@ pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<Cli
         CliCommand::Schema(args) => check::print_schema(context, args.of),
         CliCommand::Init(args) => init::run(context, &args),
     }
+}
+
+/// Resolves all ids, before anything is done with one of them.
+async fn resolve_ids(longhaul: &Longhaul, typed: &[String]) -> Result<Vec<TaskId>, CliError> {
+    let mut ids = Vec::new();
+    for typed in typed {
+        ids.push(longhaul.find(typed).await?);
+    }
+    Ok(ids)
 }

@@ -73,10 +73,7 @@ pub(super) async fn run(context: &CliContext, args: &PruneArgs) -> Result<CliExi
         if group.last_active() >= before {
             continue;
         }
-        let kept = match args.force {
-            true => None,
-            false => find_keep_reason(&longhaul, &group).await?,
-        };
+        let kept = if args.force { None } else { find_keep_reason(&longhaul, &group).await? };
         some.push((group, kept));
     }
     // Delete logs of background processes whose tree is gone, and old ones.

@@ -10,13 +10,9 @@ use crate::view::Ink;
 
 pub(super) async fn run(context: &CliContext, args: &RetryArgs) -> Result<CliExitCode, CliError> {
     let longhaul = context.client().await?;
-    let mut ids = Vec::new();
-    for typed in &args.ids {
-        ids.push(longhaul.find(typed).await?);
-    }
     let (term, data_dir) = (context.term, context.data_dir()?);
     let mut tried = Vec::new();
-    for id in ids {
+    for id in super::resolve_ids(&longhaul, &args.ids).await? {
         let again = match longhaul.retry(id).await {
             Err(error @ LonghaulError::NotFailed { .. }) => {
                 let state = longhaul.state(id).await?;

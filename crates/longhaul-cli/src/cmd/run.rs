@@ -386,7 +386,7 @@ fn budget(args: &RunArgs, file: Budget) -> Result<Budget, CliError> {
     if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(nothing_within("--timeout"));
     }
-    Ok(Budget { time: file.time, ..bounds(args.max_tokens, args.max_cost)?.or(file) })
+    Ok(bounds(args.max_tokens, args.max_cost)?.or(file))
 }
 
 fn nothing_within(flag: &str) -> CliError {
@@ -409,7 +409,9 @@ pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<B
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
         dollars => dollars.map(|dollars| (dollars * 1e6).ceil() as u64),
     };
-    Ok(Budget { tokens: max_tokens, cost, time: None })
+    let mut budget = Budget::default();
+    (budget.tokens, budget.cost) = (max_tokens, cost);
+    Ok(budget)
 }
 
 /// Checks that the cost of every model is known or reported by its provider; otherwise a cost limit cannot

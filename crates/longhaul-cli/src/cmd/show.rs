@@ -8,7 +8,7 @@ use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Snapshot};
 use longhaul::store::TaskFilter;
 use longhaul::task::{TaskState, WaitState};
-use longhaul::transcript::describe_question;
+use longhaul::transcript::{Standing, describe_question};
 use longhaul::{Longhaul, Status, TaskId};
 use serde::Serialize;
 
@@ -226,7 +226,7 @@ impl ShowPage {
         if let Some(stop) = state.stop.as_ref().filter(|_| !state.status.is_final()) {
             self.field("to stop", &stop.cause.to_string());
         }
-        if status_label(state).1 == "interrupted" {
+        if Standing::of(state) == Standing::Interrupted {
             self.field("resume", &self.data_dir.resume_command(state.root));
         }
         if !state.calling.is_empty() {

@@ -1,7 +1,6 @@
 //! `longhaul stop`.
 
 use longhaul::store::TaskFilter;
-use longhaul::{Longhaul, TaskId};
 
 use super::CliContext;
 use crate::args::StopArgs;
@@ -12,8 +11,11 @@ pub(super) async fn run(context: &CliContext, args: &StopArgs) -> Result<CliExit
     let longhaul = context.client().await?;
     let term = context.term;
     if args.json {
-        let ids =
-            if args.all { longhaul.stop_all().await? } else { resolve_ids(&longhaul, &args.ids).await? };
+        let ids = if args.all {
+            longhaul.stop_all().await?
+        } else {
+            super::resolve_ids(&longhaul, &args.ids).await?
+        };
         for id in ids {
             longhaul.stop(id).await?;
             term.print_json(&longhaul.state(id).await?)?;
@@ -28,7 +30,7 @@ pub(super) async fn run(context: &CliContext, args: &StopArgs) -> Result<CliExit
         })?;
         return Ok(CliExitCode::Success);
     }
-    for id in resolve_ids(&longhaul, &args.ids).await? {
+    for id in super::resolve_ids(&longhaul, &args.ids).await? {
         let before = longhaul.state(id).await?;
         let shown = term.paint(Ink::Id, &id.to_string());
         if before.status.is_final() {
@@ -41,13 +43,4 @@ pub(super) async fn run(context: &CliContext, args: &StopArgs) -> Result<CliExit
         term.print_line(&format!("stopping {shown}{below}"))?;
     }
     Ok(CliExitCode::Success)
-}
-
-/// Resolves all ids before any task is stopped.
-async fn resolve_ids(longhaul: &Longhaul, typed: &[String]) -> Result<Vec<TaskId>, CliError> {
-    let mut ids = Vec::new();
-    for typed in typed {
-        ids.push(longhaul.find(typed).await?);
-    }
-    Ok(ids)
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use longhaul::store::{DatabaseHealth, TaskFilter};
 use longhaul::task::TaskState;
+use longhaul::transcript::Standing;
 use longhaul::{Longhaul, Status, TaskId};
 
 use super::CliContext;
 use crate::args::{StateFilter, TasksArgs};
 use crate::exit::{CliError, CliExitCode};
-use crate::view::{self, Ink, TaskLayout, one_line, pluralize, status_label};
+use crate::view::{self, Ink, TaskLayout, one_line, pluralize};
 
 mod watch;
 
@@ -229,7 +230,7 @@ fn status_may_match(status: Status, state: StateFilter) -> bool {
 
 /// Returns whether a task matches a state filter.
 fn matches_state_filter(task: &TaskState, state: StateFilter) -> bool {
-    let word = || status_label(task).1;
+    let standing = Standing::of(task);
     match state {
         StateFilter::Open => !task.status.is_final(),
         StateFilter::Ended => task.status.is_final(),
@@ -238,10 +239,10 @@ fn matches_state_filter(task: &TaskState, state: StateFilter) -> bool {
         StateFilter::Completed => task.status == Status::Completed,
         StateFilter::Failed => task.status == Status::Failed,
         StateFilter::Cancelled => task.status == Status::Cancelled,
-        StateFilter::Interrupted => word() == "interrupted",
-        StateFilter::Waiting => word() == "waiting",
+        StateFilter::Interrupted => standing == Standing::Interrupted,
+        StateFilter::Waiting => standing == Standing::Waiting,
         // Also a task that no process runs now: it can be answered anyway.
         StateFilter::Asks => !task.asked.is_empty() && !task.status.is_final(),
-        StateFilter::Stopping => word() == "stopping",
+        StateFilter::Stopping => standing == Standing::Stopping,
     }
 }

@@ -11,11 +11,7 @@ use crate::view;
 
 pub(super) async fn run(context: &CliContext, args: &WaitArgs) -> Result<CliExitCode, CliError> {
     let longhaul = context.client().await?;
-    let mut ids = Vec::new();
-    for typed in &args.ids {
-        ids.push(longhaul.find(typed).await?);
-    }
-    let mut wait = longhaul.wait(ids);
+    let mut wait = longhaul.wait(super::resolve_ids(&longhaul, &args.ids).await?);
     if args.any {
         wait = wait.any();
     }

@@ -42,7 +42,6 @@ impl RunSession<'_> {
         Ok(())
     }
 
-    /// Returns the last reply of a session.
     pub(super) async fn last_reply(&self, session: TaskId) -> Result<String, CliError> {
         let journal = self.longhaul.store().read(session, longhaul::id::Seq(0), usize::MAX).await?;
         let last = journal.iter().rev().find_map(|record| match &record.entry {

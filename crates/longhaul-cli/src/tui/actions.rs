@@ -1,6 +1,8 @@
 //! Actions on the selected task: answer, stop, resume, retry, pin.
 
-use longhaul::approval::{Ignored, QuestionKey, Reaction};
+use jiff::Timestamp;
+use longhaul::approval::{Ignored, QuestionKey, QuestionQueue, Reaction};
+use longhaul::id::QuestionId;
 use longhaul::task::TaskState;
 use longhaul::{Status, TaskId};
 
@@ -8,7 +10,6 @@ use super::model::{Confirmation, DetailTab, Focus, Pane, PromptPurpose, TuiEffec
 use super::tree::is_interrupted;
 use crate::view::Ink;
 
-/// Returns whether a task can be retried.
 pub(crate) fn can_be_retried(state: &TaskState) -> bool {
     matches!(state.status, Status::Failed | Status::Cancelled)
 }
@@ -40,14 +41,46 @@ impl TuiModel {
         if key == QuestionKey::Char('n') && !self.questions.contains(task, name) {
             return vec![TuiEffect::Answer { task, question: name, words: "no".to_owned() }];
         }
+        self.pass_to_question(task, |questions, now| questions.handle_key(key, now)).1
+    }
+
+    /// Sends the typed answer to a question. Returns whether it counts: if not, it can be sent again.
+    pub(super) fn answer_typed(
+        &mut self,
+        task: TaskId,
+        question: QuestionId,
+        text: &str,
+    ) -> (bool, Vec<TuiEffect>) {
+        let shown = |model: &TuiModel| {
+            model.open_question().map(|(state, open)| (state.id, open.question)) == Some((task, question))
+        };
+        let mut effects = if shown(self) { Vec::new() } else { self.reveal_task(task) };
+        if !shown(self) {
+            let notice = "the question was answered elsewhere, or is no longer asked";
+            effects.extend(self.show_notice(Ink::Attention, notice));
+            return (false, effects);
+        }
+        let (given, more) =
+            self.pass_to_question(task, |questions, now| questions.answer_in_words(text, now));
+        effects.extend(more);
+        (given, effects)
+    }
+
+    /// Lets the state machine of the questions decide what an input for the open question does. Returns whether it
+    /// is an answer.
+    fn pass_to_question(
+        &mut self,
+        task: TaskId,
+        pass: impl FnOnce(&mut QuestionQueue, Timestamp) -> Reaction,
+    ) -> (bool, Vec<TuiEffect>) {
         let mut effects: Vec<TuiEffect> = self.show_question().into_iter().collect();
-        let notice = match self.questions.handle_key(key, self.now) {
+        let notice = match pass(&mut self.questions, self.now) {
             Reaction::Answer(given) => {
                 let words = given.text.unwrap_or_default();
                 effects.push(TuiEffect::Answer { task: given.task, question: given.question, words });
-                return effects;
+                return (true, effects);
             }
-            Reaction::Changed | Reaction::Ignored(Ignored::NoMeaning) => return effects,
+            Reaction::Changed | Reaction::Ignored(Ignored::NoMeaning) => return (false, effects),
             Reaction::Ignored(Ignored::TooSoon) => "the question has just appeared: press the key again",
             Reaction::Ignored(Ignored::Sent) => "the answer is on its way",
             Reaction::Ignored(Ignored::Expired) => "it is too late to answer this",
@@ -62,7 +95,7 @@ impl TuiModel {
             }
         };
         effects.extend(self.show_notice(Ink::Attention, notice));
-        effects
+        (false, effects)
     }
 
     /// Opens the prompt for a pattern, to allow more than one call permanently.
@@ -86,8 +119,12 @@ impl TuiModel {
         let columns = usize::from(areas.question.width.saturating_sub(2));
         let rows = self.question_lines(columns).len();
         let room = usize::from(areas.question.height).saturating_sub(1 + usize::from(areas.two_panes));
-        let open = self.focus == Focus::Detail && self.tab == DetailTab::Transcript;
-        if open && self.selected == Some(state.id) {
+        let open = match self.focus {
+            Focus::Detail => true,
+            Focus::Prompt => self.pane == Pane::Detail,
+            _ => false,
+        };
+        if open && self.tab == DetailTab::Transcript && self.selected == Some(state.id) {
             // The transcript has the whole call. The choices, with a title of up to two lines, are only here.
             let choices = self.choice_lines(columns).len();
             return choices == 0 || choices + 2 <= room;

@@ -192,10 +192,7 @@ impl<S: TuiScreen> TuiEventLoop<S> {
             }
         }
         drop(self.screen);
-        let drained = match self.drain {
-            true => Some(self.effects.drain(self.model.tasks.values())?),
-            false => None,
-        };
+        let drained = if self.drain { Some(self.effects.drain(self.model.tasks.values())?) } else { None };
         Ok((self.model.open_task_count(), drained))
     }
 

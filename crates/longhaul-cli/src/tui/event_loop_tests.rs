@@ -12,7 +12,7 @@ use longhaul::store::{
     TaskFilter,
 };
 use longhaul::task::TaskState;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::*;
 use crate::args::ProviderArgs;
@@ -103,16 +103,41 @@ impl Store for CountingStore {
     }
 }
 
-/// When a frame was drawn, and what was selected then.
-type FrameRecord = (Instant, Option<TaskId>);
+/// A frame that was drawn.
+#[derive(Clone)]
+struct FrameRecord {
+    at: Instant,
+    selected: Option<TaskId>,
+    /// How many entries of all tasks it shows.
+    entries: u64,
+    /// The last entry of the open task that it shows.
+    open: Seq,
+}
 
 /// A screen that records its frames.
 #[derive(Clone, Default)]
-struct RecordingScreen(Arc<Mutex<Vec<FrameRecord>>>);
+struct RecordingScreen(watch::Sender<Vec<FrameRecord>>);
 
 impl RecordingScreen {
     fn frames(&self) -> Vec<FrameRecord> {
-        self.0.lock().unwrap().clone()
+        self.0.borrow().clone()
+    }
+
+    fn last(&self) -> FrameRecord {
+        self.0.borrow().last().unwrap().clone()
+    }
+
+    /// Waits until the frames are like this.
+    async fn until(&self, what: &str, is_so: impl Fn(&[FrameRecord]) -> bool) {
+        let mut frames = self.0.subscribe();
+        let so = frames.wait_for(|frames| is_so(frames));
+        // The clock is paused: this takes no time.
+        tokio::time::timeout(Duration::from_secs(600), so).await.expect(what).unwrap();
+    }
+
+    /// Waits for a frame like this.
+    async fn until_last(&self, what: &str, is_so: impl Fn(&FrameRecord) -> bool) {
+        self.until(what, |frames| frames.last().is_some_and(&is_so)).await;
     }
 }
 
@@ -121,7 +146,13 @@ impl TuiScreen for RecordingScreen {
         Ok((120, 40))
     }
     fn draw(&mut self, model: &TuiModel, _: bool) -> std::io::Result<()> {
-        self.0.lock().unwrap().push((Instant::now(), model.selected));
+        let frame = FrameRecord {
+            at: Instant::now(),
+            selected: model.selected,
+            entries: model.tasks.values().map(|state| state.seq.0).sum(),
+            open: model.detail.as_ref().map_or(Seq(0), |detail| detail.transcript.last),
+        };
+        self.0.send_modify(|frames| frames.push(frame));
         Ok(())
     }
     fn suspend(&mut self) {}
@@ -170,9 +201,7 @@ impl EventLoopFixture {
         let event_loop = TuiEventLoop::new(model, effects, drawn.clone());
         let shown = tokio::spawn(event_loop.run(events, TuiSignals::none()));
         let scene = EventLoopFixture { store, tasks, drawn, keys, shown };
-        // Everything is read and drawn.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        assert!(scene.drawn.frames().last().unwrap().1.is_some());
+        scene.drawn.until_last("the tasks, and the journal of one", |frame| frame.open == Seq(2)).await;
         scene
     }
 
@@ -206,7 +235,7 @@ async fn two_hundred_events_a_second_are_thirty_pictures_a_second_at_most() {
     let (during, took) = (frames.len() - before, begin.elapsed().as_secs_f64());
     assert!(during > 200 && during as f64 <= took * 30.0 + 1.0, "{during} frames in {took} s");
     for pair in frames.windows(2) {
-        assert!(pair[1].0 - pair[0].0 >= FRAME, "two frames within {:?}", pair[1].0 - pair[0].0);
+        assert!(pair[1].at - pair[0].at >= FRAME, "two frames within {:?}", pair[1].at - pair[0].at);
     }
     scene.leave().await;
 }
@@ -214,35 +243,36 @@ async fn two_hundred_events_a_second_are_thirty_pictures_a_second_at_most() {
 #[tokio::test(start_paused = true)]
 async fn a_burst_is_one_picture_and_silence_is_a_second_each() {
     let scene = EventLoopFixture::of(50).await;
-    let before = scene.drawn.frames().len();
+    let (before, had) = (scene.drawn.frames().len(), scene.drawn.last().entries);
     for number in 0..2_000 {
         scene.says(scene.tasks[1 + number % 49]).await;
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    scene.drawn.until_last("the burst", |frame| frame.entries == had + 2_000).await;
     let burst = scene.drawn.frames().len() - before;
     assert!((1..=4).contains(&burst), "{burst} frames for a burst");
     // Only times change: the clock ticks, and a poll finds nothing.
-    let before = scene.drawn.frames().len();
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    let silent = scene.drawn.frames().len() - before;
-    assert!((55..=85).contains(&silent), "{silent} frames in a silent minute");
+    let (before, begin) = (scene.drawn.frames().len(), Instant::now());
+    scene.drawn.until("70 frames", |frames| frames.len() == before + 70).await;
+    let silent = begin.elapsed().as_secs();
+    assert!((45..=75).contains(&silent), "70 frames in {silent} silent seconds");
     scene.leave().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_has_one_task_looked_at_and_no_other() {
     let scene = EventLoopFixture::of(1_000).await;
-    let chosen = scene.drawn.frames().last().unwrap().1.unwrap();
+    let FrameRecord { selected, entries, .. } = scene.drawn.last();
+    let chosen = selected.unwrap();
     let other = *scene.tasks.iter().find(|task| **task != chosen).unwrap();
     scene.store.reads();
     scene.says(other).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    scene.drawn.until_last("the other task", |frame| frame.entries == entries + 1).await;
     let reads = scene.store.reads();
     let once = |task| BTreeMap::from([(task, 1)]);
     assert_eq!(reads, ReadCounts { states: once(other), ..ReadCounts::default() });
     // Of the open task, only new entries are read.
     scene.says(chosen).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    scene.drawn.until_last("the open task", |frame| frame.open == Seq(3)).await;
     let reads = scene.store.reads();
     assert_eq!(reads, ReadCounts { states: once(chosen), entries: once(chosen), lists: 0 });
     scene.leave().await;
@@ -255,12 +285,11 @@ async fn a_key_is_answered_by_the_next_picture_whatever_else_happens() {
         for number in 0..20 {
             scene.says(scene.tasks[(round * 20 + number) % 1_000]).await;
         }
-        let had = scene.drawn.frames().last().unwrap().1;
+        let had = scene.drawn.last().selected;
         let pressed = Instant::now();
         scene.press(KeyCode::Down);
-        tokio::time::sleep(2 * FRAME).await;
-        let frames = scene.drawn.frames();
-        let moved = frames.iter().find(|(at, chosen)| *at >= pressed && *chosen != had).unwrap().0 - pressed;
+        scene.drawn.until_last("the next task", |frame| frame.selected != had).await;
+        let moved = scene.drawn.last().at - pressed;
         // After an idle frame, a change is drawn at once.
         assert!(moved <= FRAME + Duration::from_millis(1), "{moved:?}");
     }

@@ -37,6 +37,7 @@ pub(crate) const MAX_ENTRIES: usize = 3_000;
 pub(crate) const TEXT_LIMITS: TranscriptLimits = TranscriptLimits { text: 64 * 1024, call: 16 * 1024 };
 
 /// The state.
+#[derive(Default)]
 pub(crate) struct TuiModel {
     pub(crate) size: (u16, u16),
     pub(crate) now: Timestamp,
@@ -184,8 +185,9 @@ impl DetailTab {
 }
 
 /// Where keys go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Focus {
+    #[default]
     List,
     Detail,
     Prompt,
@@ -196,8 +198,9 @@ pub(crate) enum Focus {
 }
 
 /// The two halves of the screen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Pane {
+    #[default]
     List,
     Detail,
 }
@@ -268,7 +271,6 @@ pub(crate) enum TuiMessage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ActionReport {
     pub(crate) text: String,
-    /// The task to select now.
     pub(crate) select: Option<TaskId>,
 }
 
@@ -319,42 +321,8 @@ pub(crate) enum TuiEffect {
 
 impl TuiModel {
     pub(crate) fn new(theme: Theme, team: Option<String>, now: Timestamp) -> TuiModel {
-        TuiModel {
-            size: (80, 24),
-            now,
-            theme,
-            highlighter: SyntaxHighlighter::default(),
-            team,
-            loaded: false,
-            tasks: IndexMap::new(),
-            tree: TaskTreeView::default(),
-            tree_stale: true,
-            folded: HashSet::new(),
-            pinned: IndexSet::new(),
-            grouped: true,
-            list_search: TextInput::default(),
-            sought_from: None,
-            questions: QuestionQueue::default(),
-            reading_question: None,
-            calls: RunningCalls::default(),
-            text_search: TextSearch::default(),
-            selected: None,
-            list_top: 0,
-            scroll_to_selected: false,
-            detail: None,
-            tab: DetailTab::default(),
-            focus: Focus::List,
-            pane: Pane::List,
-            drafts: HashMap::new(),
-            purpose: None,
-            history: Vec::new(),
-            history_index: None,
-            confirm: None,
-            help: None,
-            notice: None,
-            notice_count: 0,
-            quitting: false,
-        }
+        let size = (80, 24);
+        TuiModel { size, now, theme, team, tree_stale: true, grouped: true, ..TuiModel::default() }
     }
 
     /// Returns the areas of the screen, or `None` if it is too small.
@@ -370,7 +338,6 @@ impl TuiModel {
         areas(u16::try_from(rows + 1 + usize::from(without.two_panes)).unwrap_or(u16::MAX))
     }
 
-    /// Returns the selected task.
     pub(crate) fn selected_task(&self) -> Option<&TaskState> {
         self.selected.and_then(|id| self.tasks.get(&id))
     }

@@ -121,7 +121,6 @@ impl TuiModel {
         self.ensure_selection()
     }
 
-    /// Gives the focus to the prompt.
     pub(super) fn focus_prompt(&mut self, purpose: Option<PromptPurpose>) {
         if self.selected.is_none() && self.team.is_none() {
             self.show_notice(Ink::Plain, "there is no task to write to yet");

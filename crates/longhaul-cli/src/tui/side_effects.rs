@@ -15,6 +15,7 @@ use longhaul::{Longhaul, LonghaulError, Snapshot, Status, TaskId};
 
 use super::model::{ActionReport, TuiEffect, TuiMessage};
 use super::running::{found, stretch};
+use super::tree::is_interrupted;
 use crate::args::TuiArgs;
 use crate::background::{self, BackgroundOptions};
 use crate::data_dir::DataDir;
@@ -159,8 +160,7 @@ impl EffectRunner {
         let sent = self.longhaul.send(to, text).await?;
         let state = self.store().task_state(sent.to).await?;
         if !sent.continued {
-            let interrupted =
-                state.is_some_and(|state| state.status == Status::Pending && state.attempt.0 > 0);
+            let interrupted = state.is_some_and(|state| is_interrupted(&state));
             let more = if interrupted { "; not running: r resumes it" } else { "" };
             return Ok(report_of(format!("sent to {to}{more}")));
         }

@@ -22,7 +22,6 @@ pub(super) struct TuiSignals {
 }
 
 impl TuiSignals {
-    /// Starts to listen.
     pub(super) fn listen() -> Result<TuiSignals, CliError> {
         let job_control = {
             use nix::sys::signal::Signal::{SIGCONT, SIGTSTP};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use jiff::Timestamp;
+use longhaul::Order;
 use longhaul::approval::{AskedQuestion, QuestionQueue};
 use longhaul::entry::{
     CallResult, Entry, ExpectedAnswer, Letter, LiveTextKind, Outcome, Question, Record, Sender, Submission,
@@ -13,7 +14,6 @@ use longhaul::entry::{
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply, Usage};
 use longhaul::task::TaskState;
-use longhaul::{AgentName, Order};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -22,7 +22,6 @@ use super::model::{TuiEffect, TuiMessage, TuiModel};
 use super::theme::Theme;
 use super::update::update;
 
-/// Returns the task id for a number.
 pub(super) fn id(number: u32) -> TaskId {
     const DIGITS: &[u8] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut name = String::from("t-");
@@ -65,7 +64,7 @@ impl TestJournal {
             ..Submission::root(
                 root,
                 TaskKey::named(&number.to_string()),
-                Order { agent: Some(AgentName::from(agent)), task: task.into(), ..Order::default() },
+                Order::new(agent, task),
                 TeamRef::Named("test".into()),
             )
         };
@@ -134,30 +133,11 @@ impl TestJournal {
 
     pub(super) fn returned(self, index: u32, output: &str) -> TestJournal {
         let call = CallId { turn: self.turn, index };
-        self.and(Entry::Returned(Box::new(CallResult {
-            call,
-            output: output.into(),
-            is_error: false,
-            whole: None,
-            collected: Vec::new(),
-            handoff: None,
-            model: None,
-        })))
+        self.and(Entry::Returned(Box::new(CallResult::new(call, output))))
     }
 
     pub(super) fn letter(self, from: Sender, text: &str) -> TestJournal {
-        let (text, summary) = (text.into(), None);
-        let letter = Letter {
-            id: LetterId::random(),
-            from,
-            text,
-            summary,
-            deliver: Default::default(),
-            ending: None,
-            ended: None,
-            effects: false,
-        };
-        self.and(Entry::Letter(Box::new(letter)))
+        self.and(Entry::Letter(Box::new(Letter::new(LetterId::random(), from, text))))
     }
 
     pub(super) fn asked(self, wants: ExpectedAnswer, text: &str) -> TestJournal {
@@ -186,14 +166,7 @@ pub(super) fn question() -> QuestionId {
 }
 
 pub(super) fn leave() -> ExpectedAnswer {
-    ExpectedAnswer::Leave {
-        tool: "write_file".to_owned(),
-        arguments: r#"{"path":"notes.txt"}"#.to_owned(),
-        why: None,
-        identity: None,
-        changed: None,
-        file: None,
-    }
+    ExpectedAnswer::approval("write_file", r#"{"path":"notes.txt"}"#)
 }
 
 /// Creates a model of this screen size with these tasks.

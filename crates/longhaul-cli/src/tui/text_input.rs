@@ -18,7 +18,6 @@ pub(crate) struct TextInput {
 }
 
 impl TextInput {
-    /// Returns the text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

@@ -137,7 +137,6 @@ impl TuiModel {
         self.seek(TextSearchDirection::Nearest)
     }
 
-    /// Ends the search.
     pub(super) fn end_text_search(&mut self) -> Vec<TuiEffect> {
         let before = self.text_search.words.take();
         self.text_search = TextSearch { before, ..TextSearch::default() };

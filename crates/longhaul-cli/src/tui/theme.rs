@@ -6,14 +6,13 @@ use ratatui::style::{Color, Modifier, Style};
 use crate::view::Ink;
 
 /// The colour theme.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Theme {
     /// Whether to use colours. Bold, dim and reversed are always used.
     pub(crate) color: bool,
 }
 
 impl Theme {
-    /// Returns the style of an ink.
     pub(crate) fn ink(self, ink: Ink) -> Style {
         let plain = Style::new();
         let color = |color: Color| if self.color { plain.fg(color) } else { plain };
@@ -28,7 +27,6 @@ impl Theme {
         }
     }
 
-    /// Converts an `anstyle` style.
     pub(crate) fn convert_style(self, style: anstyle::Style) -> Style {
         let mut same = Style::new();
         if let Some(anstyle::Color::Ansi(color)) = style.get_fg_color().filter(|_| self.color) {
@@ -62,7 +60,6 @@ impl Theme {
         Style::new().fg(Color::Reset).remove_modifier(Modifier::DIM).add_modifier(Modifier::REVERSED)
     }
 
-    /// The style of search matches.
     pub(crate) fn search_match(self) -> Style {
         let style = Style::new().remove_modifier(Modifier::DIM | Modifier::REVERSED);
         match self.color {
@@ -71,7 +68,6 @@ impl Theme {
         }
     }
 
-    /// The style of a title.
     pub(crate) fn title(self, focused: bool) -> Style {
         if focused { self.ink(Ink::Id).add_modifier(Modifier::BOLD) } else { self.ink(Ink::Plain) }
     }

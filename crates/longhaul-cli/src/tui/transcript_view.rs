@@ -30,7 +30,6 @@ pub(crate) struct BlockRenderer<'a> {
 }
 
 impl BlockRenderer<'_> {
-    /// Wraps a text.
     pub(crate) fn wrapped(self, ink: Ink, text: &str) -> Vec<Line<'static>> {
         self.hanging("", Style::new(), self.theme.ink(ink), text)
     }
@@ -91,7 +90,6 @@ fn append_part(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
     lines.extend(more);
 }
 
-/// Renders a block of the transcript.
 pub(crate) fn transcript_lines(
     item: &TranscriptItem,
     opened: bool,

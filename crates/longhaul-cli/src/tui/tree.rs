@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use indexmap::{IndexMap, IndexSet};
 use jiff::Timestamp;
 use longhaul::task::TaskState;
+use longhaul::transcript::Standing;
 use longhaul::{Status, TaskId};
 
 use crate::view::one_line;
@@ -35,7 +36,6 @@ impl TuiGroup {
         }
     }
 
-    /// Returns the group of one task.
     pub(crate) fn for_task(state: &TaskState, now: Timestamp) -> TuiGroup {
         match state.status {
             status if status.is_final() => TuiGroup::Finished,
@@ -48,7 +48,7 @@ impl TuiGroup {
 
 /// Returns whether a task has started, but no process runs it now.
 pub(crate) fn is_interrupted(state: &TaskState) -> bool {
-    state.status == Status::Pending && state.attempt.0 > 0
+    Standing::of(state) == Standing::Interrupted
 }
 
 /// The totals of a task and everything below it.
@@ -96,7 +96,6 @@ pub(crate) struct TreePosition {
     /// A bit per level, its own included: set if more tasks follow on that level.
     pub(crate) open_levels: u32,
     pub(crate) folded: bool,
-    /// Whether it has children.
     pub(crate) has_children: bool,
 }
 
@@ -169,7 +168,6 @@ impl TaskTreeView {
         TaskTreeView { rows: grower.rows, totals }
     }
 
-    /// Returns the line of a task.
     pub(crate) fn line_of(&self, id: TaskId) -> Option<usize> {
         self.rows.iter().position(|row| matches!(row, TuiRow::Task(position) if position.id == id))
     }

@@ -336,7 +336,6 @@ impl TuiModel {
         Vec::new()
     }
 
-    /// Scrolls to the start.
     pub(super) fn scroll_to_start(&mut self) -> Vec<TuiEffect> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
         detail.follow = false;
@@ -379,20 +378,27 @@ impl TuiModel {
         if text.is_empty() {
             return Vec::new();
         }
+        let effects = match purpose {
+            PromptPurpose::Write(to) => vec![TuiEffect::Send { to, text: text.clone() }],
+            PromptPurpose::Answer(task, question) => {
+                let (given, effects) = self.answer_typed(task, question, &text);
+                if !given {
+                    return effects;
+                }
+                effects
+            }
+            PromptPurpose::Run => vec![TuiEffect::Run(text.clone())],
+        };
         self.drafts.remove(&purpose);
         self.purpose = None;
         self.history_index = None;
         self.history.retain(|written| *written != text);
-        self.history.push(text.clone());
+        self.history.push(text);
         if self.history.len() > 50 {
             self.history.remove(0);
         }
         self.leave_prompt();
-        match purpose {
-            PromptPurpose::Write(to) => vec![TuiEffect::Send { to, text }],
-            PromptPurpose::Answer(task, question) => vec![TuiEffect::Answer { task, question, words: text }],
-            PromptPurpose::Run => vec![TuiEffect::Run(text)],
-        }
+        effects
     }
 
     /// Returns the focus from the prompt to where it was.

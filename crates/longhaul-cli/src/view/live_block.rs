@@ -29,7 +29,6 @@ pub(crate) struct LiveBlockFrame<'a> {
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Returns the lines of the block.
 pub(crate) fn live_block_lines(board: &TaskBoard, frame: &LiveBlockFrame<'_>) -> Vec<StyledLine> {
     let (columns, rows) = frame.size;
     // One row is for the cursor, and some text above the block stays visible.
@@ -214,8 +213,7 @@ mod tests {
         let mut board = TaskBoard::default();
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
         let root = "t-aaaaa".parse().unwrap();
-        let mut feed =
-            |task, ms, what| board.apply_event(&Event { task, seq: Seq(1), at: at(ms), kind: what });
+        let mut feed = |task, ms, what| board.apply_event(&Event::new(task, Seq(1), at(ms), what));
         let submitted = |agent: &str, parent| EventKind::Submitted {
             agent: agent.into(),
             headline: "Do what has to be done".to_owned(),

@@ -14,7 +14,7 @@ pub(crate) fn question_id(index: u32) -> QuestionId {
 
 fn call(tool: &str, arguments: serde_json::Value) -> ExpectedAnswer {
     let (tool, arguments) = (tool.to_owned(), arguments.to_string());
-    ExpectedAnswer::Leave { tool, arguments, why: None, identity: None, changed: None, file: None }
+    ExpectedAnswer::approval(tool, arguments)
 }
 
 fn question(wants: ExpectedAnswer) -> Question {
@@ -41,7 +41,7 @@ pub(crate) fn approvals() -> [(&'static str, Vec<Question>); 3] {
 }
 
 fn event(kind: EventKind) -> Event {
-    Event { task: "t-aaaaa".parse().unwrap(), seq: Seq(1), at: at(0), kind }
+    Event::new("t-aaaaa".parse().unwrap(), Seq(1), at(0), kind)
 }
 
 fn queue(questions: &[Question]) -> QuestionQueue {

@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::task::TaskState;
+use longhaul::transcript::Activity;
 
 use super::text_format::{
     format_ago, format_clock, format_count, format_duration, format_price, format_short_count,
 };
 use super::text_table::{TableCell, TableColumn, format_table};
-use super::{Ink, TerminalOutput, status_label};
-use super::{describe_wait, one_line};
+use super::{Ink, TerminalOutput, one_line, status_label};
 
 /// Returns the tasks in tree order, each with its branch prefix.
 fn trees(states: &[TaskState]) -> Vec<(String, &TaskState)> {
@@ -88,7 +88,7 @@ pub(crate) fn task_table(
             TableCell::with_branch(branch, Ink::Id, state.id.to_string()),
             TableCell::new(ink, format!("{sign} {word}")),
             TableCell::new(Ink::Strong, one_line(state.agent.as_str())),
-            TableCell::new(Ink::Plain, task_description(state)),
+            TableCell::new(Ink::Plain, task_description(state, now)),
         ];
         if flat {
             let parent = state.parent.map_or_else(|| "–".to_owned(), |parent| parent.to_string());
@@ -114,17 +114,17 @@ pub(crate) fn task_table(
 }
 
 /// Describes a task, starting with what blocks it.
-pub(crate) fn task_description(state: &TaskState) -> String {
+pub(crate) fn task_description(state: &TaskState, now: Timestamp) -> String {
     let headline = one_line(&state.headline);
-    match (state.asked.first(), &state.waiting, &state.error) {
-        (Some(asked), _, _) => {
-            let until =
-                asked.until.map(|until| format!(" (until {})", format_clock(until))).unwrap_or_default();
-            format!("{}{until} · {headline}", one_line(&asked.text))
+    let until = state.asked.first().and_then(|asked| asked.until);
+    match Activity::from_state(state, "", now) {
+        Activity::Asking(what) => {
+            let until = until.map(|until| format!(" (until {})", format_clock(until))).unwrap_or_default();
+            format!("{what}{until} · {headline}")
         }
-        (None, Some(waiting), _) => format!("for {} · {headline}", describe_wait(&waiting.on)),
-        (None, None, Some(error)) => format!("{} · {headline}", one_line(error)),
-        (None, None, None) => headline,
+        Activity::Waiting(what) => format!("for {what} · {headline}"),
+        Activity::Failed(why) => format!("{why} · {headline}"),
+        _ => headline,
     }
 }
 

@@ -8,7 +8,7 @@ use longhaul::task::TaskState;
 
 use super::text_format;
 use crate::exit::CliError;
-use longhaul::transcript::{Tone, escape_invisible_json};
+use longhaul::transcript::{Standing, Tone, escape_invisible_json};
 
 /// Stdout or stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,7 +47,6 @@ impl OutputStream {
 /// The properties of an output stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalOutput {
-    /// The stream.
     pub(crate) stream: OutputStream,
     /// Whether to use colours.
     pub(crate) color: bool,
@@ -158,7 +157,6 @@ impl Ink {
         }
     }
 
-    /// Returns the ink of a status.
     pub(crate) fn for_status(status: Status) -> Ink {
         match status {
             Status::Pending => Ink::Faint,
@@ -183,7 +181,6 @@ impl From<Tone> for Ink {
     }
 }
 
-/// Returns the glyph of a status.
 pub(crate) fn status_glyph(status: Status) -> &'static str {
     match status {
         Status::Pending => "○",
@@ -194,14 +191,14 @@ pub(crate) fn status_glyph(status: Status) -> &'static str {
     }
 }
 
-/// Returns the word for a task's state, and its ink. Tells apart running tasks that wait, and pending tasks
-/// that ran before.
+/// Returns the glyph, the word and the ink for how a task stands.
 pub(crate) fn status_label(state: &TaskState) -> (&'static str, &'static str, Ink) {
-    match (state.status, &state.waiting) {
-        (Status::Running, _) if !state.asked.is_empty() => ("?", "asks", Ink::Attention),
-        (Status::Running, Some(_)) => ("◌", "waiting", Ink::Attention),
-        (Status::Running, None) if state.stop.is_some() => ("●", "stopping", Ink::Attention),
-        (Status::Pending, _) if state.attempt.0 > 0 => ("◇", "interrupted", Ink::Attention),
-        (status, _) => (status_glyph(status), status.as_str(), Ink::for_status(status)),
-    }
+    let standing = Standing::of(state);
+    let glyph = match standing {
+        Standing::Asks => "?",
+        Standing::Waiting => "◌",
+        Standing::Interrupted => "◇",
+        _ => status_glyph(state.status),
+    };
+    (glyph, standing.as_str(), standing.tone().into())
 }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 pub(crate) use longhaul::transcript::{
     format_count, format_dollars, format_duration, format_time_left, pluralize,
 };
+
+pub(crate) use super::graphemes::{grapheme_width as display_width, truncate_graphemes as truncate};
 
 /// Formats how long ago something was: `just now`, `3 min ago`, `5 h ago`, `2 days ago`.
 pub(crate) fn format_ago(then: Timestamp, now: Timestamp) -> String {
@@ -107,34 +109,6 @@ pub(crate) fn format_price(cost: u64, unpriced: u64) -> String {
         (cost, 0) => format_dollars(cost),
         (cost, _) => format!("{}+", format_dollars(cost)),
     }
-}
-
-/// Returns the width of a text in columns.
-pub(crate) fn display_width(text: &str) -> usize {
-    text.width()
-}
-
-/// Truncates a text to this many columns, with a mark if it goes on.
-pub(crate) fn truncate(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
-        return text.to_owned();
-    }
-    if columns == 0 {
-        return String::new();
-    }
-    let mut fits = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used > columns - 1 {
-            break;
-        }
-        fits.push(c);
-    }
-    let kept = fits.trim_end().len();
-    fits.truncate(kept);
-    fits.push('…');
-    fits
 }
 
 /// Pads a text to exactly this many columns, aligned left.
@@ -242,11 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_by_the_column_and_not_by_the_byte() {
-        assert_eq!(truncate("short", 5), "short");
-        assert_eq!(truncate("too long", 5), "too…");
-        assert_eq!(truncate("世界世界", 5), "世界…");
-        assert_eq!(truncate("x", 0), "");
+    fn texts_are_padded_by_the_column() {
         assert_eq!(align_left("ab", 4), "ab  ");
         assert_eq!(align_right("ab", 4), "  ab");
     }

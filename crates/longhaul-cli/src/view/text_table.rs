@@ -46,7 +46,6 @@ pub(crate) struct TableCell {
 }
 
 impl TableCell {
-    /// Creates a cell.
     pub(crate) fn new(ink: Ink, text: impl Into<String>) -> TableCell {
         TableCell { branch: String::new(), text: text.into(), ink }
     }

@@ -49,16 +49,8 @@ async fn long(store: &dyn Store, entries: usize) -> TaskId {
         };
         let call = CallId { turn, index: 0 };
         let said = || Entry::Said { voice: LiveTextKind::Text, text: words.clone() };
-        let output = format!("{words}\n").repeat(4).into();
-        let returned = CallResult {
-            call,
-            output,
-            is_error: false,
-            whole: None,
-            collected: Vec::new(),
-            handoff: None,
-            model: None,
-        };
+        let output = format!("{words}\n").repeat(4);
+        let returned = CallResult::new(call, output);
         let entries = [
             said(),
             said(),

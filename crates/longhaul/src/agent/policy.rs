@@ -20,108 +20,57 @@ pub enum SubAgentDialect {
     Transfer,
 }
 
-/// How an agent works. Every policy of the engine is a field here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Policy {
-    /// Maximum number of replies; 0 means no limit.
-    pub max_turns: u32,
-    /// What happens at that limit.
-    pub at_turn_limit: AtTurnLimit,
-    /// Maximum working time. Time does not count while no process runs the task, while the machine sleeps, or
-    /// while the task waits for a person.
-    pub timeout: Option<Duration>,
-    /// How long a model may send nothing before the call counts as stalled. A running tool never does.
-    pub inactivity_timeout: Duration,
-    /// After this many identical calls in a row, the model gets a warning.
-    pub warn_after_repeats: u32,
-    /// After this many identical calls in a row, the task fails.
-    pub fail_after_repeats: u32,
-    /// How often in a row finished children may wake the agent without new input from a person.
-    pub max_wakes: u32,
-    /// What happens to children that are still running when the task would finish.
-    pub on_finish: OnFinish,
-    /// Whether a finished child wakes the agent when it is idle.
-    pub completion_notice: CompletionNotice,
-    /// When letters are read. With [`Delivery::WhenIdle`], the agent reads none until it has nothing left to
-    /// do.
-    pub letter_delivery: Delivery,
-    /// How often a model call is retried when the provider fails.
-    pub retry: RetryPolicy,
-    /// How much of a tool's output the model sees, in bytes. The store keeps all of it.
-    pub output_cap: usize,
-    /// Whether each task gets its own working directory.
-    pub isolation: Isolation,
-    /// How long to wait for a person's answer. After that the model is told that nobody answered, and
-    /// continues. `None` means no limit.
-    pub ask_timeout: Option<Duration>,
-    /// How to handle approvals and questions when no one is there to answer.
-    pub unattended: Unattended,
-    /// How many tokens a conversation may have before its older part is replaced by a summary. The default is
-    /// four fifths of the model's context window, if that is known. A conversation that the provider rejects
-    /// as too long is always compacted.
-    pub compact_at: Option<u64>,
-    /// How many messages of its conversation the model sees, besides the order. `None` means all.
-    pub history_items: Option<usize>,
-    /// Leaves out tool outputs that are followed by more than this many tokens of newer tool outputs.
-    pub old_output_tokens: Option<u64>,
-    /// Whether it gets only the tools that change nothing.
-    pub read_only: bool,
-    /// What each of its tasks may use, in addition to the budget in the task's order.
-    pub budget: Budget,
-    /// Limits on the tasks that it launches.
-    pub launch_limits: LaunchLimits,
-}
-
-fluent_setters!(Policy {
-    max_turns: u32,
-    at_turn_limit: AtTurnLimit,
-    timeout: Option<Duration>,
-    inactivity_timeout: Duration,
-    warn_after_repeats: u32,
-    fail_after_repeats: u32,
-    max_wakes: u32,
-    on_finish: OnFinish,
-    completion_notice: CompletionNotice,
-    letter_delivery: Delivery,
-    retry: RetryPolicy,
-    output_cap: usize,
-    isolation: Isolation,
-    ask_timeout: Option<Duration>,
-    unattended: Unattended,
-    compact_at: Option<u64>,
-    history_items: Option<usize>,
-    old_output_tokens: Option<u64>,
-    read_only: bool,
-    budget: Budget,
-    launch_limits: LaunchLimits,
-});
-
-impl Default for Policy {
-    fn default() -> Self {
-        Policy {
-            max_turns: 50,
-            at_turn_limit: AtTurnLimit::LastWord,
-            timeout: None,
-            inactivity_timeout: Duration::from_secs(300),
-            warn_after_repeats: 5,
-            fail_after_repeats: 8,
-            max_wakes: 40,
-            on_finish: OnFinish::Wait,
-            completion_notice: CompletionNotice::Wake,
-            letter_delivery: Delivery::Asap,
-            retry: RetryPolicy::default(),
-            output_cap: 48 * 1024,
-            isolation: Isolation::None,
-            ask_timeout: None,
-            unattended: Unattended::Wait,
-            compact_at: None,
-            history_items: None,
-            old_output_tokens: None,
-            read_only: false,
-            budget: Budget::default(),
-            launch_limits: LaunchLimits::default(),
-        }
+options! {
+    /// How an agent works. Every policy of the engine is a field here.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Policy {
+        /// Maximum number of replies; 0 means no limit.
+        max_turns: u32 = 50,
+        /// What happens at that limit.
+        at_turn_limit: AtTurnLimit = AtTurnLimit::LastWord,
+        /// Maximum working time. Time does not count while no process runs the task, while the machine sleeps, or
+        /// while the task waits for a person.
+        timeout: Option<Duration> = None,
+        /// How long a model may send nothing before the call counts as stalled. A running tool never does.
+        inactivity_timeout: Duration = Duration::from_secs(300),
+        /// After this many identical calls in a row, the model gets a warning.
+        warn_after_repeats: u32 = 5,
+        /// After this many identical calls in a row, the task fails.
+        fail_after_repeats: u32 = 8,
+        /// How often in a row finished children may wake the agent without new input from a person.
+        max_wakes: u32 = 40,
+        /// What happens to children that are still running when the task would finish.
+        on_finish: OnFinish = OnFinish::Wait,
+        /// Whether a finished child wakes the agent when it is idle.
+        completion_notice: CompletionNotice = CompletionNotice::Wake,
+        /// When letters are read. With [`Delivery::WhenIdle`], the agent reads none until it has nothing left to
+        /// do.
+        letter_delivery: Delivery = Delivery::Asap,
+        /// How often a model call is retried when the provider fails.
+        retry: RetryPolicy = RetryPolicy::default(),
+        /// How much of a tool's output the model sees, in bytes. The store keeps all of it.
+        output_cap: usize = 48 * 1024,
+        /// Whether each task gets its own working directory.
+        isolation: Isolation = Isolation::None,
+        /// How long to wait for a person's answer. After that the model is told that nobody answered, and
+        /// continues. `None` means no limit.
+        ask_timeout: Option<Duration> = None,
+        /// How to handle approvals and questions when no one is there to answer.
+        unattended: Unattended = Unattended::Wait,
+        /// How many tokens a conversation may have before its older part is replaced by a summary. The default is
+        /// four fifths of the model's context window, if that is known. A conversation that the provider rejects
+        /// as too long is always compacted.
+        compact_at: Option<u64> = None,
+        /// How many messages of its conversation the model sees, besides the order. `None` means all.
+        history_items: Option<usize> = None,
+        /// Leaves out tool outputs that are followed by more than this many tokens of newer tool outputs.
+        old_output_tokens: Option<u64> = None,
+        /// Whether it gets only the tools that change nothing.
+        read_only: bool = false,
+        /// What each of its tasks may use, in addition to the budget in the task's order.
+        budget: Budget = Budget::default(),
+        /// Limits on the tasks that it launches.
+        launch_limits: LaunchLimits = LaunchLimits::default(),
     }
 }
 
@@ -190,38 +139,19 @@ pub enum CompletionNotice {
     Quiet,
 }
 
-/// How often, and at which intervals, a model call is retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RetryPolicy {
-    /// Maximum number of tries, including the first, when the reply itself failed.
-    pub max_tries: u32,
-    /// How long to keep trying, at least, while the provider is down, regardless of the number of tries.
-    pub max_outage: Duration,
-    /// How long to keep trying when the provider says when to retry.
-    pub max_requested_wait: Duration,
-    /// The pause before the second try. It doubles with each further try.
-    pub initial_backoff: Duration,
-    /// The longest pause between tries. If the provider asks for a longer one, that one is used.
-    pub max_backoff: Duration,
-}
-
-fluent_setters!(RetryPolicy {
-    max_tries: u32,
-    max_outage: Duration,
-    max_requested_wait: Duration,
-    initial_backoff: Duration,
-    max_backoff: Duration,
-});
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        RetryPolicy {
-            max_tries: 6,
-            max_outage: Duration::from_secs(600),
-            max_requested_wait: Duration::from_secs(3600),
-            initial_backoff: Duration::from_millis(500),
-            max_backoff: Duration::from_secs(30),
-        }
+options! {
+    /// How often, and at which intervals, a model call is retried.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RetryPolicy {
+        /// Maximum number of tries, including the first, when the reply itself failed.
+        max_tries: u32 = 6,
+        /// How long to keep trying, at least, while the provider is down, regardless of the number of tries.
+        max_outage: Duration = Duration::from_secs(600),
+        /// How long to keep trying when the provider says when to retry.
+        max_requested_wait: Duration = Duration::from_secs(3600),
+        /// The pause before the second try. It doubles with each further try.
+        initial_backoff: Duration = Duration::from_millis(500),
+        /// The longest pause between tries. If the provider asks for a longer one, that one is used.
+        max_backoff: Duration = Duration::from_secs(30),
     }
 }

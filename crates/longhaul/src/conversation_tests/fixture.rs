@@ -21,15 +21,7 @@ pub(super) fn task(words: &str) -> TaskId {
 }
 
 pub(super) fn returned(turn: u32, index: u32, output: &str) -> CallResult {
-    CallResult {
-        call: CallId { turn, index },
-        output: output.into(),
-        is_error: false,
-        whole: None,
-        collected: Vec::new(),
-        handoff: None,
-        model: None,
-    }
+    CallResult::new(CallId { turn, index }, output)
 }
 
 pub(super) fn read(letters: &[&str]) -> NextStep {
@@ -100,32 +92,15 @@ impl ConversationFixture {
 
     pub(super) fn letter(&mut self, text: &str, deliver: Delivery, ending: Option<TaskId>) {
         let from = ending.map_or(Sender::Person, Sender::Task);
-        let letter = Letter {
-            id: text.into(),
-            from,
-            text: text.into(),
-            summary: None,
-            deliver,
-            ending,
-            ended: None,
-            effects: false,
-        };
+        let letter = Letter::new(text.into(), from, text).deliver(deliver).ending(ending);
         self.note(Entry::Letter(Box::new(letter)));
     }
 
     /// The end of a task that may have changed something.
     pub(super) fn letter_of_effects(&mut self, ending: TaskId) {
         let text = format!("end of {ending}");
-        let letter = Letter {
-            id: text.as_str().into(),
-            from: Sender::Task(ending),
-            text: text.into(),
-            summary: None,
-            deliver: Delivery::Asap,
-            ending: Some(ending),
-            ended: None,
-            effects: true,
-        };
+        let letter =
+            Letter::new(text.as_str().into(), Sender::Task(ending), text).ending(Some(ending)).effects(true);
         self.note(Entry::Letter(Box::new(letter)));
     }
 

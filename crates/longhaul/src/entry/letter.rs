@@ -9,6 +9,7 @@ use crate::id::{AgentName, LetterId, TaskId};
 
 /// A message to a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Letter {
     /// Its id. A task accepts each letter id only once.
     pub id: LetterId,
@@ -35,6 +36,14 @@ pub struct Letter {
     pub effects: bool,
 }
 
+fluent_setters!(Letter {
+    summary: Option<String>,
+    deliver: Delivery,
+    ending: Option<TaskId>,
+    ended: Option<Box<TaskEnding>>,
+    effects: bool,
+});
+
 /// The end of a child, as a letter to its parent reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskEnding {
@@ -47,6 +56,20 @@ pub struct TaskEnding {
 }
 
 impl Letter {
+    /// A letter that reports no end.
+    pub fn new(id: LetterId, from: Sender, text: impl Into<Arc<str>>) -> Letter {
+        Letter {
+            id,
+            from,
+            text: text.into(),
+            summary: None,
+            deliver: Delivery::default(),
+            ending: None,
+            ended: None,
+            effects: false,
+        }
+    }
+
     /// Which child's end it reports, and how that ended.
     pub fn task_ending(&self) -> Option<TaskEnding> {
         // Anyone can write the tag: only a letter that the engine marked is such a report.
@@ -141,7 +164,7 @@ mod tests {
 
     fn letter(text: &str, ending: Option<TaskId>) -> Letter {
         let (id, from, deliver) = (LetterId::random(), Sender::System, Delivery::Asap);
-        Letter { id, from, text: text.into(), summary: None, deliver, ending, ended: None, effects: false }
+        Letter::new(id, from, text).deliver(deliver).ending(ending)
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub struct Record {
 /// What happened to a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Entry {
     /// The task was created. Always the first entry.
     Submitted(Box<Submission>),
@@ -433,6 +434,14 @@ pub struct CallResult {
     pub model: Option<ModelChoice>,
 }
 
+impl CallResult {
+    /// A result that is no error and collects nothing.
+    pub fn new(call: CallId, output: impl Into<Arc<str>>) -> CallResult {
+        let (is_error, whole, collected, handoff, model) = (false, None, Vec::new(), None, None);
+        CallResult { call, output: output.into(), is_error, whole, collected, handoff, model }
+    }
+}
+
 /// Which model continues a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -458,6 +467,7 @@ pub enum LiveTextKind {
 /// What an owner waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum WaitReason {
     /// Other tasks, until they end.
     Tasks(Vec<TaskId>),
@@ -473,6 +483,7 @@ pub enum WaitReason {
 /// Why the engine added a message for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum NudgeReason {
     /// The reply was empty.
     Empty,
@@ -495,6 +506,7 @@ pub enum NudgeReason {
 /// Why an attempt ended without an outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ReleaseReason {
     /// The owner is shutting down and released the task.
     Drained,
@@ -509,13 +521,8 @@ mod tests {
     #[test]
     fn an_entry_is_read_back_as_it_was_written() {
         let entry = Entry::Returned(Box::new(CallResult {
-            call: CallId { turn: 2, index: 0 },
-            output: "done".into(),
-            is_error: false,
-            whole: None,
             collected: vec![TaskKey::random().candidate_ids().next().unwrap()],
-            handoff: None,
-            model: None,
+            ..CallResult::new(CallId { turn: 2, index: 0 }, "done")
         }));
         assert_eq!(Entry::decode(FORMAT, &entry.encode().unwrap()).unwrap(), entry);
     }

@@ -21,11 +21,12 @@ use crate::id::AgentName;
 ///     .expected_output("Five lines, each with a source.")
 ///     .max_turns(8)
 ///     .timeout(Duration::from_secs(600))
-///     .budget(Budget { tokens: Some(50_000), ..Budget::default() });
+///     .budget(Budget::default().tokens(50_000));
 /// assert_eq!(order.headline(), "What is new in Rust?");
 /// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Order {
     /// The agent that runs it.
     pub agent: Option<AgentName>,
@@ -83,76 +84,15 @@ impl Order {
         Order { agent: Some(agent.into()), task: task.into(), ..Order::default() }
     }
 
-    /// Sets what the result should look like.
-    pub fn expected_output(mut self, text: impl Into<String>) -> Self {
-        self.expected_output = Some(text.into());
-        self
-    }
-
-    /// Sets a short title for lists.
-    pub fn title(mut self, text: impl Into<String>) -> Self {
-        self.title = Some(text.into());
-        self
-    }
-
-    /// Sets the maximum number of replies.
-    pub fn max_turns(mut self, turns: u32) -> Self {
-        self.max_turns = Some(turns);
-        self
-    }
-
-    /// Sets the maximum working time. Time does not count while no process runs the task, while the machine
-    /// sleeps, or while the task waits for a person.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets what this task may use.
-    pub fn budget(mut self, budget: Budget) -> Self {
-        self.budget = budget;
-        self
-    }
-
-    /// Sets what this task and everything below it may use together.
-    pub fn tree_budget(mut self, budget: Budget) -> Self {
-        self.tree_budget = budget;
-        self
-    }
-
-    /// Sets the model to use instead of the agent's own.
-    pub fn model(mut self, name: impl Into<String>) -> Self {
-        self.model = Some(name.into());
-        self
-    }
-
     /// Limits the agent's tools to these.
     pub fn tools<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.tools = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Sets the working directory of its tools.
-    pub fn working_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.working_dir = Some(dir.into());
-        self
-    }
-
     /// Makes the task wait for the next letter instead of ending.
     pub fn interactive(mut self) -> Self {
         self.interactive = true;
-        self
-    }
-
-    /// Sets whether the task gets its own working directory.
-    pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = Some(isolation);
-        self
-    }
-
-    /// Sets what happens to children that are still running when this task would finish.
-    pub fn on_finish(mut self, policy: OnFinish) -> Self {
-        self.on_finish = Some(policy);
         self
     }
 
@@ -173,9 +113,36 @@ impl Order {
     }
 }
 
+fluent_setters!(Order {
+    /// Sets what the result should look like.
+    expected_output: impl Into<String> => Some(expected_output.into()),
+    /// Sets further context for the agent.
+    context: impl Into<String> => Some(context.into()),
+    /// Sets a short title for lists.
+    title: impl Into<String> => Some(title.into()),
+    /// Sets the maximum number of replies.
+    max_turns: u32 => Some(max_turns),
+    /// Sets the maximum working time. Time does not count while no process runs the task, while the machine
+    /// sleeps, or while the task waits for a person.
+    timeout: Duration => Some(timeout),
+    /// Sets what this task may use.
+    budget: Budget,
+    /// Sets what this task and everything below it may use together.
+    tree_budget: Budget,
+    /// Sets the model to use instead of the agent's own.
+    model: impl Into<String> => Some(model.into()),
+    /// Sets the working directory of its tools.
+    working_dir: impl Into<PathBuf> => Some(working_dir.into()),
+    /// Sets whether the task gets its own working directory.
+    isolation: Isolation => Some(isolation),
+    /// Sets what happens to children that are still running when this task would finish.
+    on_finish: OnFinish => Some(on_finish),
+});
+
 /// What a task may use. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Budget {
     /// Input and output tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,6 +184,15 @@ impl Budget {
         *self == Budget::default()
     }
 }
+
+fluent_setters!(Budget {
+    /// Limits the input and output tokens.
+    tokens: u64 => Some(tokens),
+    /// Limits the cost, in millionths of a dollar.
+    cost: u64 => Some(cost),
+    /// Limits the working time.
+    time: Duration => Some(time),
+});
 
 /// Whether a task gets its own working directory, so that tasks that write do not interfere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

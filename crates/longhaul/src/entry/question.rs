@@ -59,6 +59,14 @@ pub enum ExpectedAnswer {
     },
 }
 
+impl ExpectedAnswer {
+    /// The approval of a call that nothing else is known about.
+    pub fn approval(tool: impl Into<String>, arguments: impl Into<String>) -> ExpectedAnswer {
+        let (why, identity, changed, file) = (None, None, None, None);
+        ExpectedAnswer::Leave { tool: tool.into(), arguments: arguments.into(), why, identity, changed, file }
+    }
+}
+
 /// What a call would do to a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {

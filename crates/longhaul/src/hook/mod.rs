@@ -55,21 +55,13 @@ impl Hook {
     pub fn command(command: impl Into<String>) -> Hook {
         Hook { command: command.into(), timeout: DEFAULT_TIMEOUT, on_error: OnHookError::Deny }
     }
-
-    /// Sets the timeout.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Hook {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Sets what happens if it fails.
-    #[must_use]
-    pub fn on_error(mut self, on_error: OnHookError) -> Hook {
-        self.on_error = on_error;
-        self
-    }
 }
+
+fluent_setters!(Hook {
+    timeout: Duration,
+    /// Sets what happens if it fails.
+    on_error: OnHookError,
+});
 
 /// Matches tools by name: a regular expression that has to match the whole name. Empty or `*` matches every
 /// tool.
@@ -160,55 +152,6 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Sets the hooks that run before a tool is called, each list for the tools that its matcher matches.
-    #[must_use]
-    pub fn pre_tool_use(mut self, hooks: Vec<(ToolMatcher, Vec<Hook>)>) -> Self {
-        self.pre_tool_use = hooks;
-        self
-    }
-
-    /// Sets the hooks that run after a tool has returned.
-    #[must_use]
-    pub fn post_tool_use(mut self, hooks: Vec<(ToolMatcher, Vec<Hook>)>) -> Self {
-        self.post_tool_use = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when a task that a person started begins.
-    #[must_use]
-    pub fn session_start(mut self, hooks: Vec<Hook>) -> Self {
-        self.session_start = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when such a task has ended.
-    #[must_use]
-    pub fn session_end(mut self, hooks: Vec<Hook>) -> Self {
-        self.session_end = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when a person is asked something, or a session waits for the next message.
-    #[must_use]
-    pub fn on_user_input(mut self, hooks: Vec<Hook>) -> Self {
-        self.on_user_input = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when any task begins.
-    #[must_use]
-    pub fn task_start(mut self, hooks: Vec<Hook>) -> Self {
-        self.task_start = hooks;
-        self
-    }
-
-    /// Sets the hooks that run when any task has ended.
-    #[must_use]
-    pub fn task_end(mut self, hooks: Vec<Hook>) -> Self {
-        self.task_end = hooks;
-        self
-    }
-
     /// Runs some of these hooks concurrently and combines their results.
     pub(crate) async fn run(&self, which: &[&Hook], dir: Option<&Path>, input: &HookInput) -> HookVerdict {
         let results = self.runner.run(which, self, dir, input).await;
@@ -230,6 +173,23 @@ impl Hooks {
     }
 }
 
+fluent_setters!(Hooks {
+    /// Sets the hooks that run before a tool is called, each list for the tools that its matcher matches.
+    pre_tool_use: Vec<(ToolMatcher, Vec<Hook>)>,
+    /// Sets the hooks that run after a tool has returned.
+    post_tool_use: Vec<(ToolMatcher, Vec<Hook>)>,
+    /// Sets the hooks that run when a task that a person started begins.
+    session_start: Vec<Hook>,
+    /// Sets the hooks that run when such a task has ended.
+    session_end: Vec<Hook>,
+    /// Sets the hooks that run when a person is asked something, or a session waits for the next message.
+    on_user_input: Vec<Hook>,
+    /// Sets the hooks that run when any task begins.
+    task_start: Vec<Hook>,
+    /// Sets the hooks that run when any task has ended.
+    task_end: Vec<Hook>,
+});
+
 fn matching_hooks<'a>(matched: &'a [(ToolMatcher, Vec<Hook>)], tool: &str) -> Vec<&'a Hook> {
     let mut hooks: Vec<&Hook> = Vec::new();
     for hook in matched.iter().filter(|(matcher, _)| matcher.matches(tool)).flat_map(|(_, hooks)| hooks) {
@@ -241,9 +201,10 @@ fn matching_hooks<'a>(matched: &'a [(ToolMatcher, Vec<Hook>)], tool: &str) -> Ve
 }
 
 /// The events that hooks run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HookEvent {
+    #[default]
     PreToolUse,
     PostToolUse,
     SessionStart,
@@ -269,19 +230,16 @@ impl HookEvent {
 }
 
 /// The JSON object that a hook gets on stdin.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct HookInput {
     /// The first task of the tree.
     pub(crate) session_id: String,
-    /// The task.
     pub(crate) task_id: String,
     /// The agent that holds the conversation.
     pub(crate) agent: String,
     /// The working directory of the task.
     pub(crate) cwd: String,
-    /// The event.
     pub(crate) hook_event_name: HookEvent,
-    /// The tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_name: Option<String>,
     /// The id of the call in the task.
@@ -290,10 +248,8 @@ pub(crate) struct HookInput {
     /// The call's arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_input: Option<Value>,
-    /// What the tool returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_response: Option<String>,
-    /// Whether that is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_error: Option<bool>,
     /// `startup`, or `resume` if the task continues the conversation of another.
@@ -314,7 +270,6 @@ pub(crate) struct HookInput {
 }
 
 impl HookInput {
-    /// The input for an event of a task.
     pub(crate) fn new(
         event: HookEvent,
         task: TaskId,
@@ -328,16 +283,7 @@ impl HookInput {
             agent: agent.to_string(),
             cwd: dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
             hook_event_name: event,
-            tool_name: None,
-            tool_use_id: None,
-            tool_input: None,
-            tool_response: None,
-            tool_error: None,
-            source: None,
-            reason: None,
-            error: None,
-            output: None,
-            question: None,
+            ..HookInput::default()
         }
     }
 }

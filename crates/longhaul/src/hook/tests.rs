@@ -154,13 +154,7 @@ fn input() -> HookInput {
         tool_name: Some("shell".to_owned()),
         tool_use_id: Some("1.0".to_owned()),
         tool_input: Some(json!({"cmd": "ls"})),
-        tool_response: None,
-        tool_error: None,
-        source: None,
-        reason: None,
-        error: None,
-        output: None,
-        question: None,
+        ..HookInput::default()
     }
 }
 

@@ -36,7 +36,6 @@ pub(crate) enum HookDecision {
 pub(crate) struct HookVerdict {
     /// The call must not be made, for this reason.
     pub(crate) blocked: Option<String>,
-    /// The decision.
     pub(crate) decision: Option<HookDecision>,
     /// The arguments to use for the call instead.
     pub(crate) updated_input: Option<Map<String, Value>>,

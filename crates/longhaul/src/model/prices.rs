@@ -15,15 +15,12 @@ pub struct Price {
     /// Input tokens.
     pub input: u64,
     /// Input tokens read from the provider's cache. Default: `input`.
-    #[serde(default)]
     pub cached: Option<u64>,
     /// Input tokens written to the provider's cache. Default: `input`.
-    #[serde(default)]
     pub cache_write: Option<u64>,
     /// Output tokens.
     pub output: u64,
     /// The prices of a request with a very long input, if they differ.
-    #[serde(default)]
     pub above: Option<Above>,
 }
 
@@ -37,10 +34,8 @@ pub struct Above {
     /// As in [`Price`].
     pub input: u64,
     /// As in [`Price`].
-    #[serde(default)]
     pub cached: Option<u64>,
     /// As in [`Price`].
-    #[serde(default)]
     pub cache_write: Option<u64>,
     /// As in [`Price`].
     pub output: u64,

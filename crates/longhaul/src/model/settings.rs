@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 /// is dropped silently.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ModelSettings {
     /// The model, as the provider names it.
     pub model: String,
@@ -37,6 +38,40 @@ pub struct ModelSettings {
     pub provider_opts: Map<String, Value>,
 }
 
+impl ModelSettings {
+    /// The settings of a model as the provider makes them.
+    pub fn new(model: impl Into<String>) -> ModelSettings {
+        ModelSettings { model: model.into(), ..ModelSettings::default() }
+    }
+}
+
+fluent_setters!(ModelSettings {
+    /// Sets the model, as the provider names it.
+    model: impl Into<String> => model.into(),
+    /// Sets the maximum number of tokens in a reply.
+    max_tokens: u64 => Some(max_tokens),
+    /// Sets the sampling temperature.
+    temperature: f64 => Some(temperature),
+    /// Sets nucleus sampling.
+    top_p: f64 => Some(top_p),
+    /// Sets the penalty for tokens by how often they were used.
+    frequency_penalty: f64 => Some(frequency_penalty),
+    /// Sets the penalty for tokens that were used at all.
+    presence_penalty: f64 => Some(presence_penalty),
+    /// Sets how much the model thinks.
+    thinking: Thinking => Some(thinking),
+    /// Sets whether the model may make several calls in one reply.
+    parallel_tool_calls: bool => Some(parallel_tool_calls),
+    /// Sets the schema of the final answer.
+    structured_output: StructuredOutput => Some(structured_output),
+    /// Sets whether tool calls that the model writes as text are parsed as calls.
+    reads_text_calls: bool => Some(reads_text_calls),
+    /// Sets the context window in tokens.
+    context_size: u64 => Some(context_size),
+    /// Sets other options for the provider.
+    provider_opts: Map<String, Value>,
+});
+
 /// How much a model thinks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,7 +92,6 @@ pub struct StructuredOutput {
     /// The name of the schema.
     pub name: String,
     /// A description of the answer.
-    #[serde(default)]
     pub description: Option<String>,
     /// The JSON schema.
     pub schema: Value,

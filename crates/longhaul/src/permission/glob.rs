@@ -32,7 +32,6 @@ pub(super) struct Glob {
 }
 
 impl Glob {
-    /// The glob of a text.
     pub(super) fn parse(text: &str) -> Result<Glob, GlobError> {
         let lower = lowercase(text);
         let mut rest = lower.chars().peekable();
@@ -61,22 +60,22 @@ impl Glob {
         let mut here = GlobPositions::new(self.tokens.len() + 1);
         let mut next = GlobPositions::new(self.tokens.len() + 1);
         self.enter(&mut here, 0);
-        for c in text.chars() {
-            let kept = never.contains(&c);
-            next.clear();
-            for &place in &here.list {
-                match self.tokens.get(place) {
-                    Some(GlobToken::Many) if !kept => self.enter(&mut next, place),
-                    Some(token) if token.accepts(c, kept) => self.enter(&mut next, place + 1),
-                    _ => {}
-                }
-            }
-            std::mem::swap(&mut here, &mut next);
-            if here.list.is_empty() {
-                return false;
+        text.chars().all(|c| self.step(&mut here, &mut next, c, never.contains(&c)))
+            && here.has(self.tokens.len())
+    }
+
+    /// Moves all positions over a character. Returns whether any are left.
+    fn step(&self, here: &mut GlobPositions, next: &mut GlobPositions, c: char, kept: bool) -> bool {
+        next.clear();
+        for &place in &here.list {
+            match self.tokens.get(place) {
+                Some(GlobToken::Many) if !kept => self.enter(next, place),
+                Some(token) if token.accepts(c, kept) => self.enter(next, place + 1),
+                _ => {}
             }
         }
-        here.has(self.tokens.len())
+        std::mem::swap(here, next);
+        !here.list.is_empty()
     }
 
     /// Enters a position, and the one after it if this one may match nothing.
@@ -101,19 +100,8 @@ impl Glob {
                 }
                 continue;
             };
-            for c in text.chars() {
-                next.clear();
-                for &place in &here.list {
-                    match self.tokens.get(place) {
-                        Some(GlobToken::Many) => self.enter(&mut next, place),
-                        Some(token) if token.accepts(c, false) => self.enter(&mut next, place + 1),
-                        _ => {}
-                    }
-                }
-                std::mem::swap(&mut here, &mut next);
-                if here.list.is_empty() {
-                    return false;
-                }
+            if !text.chars().all(|c| self.step(&mut here, &mut next, c, false)) {
+                return false;
             }
         }
         here.has(self.tokens.len())
@@ -124,7 +112,6 @@ impl Glob {
         self.tokens.iter().any(|token| !matches!(token, GlobToken::Char(_)))
     }
 
-    /// Whether it contains this text literally.
     pub(super) fn contains_literal(&self, text: &str) -> bool {
         let wanted: Vec<GlobToken> = text.chars().map(GlobToken::Char).collect();
         self.tokens.windows(wanted.len()).any(|part| part == wanted)

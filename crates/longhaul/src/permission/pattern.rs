@@ -255,10 +255,7 @@ impl ArgumentCondition {
                     .iter()
                     .fold(PatternMatch::No, |so_far, one| so_far.or(|| self.means(one, request, depth + 1)));
                 let each = each.or(|| self.means_text(&value.to_string(), request));
-                match self.is_command {
-                    true => each.or(|| self.means_text(&words.join(" "), request)),
-                    false => each,
-                }
+                if self.is_command { each.or(|| self.means_text(&words.join(" "), request)) } else { each }
             }
             other => self.means_text(&other.to_string(), request),
         }

@@ -90,7 +90,6 @@ impl PermissionRequest {
         &self.arguments
     }
 
-    /// The commands of a command line.
     pub(super) fn parsed_command_line(&self, text: &str) -> Rc<shell::CommandLine> {
         let read = || Rc::new(shell::parse_command_line(text));
         self.lines.borrow_mut().entry(text.to_owned()).or_insert_with(read).clone()

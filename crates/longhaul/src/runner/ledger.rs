@@ -59,8 +59,8 @@ impl Ledger {
             Some(name) => Err(Halt::Fail(Failure::new(
                 FailureKind::Budget,
                 format!(
-                    "the price of {name} is not known, so the cost limit cannot be enforced: set the price with \
-                     --prices, or remove max_cost"
+                    "the price of {name} is not known, so the cost limit cannot be enforced: give the model a \
+                     price, or remove max_cost"
                 ),
             ))),
         }
@@ -181,7 +181,7 @@ impl BudgetUsage {
                 format!("{} replies", self.spent.unpriced)
             };
             return Some(format!(
-                "{replies} of unknown cost, so the limit of ${:.4} cannot be kept to; give the price with --prices",
+                "{replies} of unknown cost, so the limit of ${:.4} cannot be kept to",
                 dollars(most)
             ));
         }

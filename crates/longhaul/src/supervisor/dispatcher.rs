@@ -10,7 +10,7 @@ use crate::dispatch::{
     Caller, DispatchError, DispatchFuture, Dispatcher, EarlierResult, LetterContent, SendReceipt, WaitMode,
     WaitResult, check_order, find_task, is_answered_by,
 };
-use crate::entry::{Delivery, Letter, Order, Sender, StopCause, StopRequest};
+use crate::entry::{Letter, Order, Sender, StopCause, StopRequest};
 use crate::id::{AgentName, CallId, LetterId, TaskId, TaskKey};
 use crate::journal::{is_below, tasks_below};
 use crate::snapshot::Snapshot;
@@ -155,16 +155,12 @@ impl TaskService {
         if note.text.trim().is_empty() {
             return Err(DispatchError::EmptyMessage);
         }
-        Ok(Letter {
-            id: LetterId::from(format!("{}:{call}", caller.task)),
-            from: Sender::Task(caller.task),
-            text: note.text.into(),
-            summary: note.summary,
-            deliver: Delivery::Asap,
-            ending: None,
-            ended: None,
-            effects: false,
-        })
+        Ok(Letter::new(
+            LetterId::from(format!("{}:{call}", caller.task)),
+            Sender::Task(caller.task),
+            note.text,
+        )
+        .summary(note.summary))
     }
 }
 

@@ -211,16 +211,7 @@ impl Longhaul {
 
     fn letter(&self, text: Arc<str>, deliver: Delivery) -> Result<Letter, LonghaulError> {
         check_text("message", &text)?;
-        Ok(Letter {
-            id: LetterId::random(),
-            from: Sender::Person,
-            text,
-            summary: None,
-            deliver,
-            ending: None,
-            ended: None,
-            effects: false,
-        })
+        Ok(Letter::new(LetterId::random(), Sender::Person, text).deliver(deliver))
     }
 
     /// Sends a letter to every task that has not ended. Returns those tasks.

@@ -159,7 +159,6 @@ impl ProblemList {
         self.errors >= MAX_PROBLEMS
     }
 
-    /// The problems so far.
     pub(super) fn as_slice(&self) -> &[Problem] {
         &self.problems
     }

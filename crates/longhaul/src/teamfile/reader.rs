@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use super::config::COMMAND;
 use super::file_schema::{self, KeyRule, KeyStatus, ObjectSchema, TOOLSETS, ValueType};
 use super::normal_value::NormalValue;
 use super::problem::{Problem, ProblemList, SourceSpan};
@@ -244,7 +245,7 @@ impl TeamFileReader {
     ) -> NormalValue {
         let mut map: Vec<(String, NormalValue)> = Vec::with_capacity(fields.len());
         for (key, node) in fields {
-            let Some(known) = object.keys.iter().find(|known| known.name == key.name) else {
+            let Some(known) = object.keys().find(|known| known.name == key.name) else {
                 self.unknown(key, object);
                 continue;
             };
@@ -278,10 +279,10 @@ impl TeamFileReader {
         if self.problems.is_full() {
             return;
         }
-        let keys: Vec<&str> = object.keys.iter().map(|known| known.name).collect();
+        let keys: Vec<&str> = object.keys().map(|known| known.name).collect();
         let elsewhere: Vec<&str> = TOOLSETS
             .iter()
-            .filter(|(_, other)| other.keys.iter().any(|known| known.name == key.name))
+            .filter(|(_, other)| other.keys().any(|known| known.name == key.name))
             .map(|(name, _)| *name)
             .collect();
         let is_toolset = TOOLSETS.iter().any(|(_, other)| std::ptr::eq(*other, object));
@@ -291,7 +292,7 @@ impl TeamFileReader {
                 format!("'{}' is for toolsets of type {}", key.name, elsewhere.join(", "))
             }
             None => {
-                let used = object.keys.iter().filter(|known| known.status == KeyStatus::Used);
+                let used = object.keys().filter(|known| known.status == KeyStatus::Used);
                 format!("known keys: {}", join_bounded(&used.map(|known| known.name).collect::<Vec<_>>()))
             }
         };
@@ -315,7 +316,7 @@ impl TeamFileReader {
                     if find(name).is_some() {
                         continue;
                     }
-                    let unknown = |key: &YamlKey| object.keys.iter().all(|known| known.name != key.name);
+                    let unknown = |key: &YamlKey| object.keys().all(|known| known.name != key.name);
                     let meant = |key: &YamlKey| unknown(key) && nearest(&key.name, [*name]).is_some();
                     match fields.iter().find(|(key, _)| key.name == *name) {
                         Some((key, _)) => self.wrong(key.at, format!("'{name}' is empty")),
@@ -439,27 +440,6 @@ impl TeamFileReader {
 
 static FILE: ValueType = ValueType::Object(&file_schema::TEAM);
 
-static COMMAND: ObjectSchema = ObjectSchema {
-    name: "a command",
-    id: "Command",
-    doc: "A prompt with a name.",
-    keys: &[
-        file_schema::KeySchema {
-            name: "description",
-            kind: ValueType::Text,
-            doc: "What it does.",
-            status: KeyStatus::Used,
-        },
-        file_schema::KeySchema {
-            name: "instruction",
-            kind: ValueType::Text,
-            doc: "The prompt.",
-            status: KeyStatus::Used,
-        },
-    ],
-    rules: &[],
-};
-
 /// A placeholder for a value with an error.
 fn blank(kind: &ValueType) -> NormalValue {
     match kind {
@@ -474,7 +454,6 @@ fn blank(kind: &ValueType) -> NormalValue {
     }
 }
 
-/// Whether a value matches a type.
 fn matches_type(node: &YamlNode, kind: &ValueType) -> bool {
     match kind {
         ValueType::Text | ValueType::TextWithVariables | ValueType::Duration | ValueType::Keyword(_) => {

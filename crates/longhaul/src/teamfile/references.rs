@@ -8,7 +8,7 @@ use super::problem::{Problem, ProblemList, SourceSpan};
 use super::reader::{KeyValueSpans, join_path, shorten};
 use super::suggestions::{suggest, suggest_also};
 use super::variables::required_variables;
-use super::{McpConfig, PermissionsConfig, TeamFile, ToolsetConfig, ToolsetKind};
+use super::{McpConfig, ModelPickerConfig, PermissionsConfig, TeamFile, ToolsetConfig, ToolsetKind};
 use crate::agent::compile_schema;
 use crate::hook::ToolMatcher;
 use crate::model::http::{is_known_provider, known_providers};
@@ -259,7 +259,7 @@ impl<'a> ReferenceChecker<'a> {
         for (index, toolset) in agent.toolsets.iter().enumerate() {
             let path = format!("{path}.toolsets[{index}]");
             self.toolset(toolset, &path);
-            if matches!(toolset.kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. })
+            if matches!(toolset.kind, ToolsetKind::BackgroundAgents(_) | ToolsetKind::Agents(_))
                 && agent.sub_agents.is_empty()
             {
                 let message = format!("agent '{name}' has no agent to send tasks to");
@@ -442,7 +442,7 @@ impl<'a> ReferenceChecker<'a> {
             ToolsetKind::Api(api) => {
                 self.url(Some(&api.api_config.endpoint), &format!("{path}.api_config.endpoint"))
             }
-            ToolsetKind::ModelPicker { models } => {
+            ToolsetKind::ModelPicker(ModelPickerConfig { models }) => {
                 for (index, model) in models.iter().enumerate() {
                     self.model(model, &format!("{path}.models[{index}]"));
                 }

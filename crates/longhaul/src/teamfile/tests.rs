@@ -126,7 +126,7 @@ fn fits(pattern: &str, place: &str) -> bool {
 fn keys() -> Vec<String> {
     use super::file_schema::{KeyStatus, ObjectSchema, TEAM, TOOLSETS, ValueType};
     fn object(path: &str, object: &'static ObjectSchema, found: &mut Vec<String>) {
-        for key in object.keys {
+        for key in object.keys() {
             let path = if path.is_empty() { key.name.to_owned() } else { format!("{path}.{}", key.name) };
             if matches!(key.status, KeyStatus::Used) {
                 found.push(path.clone());
@@ -202,7 +202,7 @@ fn agents_keep_their_order_and_old_flags_become_toolsets() {
     let old = read("flags-of-version-0");
     let kinds: Vec<&str> = old.agents["root"].toolsets.iter().map(|toolset| toolset.kind.name()).collect();
     assert_eq!(kinds, ["mcp", "think", "todo", "memory"]);
-    assert_eq!(old.agents["root"].toolsets[2].kind, ToolsetKind::Todo { shared: true });
+    assert_eq!(old.agents["root"].toolsets[2].kind, ToolsetKind::Todo(TodoConfig { shared: true }));
     assert_eq!(old.models["main"].provider.as_deref(), Some("openai"));
 
     let odd = read("spellings");

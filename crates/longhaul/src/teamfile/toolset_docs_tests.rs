@@ -135,7 +135,6 @@ const OTHERS: &[Part] = &[
     ),
 ];
 
-/// The tools of a part, by toolset.
 async fn tools(part: &Part, dir: &Path) -> Vec<ToolDescription> {
     let keys = match part.source {
         Source::Agent(keys) => keys,

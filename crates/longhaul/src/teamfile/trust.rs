@@ -13,8 +13,8 @@ use super::bundle::{join_normalized, parent_dir};
 use super::references::{AgentReference, resolve_reference};
 use super::variables::all_variables;
 use super::{
-    AgentConfig, HookConfig, HooksConfig, McpConfig, ModelConfig, SandboxConfig, SkillsConfig, TeamBundle,
-    TeamFile, ToolsetConfig, ToolsetKind, parse,
+    AgentConfig, FileToolsConfig, HookConfig, HooksConfig, McpConfig, ModelConfig, SandboxConfig,
+    SkillsConfig, TeamBundle, TeamFile, ToolsetConfig, ToolsetKind, parse,
 };
 use crate::model::http::{is_provider_or_local_url, key_variables_of};
 
@@ -289,8 +289,12 @@ impl TrustCollector {
                 let what = format!("pages that {of} fetches may be of this machine and its network");
                 self.add(TrustItem::Unprotected { what });
             }
-            ToolsetKind::Memory { path: Some(path) } => self.file(dir, path, &format!("memory of {of}")),
-            ToolsetKind::Tasks { path: Some(path) } => self.file("", path, &format!("tasks of {of}")),
+            ToolsetKind::Memory(FileToolsConfig { path: Some(path) }) => {
+                self.file(dir, path, &format!("memory of {of}"))
+            }
+            ToolsetKind::Tasks(FileToolsConfig { path: Some(path) }) => {
+                self.file("", path, &format!("tasks of {of}"))
+            }
             _ => {}
         }
     }

@@ -1,13 +1,17 @@
 //! Helpers for tests of Longhaul, and of anything that implements its traits (feature `testing`).
 
+mod no_dispatcher;
 mod reply;
 mod sse;
 mod test_call;
 pub mod store_exam;
 
 pub use crate::model::FnModel;
+pub use no_dispatcher::NoDispatcher;
 pub use reply::{ReplyBuilder, reply};
 pub use sse::sse_events;
+#[cfg(test)]
+pub(crate) use test_call::call_with_signals;
 pub use test_call::{CallRequest, CallRequests, Responder, call_context};
 
 /// Folds a journal into the conversation that the model sees, as every run does first, and returns how many

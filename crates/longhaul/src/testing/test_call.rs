@@ -99,6 +99,16 @@ pub fn call_context(
     model: Arc<dyn Model>,
     working_dir: Option<PathBuf>,
 ) -> (CallContext, CallRequests) {
+    let (context, signals) = call_with_signals(caller, dispatcher, model, working_dir);
+    (context, CallRequests(signals))
+}
+
+pub(crate) fn call_with_signals(
+    caller: Caller,
+    dispatcher: Arc<dyn Dispatcher>,
+    model: Arc<dyn Model>,
+    working_dir: Option<PathBuf>,
+) -> (CallContext, mpsc::UnboundedReceiver<CallSignal>) {
     let (runner, signals) = RunnerChannel::new();
     let context = CallContext {
         storage: ToolStorage::new(Arc::new(MemoryStore::new()), &caller),
@@ -113,5 +123,5 @@ pub fn call_context(
         processes: Default::default(),
         runner,
     };
-    (context, CallRequests(signals))
+    (context, signals)
 }

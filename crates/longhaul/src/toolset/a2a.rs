@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use reqwest::{Method, Url};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,14 +16,14 @@ use super::http_client::{
     unique_name,
 };
 use super::text::truncate;
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::model::wire::sse::SseParser;
 use crate::permission::ToolIdentity;
 use crate::tool::{
-    CallContext, DynTool, ToolEffects, ToolError, ToolOutput, arguments_schema, identity_from_spec,
-    parse_arguments,
+    CallContext, CallFuture, DynTool, ToolEffects, ToolError, ToolOutput, arguments_schema,
+    identity_from_spec, parse_arguments,
 };
 use agent_card::{A2aSkill, AgentCard, check_headers_allowed};
 use wire::{A2aMessage, A2aMethod, A2aReply, A2aTaskState, A2aVersion};
@@ -123,10 +122,7 @@ impl Toolset for A2a {
         "a2a"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let agent = self.agent.get_or_try_init(|| self.connect()).await;
             let agent =
@@ -221,11 +217,7 @@ impl DynTool for A2aSkillTool {
         }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let args: A2aSkillArgs = parse_arguments(arguments)?;
             if args.message.trim().is_empty() {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
@@ -12,12 +11,12 @@ use super::http_client::{
     percent_encode, value_text,
 };
 use super::text::truncate;
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
 use crate::tool::{
-    CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments,
+    CallContext, CallFuture, DynTool, ToolEffects, ToolError, identity_from_spec, parse_arguments,
 };
 use url_template::{UrlPart, UrlTemplate};
 
@@ -105,10 +104,7 @@ impl Toolset for Api {
         "api"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let tool = self
                 .tool()
@@ -159,11 +155,7 @@ impl DynTool for ApiTool {
         ToolIdentity { setting, ..identity_from_spec(&self.spec(), self.effects()) }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let arguments: Map<String, Value> = parse_arguments(arguments)?;
             let (url, body) = self.build_request(arguments)?;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +11,7 @@ use super::fn_tool::{
 use super::task_ops::{self, Launch};
 use super::task_text::{self, END_YOUR_TURN, EXAMPLE_TASK, RESULT_IS_SENT, TaskIdField};
 use super::text_paging::{TextRange, bytes_per_output};
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::dispatch::{AgentInfo, LetterContent, WaitMode};
 use crate::entry::{Budget, Order};
 use crate::snapshot::Snapshot;
@@ -34,10 +33,7 @@ impl Toolset for BackgroundAgents {
         NAME
     }
 
-    fn open<'a>(
-        &'a self,
-        context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async { task_ops::require_sub_agents(NAME, context).map(|()| tools(&context.sub_agents)) })
     }
 

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::Toolset;
 use super::wrappers::map_tools;
-use crate::entry::FileChange;
 use crate::model::ToolSpec;
-use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{CallContext, CallFuture, DynTool, PreviewFuture, ToolEffects, ToolError};
 
 /// The name of the added argument.
 const DESCRIPTION: &str = "description";
@@ -21,10 +18,7 @@ pub fn with_call_description(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
     map_tools(inner, |tool| {
         let spec = tool.spec();
         let has = spec.parameters.get("properties").is_some_and(|all| all.get(DESCRIPTION).is_some());
-        match has || !spec.parameters.is_object() {
-            true => tool,
-            false => Arc::new(DescribedTool(tool)),
-        }
+        if has || !spec.parameters.is_object() { tool } else { Arc::new(DescribedTool(tool)) }
     })
 }
 
@@ -48,6 +42,10 @@ impl DynTool for DescribedTool {
         self.0.effects()
     }
 
+    fn wrapped(&self) -> Option<&dyn DynTool> {
+        Some(&*self.0)
+    }
+
     fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
         let (description, rest) = split(arguments);
         let seen = self.0.canonical_arguments(rest.as_deref().unwrap_or(arguments))?;
@@ -60,30 +58,14 @@ impl DynTool for DescribedTool {
         }
     }
 
-    fn rule_names(&self) -> RuleNames {
-        self.0.rule_names()
-    }
-
-    fn identity(&self) -> ToolIdentity {
-        self.0.identity()
-    }
-
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
         Box::pin(async move {
             let (_, rest) = split(arguments);
             self.0.preview(rest.as_deref().unwrap_or(arguments), context).await
         })
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let (_, rest) = split(arguments);
             self.0.call(rest.as_deref().unwrap_or(arguments), context).await

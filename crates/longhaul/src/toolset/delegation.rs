@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, ToolCallResult, fn_tool, non_blank};
 use super::task_ops::{self, Launch};
 use super::task_text;
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::dispatch::{AgentInfo, DispatchError};
 use crate::entry::Order;
 use crate::task::Status;
@@ -24,10 +23,7 @@ impl Toolset for Delegation {
         "delegation"
     }
 
-    fn open<'a>(
-        &'a self,
-        context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let mut tools = Vec::new();
             if !context.sub_agents.is_empty() {

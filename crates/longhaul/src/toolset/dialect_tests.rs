@@ -51,7 +51,7 @@ async fn what_models_are_told_of_the_tools() {
 
 #[tokio::test]
 async fn an_agent_that_has_nobody_to_call_gets_no_tools_and_no_advice() {
-    let single = ToolsetContext { agent: "alone".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let single = ToolsetContext::new("alone");
     for toolset in toolsets() {
         assert_eq!(toolset.instruction(&single), None, "{}", toolset.name());
         match toolset.open(&single).await {

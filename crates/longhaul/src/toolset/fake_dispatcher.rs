@@ -8,8 +8,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_util::sync::CancellationToken;
 
+use super::tool_fixture::fine_model;
 use super::{Toolset, ToolsetContext};
 use crate::dispatch::{
     AgentInfo, Caller, DispatchError, DispatchFuture, Dispatcher, LetterContent, SendReceipt, TaskLimits,
@@ -23,7 +23,8 @@ use crate::id::{AgentName, Attempt, CallId, LetterId, Seq, TaskId, TaskKey, Work
 use crate::message::{Reply, Usage};
 use crate::snapshot::Snapshot;
 use crate::task::TaskState;
-use crate::tool::{CallContext, CallSignal, DynTool, RunnerChannel, ToolError, ToolOutput, ToolStorage};
+use crate::testing::call_with_signals;
+use crate::tool::{CallContext, CallSignal, DynTool, ToolError, ToolOutput};
 
 pub(super) fn completed(output: &str) -> Outcome {
     Outcome::Completed { output: output.into(), cut_short: None }
@@ -94,7 +95,6 @@ impl FakeDispatcherState {
 pub(super) struct FakeDispatcher(Mutex<FakeDispatcherState>);
 
 impl FakeDispatcher {
-    /// Advances the clock.
     pub(super) fn advance_clock(&self, seconds: i64) {
         self.0.lock().unwrap().clock += seconds;
     }
@@ -222,16 +222,8 @@ impl Dispatcher for FakeDispatcher {
             } else {
                 id
             };
-            let letter = Letter {
-                id: LetterId::from(call.to_string()),
-                from: Sender::Task(caller.task),
-                text: note.text.into(),
-                summary: note.summary,
-                deliver: Default::default(),
-                ending: None,
-                ended: None,
-                effects: false,
-            };
+            let letter = Letter::new(LetterId::from(call.to_string()), Sender::Task(caller.task), note.text)
+                .summary(note.summary);
             inner.append(to, Entry::Letter(Box::new(letter)));
             Ok(SendReceipt { to, continued })
         })
@@ -279,21 +271,9 @@ impl DispatcherFixture {
     ) -> DispatcherFixture {
         let dispatcher = Arc::new(FakeDispatcher::default());
         let task = TaskKey::named("the caller").candidate_ids().next().unwrap();
-        let (line, signals) = RunnerChannel::new();
         let caller = Caller { task, root: task, agent: "lead".into(), depth: 0 };
-        let context = CallContext {
-            storage: ToolStorage::new(Arc::new(crate::store::MemoryStore::new()), &caller),
-            caller,
-            call: CallId { turn: 1, index: 0 },
-            dispatcher: dispatcher.clone(),
-            cancel: CancellationToken::new(),
-            backgrounded: CancellationToken::new(),
-            earlier: Vec::new(),
-            working_dir: Some("/home/lead".into()),
-            model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
-            processes: Default::default(),
-            runner: line,
-        };
+        let (context, signals) =
+            call_with_signals(caller, dispatcher.clone(), Arc::new(fine_model()), Some("/home/lead".into()));
         let tools = toolset.open(toolset_context).await.unwrap();
         DispatcherFixture { dispatcher, context, signals, tools }
     }

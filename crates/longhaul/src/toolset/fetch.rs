@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use futures::{StreamExt as _, stream};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Response, Url};
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::fn_tool::{self, duration_from_secs};
 use super::http_client::RemoteToolError;
 use super::text::{group_digits, pluralize, truncate};
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 #[cfg(feature = "mcp")]
 pub(super) use fetch_client::system_lookup;
@@ -96,10 +95,7 @@ impl Toolset for Fetch {
         "fetch"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let client = FetchClient::new(self.address_filter, self.lookup.clone())
                 .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why: why.to_string() })?;

@@ -7,14 +7,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize as _;
 use serde::Serialize;
 use serde::de::{self, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::entry::FileChange;
 use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 use file_roots::{FileAccess, FileRoots};
@@ -55,10 +54,7 @@ impl Toolset for ReadOnlyFiles {
         "files"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         let parts = FileToolParts::default();
         Box::pin(async move {
             Ok(vec![

@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize, de};
@@ -15,7 +14,7 @@ use crate::dispatch::AgentInfo;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{
-    ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError, ToolOutput, arguments_schema,
+    ArgumentAliases, CallContext, CallFuture, DynTool, ToolEffects, ToolError, ToolOutput, arguments_schema,
     canonical_arguments, identity_from_spec, parse_arguments_with_aliases,
 };
 
@@ -36,6 +35,11 @@ pub(super) struct FnTool<A, F> {
     args: PhantomData<fn(A)>,
 }
 
+/// The arguments of a tool.
+pub(super) trait ToolArgs: DeserializeOwned + Serialize + JsonSchema + Send + 'static {}
+
+impl<A: DeserializeOwned + Serialize + JsonSchema + Send + 'static> ToolArgs for A {}
+
 /// Creates a tool from its name, its effects, the description for the model, and its function.
 pub(super) fn fn_tool<A, F>(
     name: impl Into<String>,
@@ -44,8 +48,8 @@ pub(super) fn fn_tool<A, F>(
     act: F,
 ) -> FnTool<A, F>
 where
-    A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
-    F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
+    A: ToolArgs,
+    F: Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync + 'static,
 {
     let spec =
         ToolSpec { name: name.into(), description: description.into(), parameters: arguments_schema::<A>() };
@@ -54,8 +58,8 @@ where
 
 impl<A, F> FnTool<A, F>
 where
-    A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
-    F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
+    A: ToolArgs,
+    F: Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync + 'static,
 {
     /// Lists the agents that an argument can name in that argument's description.
     pub(super) fn with_agent_choices(mut self, parameter: &str, agents: &[AgentInfo]) -> Self {
@@ -93,8 +97,8 @@ where
 
 impl<A, F> DynTool for FnTool<A, F>
 where
-    A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
-    F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
+    A: ToolArgs,
+    F: Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync + 'static,
 {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
@@ -116,7 +120,7 @@ where
         ToolIdentity { setting: self.setting.clone(), ..identity_from_spec(&self.spec, self.effects) }
     }
 
-    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> BoxFuture<'a, ToolCallResult> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             (self.act)(parse_arguments_with_aliases::<A>(arguments, self.names.aliases)?, context).await
         })

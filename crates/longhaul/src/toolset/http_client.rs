@@ -82,7 +82,6 @@ impl SecretHeaders {
     }
 }
 
-/// Redacts a secret in a text.
 pub(super) fn redact_secret(text: String, secret: &str) -> String {
     // A shorter value is not a secret, and may be an ordinary word of the text.
     if secret.len() >= 8 && text.contains(secret) { text.replace(secret, "[secret]") } else { text }
@@ -218,10 +217,7 @@ pub(super) fn follow_same_host(attempt: Attempt<'_>) -> reqwest::redirect::Actio
             from.scheme() == "http" && to.scheme() == "https" && from.port().is_none() && to.port().is_none();
         from.host_str() == to.host_str() && ((from.scheme() == to.scheme() && ports) || upgrade)
     });
-    match same && attempt.previous().len() <= MOST_HOPS {
-        true => attempt.follow(),
-        false => attempt.stop(),
-    }
+    if same && attempt.previous().len() <= MOST_HOPS { attempt.follow() } else { attempt.stop() }
 }
 
 /// Formats a URL of the user without its user name, query and fragment, which may be secret.

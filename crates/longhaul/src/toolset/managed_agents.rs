@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +10,7 @@ use super::fn_tool::{self, NoArgs, ToolCallResult, duration_from_secs, fn_tool, 
 use super::task_ops::{self, Launch};
 use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::dispatch::{AgentInfo, LetterContent};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
@@ -28,10 +27,7 @@ impl Toolset for ManagedAgents {
         NAME
     }
 
-    fn open<'a>(
-        &'a self,
-        context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async { task_ops::require_sub_agents(NAME, context).map(|()| tools(&context.sub_agents)) })
     }
 

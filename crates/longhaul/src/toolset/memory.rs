@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::fn_tool::{NoArgs, ToolCallResult, fn_tool, non_blank};
+use super::fn_tool::{NoArgs, ToolArgs, fn_tool, non_blank};
 use super::stable_ids::candidate_ids;
 use super::text::{group_digits, pluralize};
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::store::private_files;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 use database::{MemoryDatabase, MemoryMatches};
@@ -40,10 +39,7 @@ impl Toolset for AgentMemory {
         "memory"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         let tools = self.tools();
         Box::pin(async { Ok(tools) })
     }
@@ -93,122 +89,91 @@ struct SearchMemoriesArgs {
 
 impl AgentMemory {
     fn tools(&self) -> Vec<Arc<dyn DynTool>> {
-        let path = || self.path.clone();
         let (read, write) = (ToolEffects::READ_ONLY, ToolEffects::INTERNAL);
         vec![
-            {
-                let path = path();
-                fn_tool(
-                    "add_memory",
-                    write,
-                    "Remembers something new.",
-                    move |args: AddMemoryArgs, context| {
-                        with_database(&path, context, move |database, context| add(database, args, &context))
-                    },
-                )
-                .into_tool()
-            },
-            {
-                let path = path();
-                fn_tool(
-                    "get_memories",
-                    read,
-                    "Shows all memories, the newest first.",
-                    move |_: NoArgs, context| {
-                        with_database(&path, context, move |database, _| Ok(database.all().map(shown)?))
-                    },
-                )
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text = "Searches the memories for words, a category, or both.";
-                fn_tool("search_memories", read, text, move |args: SearchMemoriesArgs, context| {
-                    with_database(&path, context, move |database, _| {
-                        let (query, category) = (non_blank(args.query), non_blank(args.category));
-                        let query = query.as_deref().unwrap_or_default();
-                        Ok(database.search(query, category.as_deref().map(str::trim)).map(shown)?)
-                    })
-                })
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text = "Changes what a memory says, and its category if one is given.";
-                fn_tool("update_memory", write, text, move |args: UpdateMemoryArgs, context| {
-                    with_database(&path, context, move |database, _| {
-                        let (id, text) = (args.id.trim(), fit(&args.memory)?);
-                        match database.update(id, text, non_blank(args.category).as_deref().map(str::trim))? {
-                            true => Ok(format!("Memory {id} is changed.")),
-                            false => Err(unknown(id)),
-                        }
-                    })
-                })
-                .into_tool()
-            },
-            {
-                let path = path();
-                fn_tool(
-                    "delete_memory",
-                    ToolEffects::default(),
-                    "Forgets a memory.",
-                    move |args: DeleteMemoryArgs, context| {
-                        with_database(&path, context, move |database, _| {
-                            match database.delete(args.id.trim())? {
-                                true => Ok(format!("Memory {} is forgotten.", args.id.trim())),
-                                false => Err(unknown(&args.id)),
-                            }
-                        })
-                    },
-                )
-                .into_tool()
-            },
+            self.tool("add_memory", write, "Remembers something new.", add),
+            self.tool(
+                "get_memories",
+                read,
+                "Shows all memories, the newest first.",
+                |database, _: NoArgs, _| Ok(database.all().map(shown)?),
+            ),
+            self.tool(
+                "search_memories",
+                read,
+                "Searches the memories for words, a category, or both.",
+                |database, args: SearchMemoriesArgs, _| {
+                    let (query, category) = (non_blank(args.query), non_blank(args.category));
+                    let query = query.as_deref().unwrap_or_default();
+                    Ok(database.search(query, category.as_deref().map(str::trim)).map(shown)?)
+                },
+            ),
+            self.tool(
+                "update_memory",
+                write,
+                "Changes what a memory says, and its category if one is given.",
+                |database, args: UpdateMemoryArgs, _| {
+                    let (id, text) = (args.id.trim(), fit(&args.memory)?);
+                    let category = non_blank(args.category);
+                    let known = database.update(id, text, category.as_deref().map(str::trim))?;
+                    if known { Ok(format!("Memory {id} is changed.")) } else { Err(unknown(id)) }
+                },
+            ),
+            self.tool(
+                "delete_memory",
+                ToolEffects::default(),
+                "Forgets a memory.",
+                |database, args: DeleteMemoryArgs, _| {
+                    let id = args.id.trim();
+                    if database.delete(id)? {
+                        Ok(format!("Memory {id} is forgotten."))
+                    } else {
+                        Err(unknown(id))
+                    }
+                },
+            ),
         ]
+    }
+
+    /// A tool that works on the database on a blocking thread. Each call opens the file anew, so nothing is left
+    /// open, and the file may be deleted, moved or replaced between calls.
+    fn tool<A: ToolArgs>(
+        &self,
+        name: &str,
+        effects: ToolEffects,
+        text: &str,
+        act: fn(&mut MemoryDatabase, A, &CallContext) -> Result<String, MemoryError>,
+    ) -> Arc<dyn DynTool> {
+        let path = self.path.clone();
+        let tool = fn_tool(name, effects, text, move |args: A, context| {
+            let (path, context) = (path.clone(), context.clone());
+            Box::pin(super::run_blocking(move || {
+                let place = database_path(&path, context.working_dir.as_deref())?;
+                // Memories are private: only the owner can read a new file. An existing file keeps its permissions.
+                let _ = private_files::create_private_file(&place);
+                let result = MemoryDatabase::open(&place)
+                    .map_err(MemoryError::Database)
+                    .and_then(|mut database| act(&mut database, args, &context));
+                result.map(Into::into).map_err(|error| match error {
+                    MemoryError::Tool(error) => error,
+                    MemoryError::Database(error) => ToolError::Failed(format!(
+                        "the memories in '{}' cannot be used: {error}",
+                        path.display()
+                    )),
+                })
+            }))
+        });
+        tool.into_tool()
     }
 }
 
 /// An operation on the database failed.
+#[derive(Debug, thiserror::Error)]
 enum MemoryError {
-    Database(rusqlite::Error),
-    Tool(ToolError),
-}
-
-impl From<rusqlite::Error> for MemoryError {
-    fn from(error: rusqlite::Error) -> Self {
-        MemoryError::Database(error)
-    }
-}
-
-impl From<ToolError> for MemoryError {
-    fn from(error: ToolError) -> Self {
-        MemoryError::Tool(error)
-    }
-}
-
-/// Runs an operation on the database on a blocking thread. Each call opens the file anew, so nothing is left
-/// open, and the file may be deleted, moved or replaced between calls.
-fn with_database<'a>(
-    path: &Arc<Path>,
-    context: &'a CallContext,
-    act: impl FnOnce(&mut MemoryDatabase, CallContext) -> Result<String, MemoryError> + Send + 'static,
-) -> BoxFuture<'a, ToolCallResult> {
-    let (path, context) = (path.clone(), context.clone());
-    Box::pin(super::run_blocking(move || {
-        let place = database_path(&path, context.working_dir.as_deref())?;
-        // Memories are private: only the owner can read a new file. An existing file keeps its permissions.
-        let _ = private_files::create_private_file(&place);
-        let result = MemoryDatabase::open(&place)
-            .map_err(MemoryError::Database)
-            .and_then(|mut database| act(&mut database, context));
-        match result {
-            Ok(text) => Ok(text.into()),
-            Err(MemoryError::Tool(error)) => Err(error),
-            Err(MemoryError::Database(error)) => Err(ToolError::Failed(format!(
-                "the memories in '{}' cannot be used: {error}",
-                path.display()
-            ))),
-        }
-    }))
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Tool(#[from] ToolError),
 }
 
 /// Resolves the path of the file and creates its directory if needed. Below the working directory, a symbolic

@@ -68,7 +68,7 @@ mod fake_dispatcher;
 #[cfg(test)]
 pub(crate) mod loopback;
 #[cfg(test)]
-mod no_dispatcher;
+mod tool_fixture;
 
 #[cfg(feature = "toolsets")]
 pub use a2a::A2a;
@@ -122,16 +122,17 @@ pub use wrappers::{only_tools, with_instruction, with_prefix};
 #[cfg(feature = "toolsets")]
 use blocking::run_blocking;
 
+/// The tools of a toolset, on their way.
+pub type OpenFuture<'a> = BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
+
 /// A group of tools that are opened and closed together. Always used as `Arc<dyn Toolset>`; one instance
 /// serves all tasks of its agent.
 ///
 /// To add behaviour, wrap another toolset. This one adds a hint to the agent's instruction:
 ///
 /// ```
-/// # use std::sync::Arc;
 /// use futures::future::BoxFuture;
-/// use longhaul::tool::DynTool;
-/// use longhaul::toolset::{ReadOnlyFiles, ToolsetContext, Toolset, ToolsetError};
+/// use longhaul::toolset::{OpenFuture, ReadOnlyFiles, ToolsetContext, Toolset, ToolsetError};
 ///
 /// struct Hinted<T>(T, &'static str);
 ///
@@ -140,7 +141,7 @@ use blocking::run_blocking;
 ///         self.0.name()
 ///     }
 ///
-///     fn open<'a>(&'a self, context: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+///     fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a> {
 ///         self.0.open(context)
 ///     }
 ///
@@ -154,7 +155,7 @@ use blocking::run_blocking;
 /// }
 ///
 /// let files = Hinted(ReadOnlyFiles::new(), "Read a file before you speak of it.");
-/// # let context = ToolsetContext { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
+/// # let context = ToolsetContext::new("reader");
 /// # let tools = futures::executor::block_on(files.open(&context))?;
 /// # assert_eq!(tools.len(), 4);
 /// # Ok::<(), ToolsetError>(())
@@ -164,10 +165,7 @@ pub trait Toolset: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Opens the tools for an agent, and starts whatever they need and is not running yet.
-    fn open<'a>(
-        &'a self,
-        context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
+    fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a>;
 
     /// Returns what the agent should know about using the tools. It becomes part of the system instruction.
     fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
@@ -214,6 +212,13 @@ pub struct ToolsetContext {
     pub handoffs: Vec<AgentInfo>,
 }
 
+impl ToolsetContext {
+    /// An agent without other agents.
+    pub fn new(agent: impl Into<AgentName>) -> ToolsetContext {
+        ToolsetContext { agent: agent.into(), sub_agents: Vec::new(), handoffs: Vec::new() }
+    }
+}
+
 /// A toolset could not be opened. The agent runs without it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("toolset '{toolset}': {why}")]
@@ -252,10 +257,7 @@ impl Toolset for Tools {
         "tools"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async { Ok(self.0.clone()) })
     }
 }

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::entry::ModelChoice;
 use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
@@ -29,10 +28,7 @@ impl Toolset for ModelPicker {
         "model_picker"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         let change = ChangeModel { models: self.models.clone() };
         Box::pin(async { Ok(vec![Arc::new(change) as Arc<dyn DynTool>, Arc::new(RevertModel)]) })
     }

@@ -4,19 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
 use super::http_client::{RemoteToolError, SecretHeaders, ToolHttpClient, display_url, parse_web_url};
 use super::text::{pluralize, truncate};
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
 use crate::tool::{
-    CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments,
+    CallContext, CallFuture, DynTool, ToolEffects, ToolError, identity_from_spec, parse_arguments,
 };
 use document::OpenApiDocument;
 use operation::OpenApiOperation;
@@ -131,10 +130,7 @@ impl Toolset for OpenApi {
         "openapi"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let tools = self.tools.get_or_try_init(|| self.read()).await;
             tools.cloned().map_err(|why| ToolsetError { toolset: "openapi".to_owned(), why: why.to_string() })
@@ -176,11 +172,7 @@ impl DynTool for OperationTool {
         }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let operation = &self.operation;
             let said = |why: &str| {

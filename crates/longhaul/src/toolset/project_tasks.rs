@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool, non_blank};
+use super::fn_tool::{self, NoArgs, ToolArgs, fn_tool, non_blank};
 use super::stable_ids::candidate_ids;
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError};
 use task_file::{ProjectTaskFile, read_description};
-use task_list::{ProjectTask, ProjectTaskChange, ProjectTaskList, ProjectTaskPriority, ProjectTaskStatus};
+use task_list::{ProjectTask, ProjectTaskChange, ProjectTaskPriority, ProjectTaskStatus};
 
 mod task_list;
 mod task_file;
@@ -45,10 +44,7 @@ impl Toolset for ProjectTasks {
         "tasks"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         let tools = self.tools();
         Box::pin(async { Ok(tools) })
     }
@@ -130,130 +126,99 @@ const LINK_ALIASES: ArgumentAliases = &[("task_id", "taskId"), ("depends_on_id",
 
 impl ProjectTasks {
     fn tools(&self) -> Vec<Arc<dyn DynTool>> {
-        let read = ToolEffects::READ_ONLY;
-        let write = ToolEffects::INTERNAL;
-        let path = || self.path.clone();
+        let (read, write) = (ToolEffects::READ_ONLY, ToolEffects::INTERNAL);
+        let get = |file: &ProjectTaskFile, args: ProjectTaskIdArgs, _: &CallContext| {
+            let list = file.read()?;
+            let task = list.get(args.id.trim())?;
+            Ok(list.to_json(task))
+        };
+        let delete = |file: &ProjectTaskFile, args: ProjectTaskIdArgs, _: &CallContext| {
+            let id = args.id.trim();
+            file.change(|list| list.delete(id))?;
+            Ok(json!({"deleted": id}))
+        };
+        let next = |file: &ProjectTaskFile, _: NoArgs, _: &CallContext| {
+            let list = file.read()?;
+            let nothing = || json!("There is nothing to work on: all tasks are done or blocked.");
+            Ok(list.next().map_or_else(nothing, |task| list.to_json(task)))
+        };
+        let link = |file: &ProjectTaskFile, args: DependencyArgs, _: &CallContext| {
+            file.change(|list| {
+                let linked = list.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
+                linked.cloned().map(|task| list.to_json(&task))
+            })
+        };
+        let unlink = |file: &ProjectTaskFile, args: DependencyArgs, _: &CallContext| {
+            file.change(|list| {
+                let unlinked = list.remove_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
+                unlinked.cloned().map(|task| list.to_json(&task))
+            })
+        };
         vec![
-            {
-                let path = path();
-                let text =
-                    "Creates a task, with a title and a description, or a file that is the description.";
-                fn_tool("create_task", write, text, move |args: CreateTaskArgs, context| {
-                    with_task_file(&path, context, move |file, context| create(file, args, &context))
-                })
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text = "Shows one task whole. `effectiveStatus` is blocked while something it depends on is not done.";
-                fn_tool("get_task", read, text, move |args: ProjectTaskIdArgs, context| {
-                    with_task_file(&path, context, move |file, _| {
-                        let list = file.read()?;
-                        let task = list.get(args.id.trim())?;
-                        Ok(list.to_json(task))
-                    })
-                })
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text = "Changes a task: title, description, priority, status or dependencies. What is left out stays.";
-                fn_tool("update_task", write, text, move |args: UpdateTaskArgs, context| {
-                    with_task_file(&path, context, move |file, context| update(file, args, &context))
-                })
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text = "Deletes a task. Tasks that depended on it no longer do.";
-                // Not safe to repeat: another task could have the id by then.
-                fn_tool(
-                    "delete_task",
-                    ToolEffects::default(),
-                    text,
-                    move |args: ProjectTaskIdArgs, context| {
-                        with_task_file(&path, context, move |file, _| {
-                            let id = args.id.trim();
-                            file.change(|list| list.delete(id))?;
-                            Ok(json!({"deleted": id}))
-                        })
-                    },
-                )
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text = "Lists tasks, the most urgent first and blocked ones last.";
-                fn_tool("list_tasks", read, text, move |args: ListTasksArgs, context| {
-                    with_task_file(&path, context, move |file, _| list(&file.read()?, args))
-                })
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text =
-                    "Shows the most urgent task that is neither done nor blocked: what to work on next.";
-                fn_tool("next_task", read, text, move |_: NoArgs, context| {
-                    with_task_file(&path, context, move |file, _| {
-                        let list = file.read()?;
-                        let nothing = || json!("There is nothing to work on: all tasks are done or blocked.");
-                        Ok(list.next().map_or_else(nothing, |task| list.to_json(task)))
-                    })
-                })
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text = "Makes one task wait for another: it is blocked until that is done.";
-                fn_tool("add_dependency", write, text, move |args: DependencyArgs, context| {
-                    with_task_file(&path, context, move |file, _| {
-                        file.change(|list| {
-                            let linked =
-                                list.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
-                            linked.cloned().map(|task| list.to_json(&task))
-                        })
-                    })
-                })
-                .aliases(LINK_ALIASES)
-                .into_tool()
-            },
-            {
-                let path = path();
-                let text = "Makes a task no longer wait for another.";
-                fn_tool("remove_dependency", write, text, move |args: DependencyArgs, context| {
-                    with_task_file(&path, context, move |file, _| {
-                        file.change(|list| {
-                            let unlinked = list.remove_dependency(
-                                args.task_id.trim(),
-                                args.depends_on_id.trim(),
-                                &now(),
-                            );
-                            unlinked.cloned().map(|task| list.to_json(&task))
-                        })
-                    })
-                })
-                .aliases(LINK_ALIASES)
-                .into_tool()
-            },
+            self.tool(
+                "create_task",
+                write,
+                "Creates a task, with a title and a description, or a file that is the description.",
+                create,
+            ),
+            self.tool(
+                "get_task",
+                read,
+                "Shows one task whole. `effectiveStatus` is blocked while something it depends on is not done.",
+                get,
+            ),
+            self.tool(
+                "update_task",
+                write,
+                "Changes a task: title, description, priority, status or dependencies. What is left out stays.",
+                update,
+            ),
+            // Not safe to repeat: another task could have the id by then.
+            self.tool(
+                "delete_task",
+                ToolEffects::default(),
+                "Deletes a task. Tasks that depended on it no longer do.",
+                delete,
+            ),
+            self.tool("list_tasks", read, "Lists tasks, the most urgent first and blocked ones last.", list),
+            self.tool(
+                "next_task",
+                read,
+                "Shows the most urgent task that is neither done nor blocked: what to work on next.",
+                next,
+            ),
+            self.tool(
+                "add_dependency",
+                write,
+                "Makes one task wait for another: it is blocked until that is done.",
+                link,
+            ),
+            self.tool("remove_dependency", write, "Makes a task no longer wait for another.", unlink),
         ]
     }
-}
 
-/// Runs an operation on the file on a blocking thread.
-fn with_task_file<'a>(
-    path: &Arc<Path>,
-    context: &'a CallContext,
-    act: impl FnOnce(&ProjectTaskFile, CallContext) -> Result<Value, ToolError> + Send + 'static,
-) -> BoxFuture<'a, ToolCallResult> {
-    let (path, context) = (path.clone(), context.clone());
-    Box::pin(super::run_blocking(move || {
-        let file = ProjectTaskFile::open(&path, context.working_dir.as_deref())?;
-        let text = match act(&file, context)? {
-            Value::String(text) => text,
-            value => format!("{value:#}"),
-        };
-        Ok(text.into())
-    }))
+    /// A tool that works on the file on a blocking thread.
+    fn tool<A: ToolArgs>(
+        &self,
+        name: &str,
+        effects: ToolEffects,
+        text: &str,
+        act: fn(&ProjectTaskFile, A, &CallContext) -> Result<Value, ToolError>,
+    ) -> Arc<dyn DynTool> {
+        let path = self.path.clone();
+        let tool = fn_tool(name, effects, text, move |args: A, context| {
+            let (path, context) = (path.clone(), context.clone());
+            Box::pin(super::run_blocking(move || {
+                let file = ProjectTaskFile::open(&path, context.working_dir.as_deref())?;
+                let text = match act(&file, args, &context)? {
+                    Value::String(text) => text,
+                    value => format!("{value:#}"),
+                };
+                Ok(text.into())
+            }))
+        });
+        tool.aliases(if name.ends_with("_dependency") { LINK_ALIASES } else { &[] }).into_tool()
+    }
 }
 
 fn now() -> String {
@@ -305,7 +270,8 @@ fn update(file: &ProjectTaskFile, args: UpdateTaskArgs, context: &CallContext) -
     })
 }
 
-fn list(list: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError> {
+fn list(file: &ProjectTaskFile, args: ListTasksArgs, _: &CallContext) -> Result<Value, ToolError> {
+    let list = file.read()?;
     let status = non_blank(args.status).map(|word| ProjectTaskStatus::parse(&word)).transpose()?;
     let priority = non_blank(args.priority).map(|word| ProjectTaskPriority::parse(&word)).transpose()?;
     let wanted = |task: &ProjectTask, effective: ProjectTaskStatus| {

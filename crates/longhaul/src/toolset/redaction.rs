@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use regex::{Captures, Regex};
 
 use super::Toolset;
 use super::wrappers::map_tools;
-use crate::entry::FileChange;
 use crate::model::ToolSpec;
-use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{CallContext, CallFuture, DynTool, PreviewFuture, ToolEffects, ToolError, ToolOutput};
 
 /// The text that replaces a secret.
 const REDACTED: &str = "[redacted]";
@@ -54,23 +51,11 @@ impl DynTool for RedactingTool {
         self.tool.effects()
     }
 
-    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
-        self.tool.canonical_arguments(arguments)
+    fn wrapped(&self) -> Option<&dyn DynTool> {
+        Some(&*self.tool)
     }
 
-    fn rule_names(&self) -> RuleNames {
-        self.tool.rule_names()
-    }
-
-    fn identity(&self) -> ToolIdentity {
-        self.tool.identity()
-    }
-
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
+    fn preview<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> PreviewFuture<'a> {
         Box::pin(async move {
             let mut change = self.tool.preview(arguments, context).await?;
             change.diff = redact_secrets(&self.patterns, change.diff);
@@ -78,11 +63,7 @@ impl DynTool for RedactingTool {
         })
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let clean = |text: String| redact_secrets(&self.patterns, text);
             match self.tool.call(arguments, context).await {

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
@@ -17,13 +16,13 @@ use super::command::{CommandEnv, run_command};
 use super::sandbox::Sandbox;
 use super::shell::CommandSettings;
 use super::text::truncate;
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
 use crate::process::ProcessGuardian;
 use crate::tool::{
-    CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments,
+    CallContext, CallFuture, DynTool, ToolEffects, ToolError, identity_from_spec, parse_arguments,
 };
 
 /// The default timeout of a script.
@@ -131,10 +130,7 @@ impl Toolset for ScriptTools {
         "script"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async { Ok(self.tools.iter().map(|tool| tool.clone() as Arc<dyn DynTool>).collect()) })
     }
 }
@@ -255,11 +251,7 @@ impl DynTool for ScriptRunner {
         ToolIdentity { setting, ..identity_from_spec(&self.spec, self.effects()) }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let arguments: Map<String, Value> = parse_arguments(arguments)?;
             let more = self.env(&arguments)?;

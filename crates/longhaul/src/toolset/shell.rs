@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{CommandEnv, CommandSpec, command_dir, default_env, run_command};
 use super::fn_tool::{NoArgs, duration_from_secs, fn_tool, number, to_index};
 use super::sandbox::Sandbox;
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::id::TaskId;
 use crate::process::ProcessGuardian;
 use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
@@ -159,10 +159,7 @@ impl Toolset for Shell {
         "shell"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let shell: Arc<dyn DynTool> = Arc::new(ShellTool { setting: self.setting.clone() });
             Ok(vec![shell, self.run_job(), self.list_jobs(), self.view_job(), self.stop_job()])
@@ -304,10 +301,7 @@ impl Shell {
                 let lines: Vec<_> =
                     jobs.of_task(context.caller.task).iter().map(|job| job.summary_line()).collect();
                 Box::pin(async move {
-                    Ok(match lines.is_empty() {
-                        true => "no jobs".into(),
-                        false => lines.join("\n").into(),
-                    })
+                    Ok(if lines.is_empty() { "no jobs".into() } else { lines.join("\n").into() })
                 })
             },
         )

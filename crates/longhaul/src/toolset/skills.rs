@@ -3,11 +3,10 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
 /// How many bytes of a skill's file are read.
@@ -58,10 +57,7 @@ impl Toolset for Skills {
         "skills"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async move {
             let folders = self.folders.clone();
             let mut found =
@@ -208,13 +204,12 @@ fn others(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolset::no_dispatcher::call_context_in;
+    use crate::toolset::tool_fixture::call_context_in;
     use serde_json::json;
 
     async fn tools(dir: &Path) -> (Skills, Vec<Arc<dyn DynTool>>) {
         let skills = Skills::new([dir.join("mine"), dir.join("missing"), dir.join("shared")]);
-        let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-        let tools = skills.open(&toolset_context).await.unwrap();
+        let tools = skills.open(&ToolsetContext::new("a")).await.unwrap();
         (skills, tools)
     }
 
@@ -235,8 +230,7 @@ mod tests {
         skill(&dir.path().join("shared"), "broken", "no head");
 
         let (skills, tools) = tools(dir.path()).await;
-        let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-        assert!(skills.instruction(&toolset_context).unwrap().ends_with("\n- pdf: Fills forms."));
+        assert!(skills.instruction(&ToolsetContext::new("a")).unwrap().ends_with("\n- pdf: Fills forms."));
         let (context, _heard) = call_context_in(dir.path());
         let call = async |args: serde_json::Value| {
             tools[0].call(&args.to_string(), &context).await.map(|out| out.text)

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +9,7 @@ use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool};
 use super::task_ops::{self, Launch};
 use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::dispatch::{AgentInfo, WaitResult};
 use crate::entry::Order;
 use crate::id::AgentName;
@@ -27,10 +26,7 @@ impl Toolset for SubAgentTools {
         NAME
     }
 
-    fn open<'a>(
-        &'a self,
-        context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             if context.sub_agents.is_empty() {
                 return Ok(Vec::new());

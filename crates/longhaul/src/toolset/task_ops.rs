@@ -269,7 +269,6 @@ impl TaskReceipt {
     }
 }
 
-/// Stops a task and returns the receipt.
 pub(super) async fn stop_with_receipt(
     typed: &str,
     named: fn(TaskId) -> TaskIdField,
@@ -348,7 +347,6 @@ pub(super) async fn view_task(
     Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }
 
-/// Waits for one task.
 pub(super) async fn wait_for_task(
     typed: &str,
     timeout: Option<Duration>,

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Toolset, ToolsetContext, ToolsetError};
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
 
 /// The toolset `think`: one tool, `think`, that takes a thought.
@@ -27,10 +26,7 @@ impl Toolset for Think {
         "think"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(ThinkTool)];
             Ok(tools)
@@ -80,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::toolset::no_dispatcher::ToolFixture;
+    use crate::toolset::tool_fixture::ToolFixture;
 
     #[tokio::test]
     async fn a_thought_is_taken_and_not_said_again() {

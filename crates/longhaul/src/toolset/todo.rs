@@ -3,17 +3,14 @@
 //! A list is a stored value, so it survives a restart. An item records the call that created it, so a
 //! repeated call does not create it twice.
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool};
 use super::text::truncate;
-use super::{Toolset, ToolsetContext, ToolsetError};
-use crate::tool::{CallContext, DynTool, StorageScope, ToolEffects, ToolError, ToolOutput};
+use super::{OpenFuture, Toolset, ToolsetContext};
+use crate::tool::{CallContext, StorageScope, ToolEffects, ToolError, ToolOutput};
 
 /// The limits: how many items a list has, and how long an item is.
 const MOST: usize = 500;
@@ -43,10 +40,7 @@ impl Toolset for Todo {
         "todo"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         let scope = if self.shared { StorageScope::Tree } else { StorageScope::Conversation };
         // It changes only its own list, so no approval is needed.
         let effects = ToolEffects::READ_ONLY;
@@ -88,10 +82,7 @@ impl Toolset for Todo {
     }
 
     fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
-        let shared = match self.shared {
-            true => " All agents of your team see and change the same list.",
-            false => "",
-        };
+        let shared = if self.shared { " All agents of your team see and change the same list." } else { "" };
         Some(format!(
             "Keep track of work with several steps on the todo list: write the steps down before you begin \
              (`create_todos`), set a step to \"in-progress\" when you begin it and to \"completed\" as soon as it is \

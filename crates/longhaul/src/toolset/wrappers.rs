@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{Toolset, ToolsetContext, ToolsetError};
-use crate::entry::FileChange;
+use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::id::TaskId;
 use crate::model::ToolSpec;
-use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+use crate::permission::RuleNames;
+use crate::tool::{CallContext, CallFuture, DynTool, ToolEffects};
 
 /// Keeps only these tools of a toolset.
 pub fn only_tools(inner: Arc<dyn Toolset>, names: impl IntoIterator<Item = String>) -> Arc<dyn Toolset> {
@@ -56,10 +55,7 @@ where
         self.inner.name()
     }
 
-    fn open<'a>(
-        &'a self,
-        context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async { Ok(self.inner.open(context).await?.into_iter().filter_map(&self.change).collect()) })
     }
 
@@ -116,31 +112,11 @@ impl DynTool for RenamedTool {
         self.inner.effects()
     }
 
-    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
-        self.inner.canonical_arguments(arguments)
+    fn wrapped(&self) -> Option<&dyn DynTool> {
+        Some(&*self.inner)
     }
 
-    fn rule_names(&self) -> RuleNames {
-        self.inner.rule_names()
-    }
-
-    fn identity(&self) -> ToolIdentity {
-        self.inner.identity()
-    }
-
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
-        self.inner.preview(arguments, context)
-    }
-
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         self.inner.call(arguments, context)
     }
 }
@@ -156,8 +132,8 @@ impl DynTool for PrefixedTool {
         self.inner.effects()
     }
 
-    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
-        self.inner.canonical_arguments(arguments)
+    fn wrapped(&self) -> Option<&dyn DynTool> {
+        Some(&*self.inner)
     }
 
     fn rule_names(&self) -> RuleNames {
@@ -168,23 +144,7 @@ impl DynTool for PrefixedTool {
         names
     }
 
-    fn identity(&self) -> ToolIdentity {
-        self.inner.identity()
-    }
-
-    fn preview<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Option<FileChange>> {
-        self.inner.preview(arguments, context)
-    }
-
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         self.inner.call(arguments, context)
     }
 }

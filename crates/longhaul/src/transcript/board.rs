@@ -8,10 +8,11 @@ use super::call::format_call;
 use super::numbers::pluralize;
 use super::phrase::{Tone, describe_wait};
 use super::sanitize::one_line;
-use crate::entry::WaitReason;
+use super::standing::Standing;
+use crate::entry::{StopCause, WaitReason};
 use crate::id::TaskId;
 use crate::snapshot::{Event, EventKind};
-use crate::task::Status;
+use crate::task::{Status, TaskState};
 
 /// The tasks of a tree, one row each, with what each does now.
 #[derive(Debug, Clone, Default)]
@@ -72,17 +73,41 @@ pub enum Activity {
     /// It waits for something else.
     Waiting(String),
     /// It is being stopped.
-    Stopping,
+    Stopping(StopCause),
+    /// It has started, but no process runs it now.
+    Interrupted,
     /// It ended without an answer.
     Failed(String),
 }
 
 impl Activity {
+    /// What a task does now, from its state. `calls` names the calls that run, in words; it may be empty.
+    pub fn from_state(state: &TaskState, calls: &str, now: Timestamp) -> Activity {
+        if state.status.is_final() {
+            return state.error.as_deref().map_or(Activity::Idle, |error| Activity::Failed(one_line(error)));
+        }
+        if let Some(asked) = state.asked.first() {
+            return Activity::Asking(one_line(&asked.text));
+        }
+        match (Standing::of(state), &state.stop, state.waiting_at(now)) {
+            (Standing::Interrupted, ..) => Activity::Interrupted,
+            (Standing::Plain(Status::Pending), ..) => Activity::Idle,
+            (_, Some(stop), _) => Activity::Stopping(stop.cause),
+            (_, None, Some(waiting)) => Activity::Waiting(describe_wait(&waiting.on)),
+            (_, None, None) if calls.is_empty() => Activity::Idle,
+            (_, None, None) => Activity::Calling(match &state.progress {
+                Some(progress) => format!("{calls}: {}", one_line(progress)),
+                None => calls.to_owned(),
+            }),
+        }
+    }
+
     /// What a task of this status does, in words, and how it matters. Empty if there is nothing to say.
     pub fn words(&self, status: Status) -> (String, Tone) {
         match self {
             Activity::Failed(why) => (why.clone(), Tone::Status(status)),
-            Activity::Stopping => ("stopping".to_owned(), Tone::Attention),
+            Activity::Stopping(cause) => (format!("stopping: {cause}"), Tone::Attention),
+            Activity::Interrupted => ("not running".to_owned(), Tone::Attention),
             Activity::WaitingForTasks(ids) => {
                 (format!("waits for {}", pluralize(ids.len(), "task")), Tone::Attention)
             }
@@ -251,7 +276,9 @@ impl BoardRow {
                     other => Activity::Waiting(describe_wait(other)),
                 };
             }
-            EventKind::Stopping { .. } if !self.status.is_final() => self.activity = Activity::Stopping,
+            EventKind::Stopping { cause } if !self.status.is_final() => {
+                self.activity = Activity::Stopping(*cause);
+            }
             EventKind::Released { .. } => {
                 self.calls = 0;
                 self.activity = Activity::Idle;

@@ -7,6 +7,7 @@
 //! - [`Transcript`] is a fold of a journal, or of a part of it, into items: texts, calls with their results,
 //!   letters, questions with their answers, notes.
 //! - [`TaskBoard`] is a fold of the events of a tree into one row per task.
+//! - [`Standing`] and [`Activity`] say how a task stands and what it does now, from its events or its state.
 //! - [`sanitize`] and its siblings make foreign text safe to show.
 
 mod board;
@@ -15,6 +16,7 @@ mod numbers;
 mod phrase;
 mod question;
 mod sanitize;
+mod standing;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,6 +40,7 @@ pub use question::{LineKind, describe_question, question_lines};
 pub use sanitize::{
     escape_invisible, escape_invisible_json, escape_invisible_line, one_line, sanitize, strip_control_chars,
 };
+pub use standing::Standing;
 
 /// The transcript of a task: a fold of its journal. It can begin anywhere in the journal, so that a long one
 /// opens as quickly as a short one. Texts are as they were written: sanitize them before you show them.

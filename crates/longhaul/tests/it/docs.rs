@@ -7,9 +7,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longhaul::Status;
 use longhaul::entry::{
-    CallResult, Delivery, Entry, ExpectedAnswer, Failure, FailureKind, HookFailure, Letter, LiveTextKind,
-    NudgeReason, Order, Outcome, Question, QuestionAnswer, Record, ReleaseReason, SamplingUsage, Sender,
-    StopCause, StopRequest, Submission, TeamRef, WaitReason,
+    CallResult, Entry, ExpectedAnswer, Failure, FailureKind, HookFailure, Letter, LiveTextKind, NudgeReason,
+    Order, Outcome, Question, QuestionAnswer, Record, ReleaseReason, SamplingUsage, Sender, StopCause,
+    StopRequest, Submission, TeamRef, WaitReason,
 };
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::Reply;
@@ -58,16 +58,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
     let partial: Arc<str> = "".into();
     let letter = |ending: Option<TaskId>| {
         let (id, from) = (LetterId::random(), Sender::Person);
-        Letter {
-            id,
-            from,
-            text: "hello".into(),
-            summary: None,
-            deliver: Delivery::Asap,
-            ending,
-            ended: None,
-            effects: false,
-        }
+        Letter::new(id, from, "hello").ending(ending)
     };
     match words {
         "Submitted" => {
@@ -83,15 +74,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None, effects: false },
         "Returned" => {
             let (collected, handoff, whole) = (Vec::new(), None, None);
-            let returned = CallResult {
-                call: call(),
-                output: "".into(),
-                is_error: false,
-                whole,
-                collected,
-                handoff,
-                model: None,
-            };
+            let returned = CallResult { whole, collected, handoff, ..CallResult::new(call(), "") };
             Entry::Returned(Box::new(returned))
         }
         "Said" => Entry::Said { voice: LiveTextKind::Text, text: "hel".to_owned() },

@@ -44,15 +44,9 @@ fn model(api_type: ApiType) -> Option<Arc<dyn Model>> {
         return None;
     };
     let model = std::env::var("LONGHAUL_LIVE_MODEL").unwrap_or_else(|_| "qwen1.5b".to_owned());
-    let settings =
-        ModelSettings { model, max_tokens: Some(400), temperature: Some(0.0), ..ModelSettings::default() };
-    let spec = ModelSpec {
-        provider: "llamacpp".to_owned(),
-        settings,
-        base_url: Some(base_url),
-        api_type: Some(api_type),
-        ..ModelSpec::default()
-    };
+    let settings = ModelSettings::new(model).max_tokens(400).temperature(0.0);
+    let spec = ModelSpec::parse("llamacpp/x").unwrap().settings(settings);
+    let spec = spec.base_url(base_url).api_type(api_type);
     let options = HttpOptions::default().first_byte_timeout(Duration::from_secs(600));
     let model = HttpClient::new(options).unwrap().model(&spec, &NoKeys).unwrap();
     Some(model)

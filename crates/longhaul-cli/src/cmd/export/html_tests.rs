@@ -18,8 +18,7 @@ fn completed(output: &str) -> Entry {
 
 fn letter(from: Sender, text: &str, ending: Option<TaskId>) -> Entry {
     let summary = ending.map(|_| "scout completed".to_owned());
-    let (id, text, deliver) = (LetterId::random(), text.into(), Default::default());
-    Entry::Letter(Box::new(Letter { id, from, text, summary, deliver, ending, ended: None, effects: false }))
+    Entry::Letter(Box::new(Letter::new(LetterId::random(), from, text).summary(summary).ending(ending)))
 }
 
 /// A tool call and its result.
@@ -28,15 +27,7 @@ fn called(tool: &str, arguments: &str, output: &str) -> Vec<Entry> {
     let mut reply = Reply::text_only("");
     reply.blocks = vec![Block::Call(call)];
     let call = CallId { turn: 1, index: 0 };
-    let returned = CallResult {
-        call,
-        output: output.into(),
-        is_error: false,
-        whole: None,
-        collected: Vec::new(),
-        handoff: None,
-        model: None,
-    };
+    let returned = CallResult::new(call, output);
     vec![
         Entry::Replied(Arc::new(reply)),
         Entry::Called { call, tool: tool.into(), arguments: None, effects: false },

@@ -42,7 +42,6 @@ impl ExportedTask {
         matches!(&self.items[last].kind, ItemKind::Said { text, .. } if answers(text)).then_some(last)
     }
 
-    /// Returns all items before the answer.
     pub(super) fn before_answer(&self) -> impl Iterator<Item = &TranscriptItem> {
         let answer = self.answer_at();
         self.items.iter().enumerate().filter(move |(at, _)| Some(*at) != answer).map(|(_, item)| item)
@@ -149,15 +148,7 @@ pub(super) mod tests {
         let mut reply = Reply::text_only("");
         reply.blocks = vec![Block::Call(call)];
         let id = CallId { turn: 1, index: 0 };
-        let returned = CallResult {
-            call: id,
-            output: "seen".into(),
-            is_error: true,
-            whole: None,
-            collected: Vec::new(),
-            handoff: None,
-            model: None,
-        };
+        let returned = CallResult { is_error: true, ..CallResult::new(id, "seen") };
         let exported = transcript(vec![
             claimed(),
             Entry::Replied(std::sync::Arc::new(reply)),

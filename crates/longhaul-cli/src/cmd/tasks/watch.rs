@@ -149,9 +149,10 @@ impl PrintedStates {
         wanted: &TaskSelection<'_>,
         TaskListing(states, ..): &TaskListing,
     ) -> Result<(), CliError> {
+        let now = Timestamp::now();
         for state in states {
             let (sign, word, _) = status_label(state);
-            let stands = (word, view::task_description(state));
+            let stands = (word, view::task_description(state, now));
             if self.0.get(&state.id) == Some(&stands) {
                 continue;
             }

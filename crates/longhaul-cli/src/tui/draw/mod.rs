@@ -4,8 +4,11 @@ mod detail;
 mod list;
 mod prompt;
 
-use longhaul::TaskId;
+use std::time::Duration;
+
 use longhaul::task::TaskState;
+use longhaul::transcript::Activity;
+use longhaul::{Status, TaskId};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -17,7 +20,7 @@ use super::help;
 use super::layout::{MIN_SIZE, ScreenAreas};
 use super::model::{Focus, Pane, TuiModel};
 use super::tree::TuiGroup;
-use crate::view::text_format::format_short_count;
+use crate::view::text_format::{format_duration, format_short_count, format_time_left};
 use crate::view::{Ink, one_line, status_label};
 
 pub(crate) use detail::tab_at;
@@ -285,47 +288,37 @@ fn task_activity(state: &TaskState, model: &TuiModel, columns: usize) -> (Ink, S
 
 /// Describes what a task does now, and how long it has been silent.
 fn does(state: &TaskState, model: &TuiModel) -> (Ink, String, String) {
-    use longhaul::Status;
-    let now = model.now;
-    if let Some(asked) = state.asked.first().filter(|_| !state.status.is_final()) {
-        let left =
-            asked.until.map(|until| format!("{}: ", crate::view::text_format::format_time_left(until, now)));
-        let asks = format!("asks: {}{}", left.unwrap_or_default(), one_line(&asked.text));
-        return (Ink::Attention, asks, String::new());
+    let activity = Activity::from_state(state, &model.calls.summaries(state).join(", "), model.now);
+    let (mut words, tone) = activity.words(state.status);
+    let mut ink = Ink::from(tone);
+    // The list has a sign of its own for calls.
+    if let Activity::Calling(what) = &activity {
+        words.clone_from(what);
     }
-    match state.status {
-        Status::Pending if state.attempt.0 > 0 => {
-            (Ink::Attention, "not running: r resumes it".to_owned(), String::new())
-        }
-        Status::Pending => (Ink::Faint, "waits for its turn".to_owned(), String::new()),
-        Status::Running => {
-            let silent = std::time::Duration::try_from(now.duration_since(state.active)).unwrap_or_default();
-            let silent = if silent.as_secs() >= 30 {
-                format!(" · silent for {}", crate::view::text_format::format_duration(silent))
-            } else {
-                String::new()
-            };
-            if let Some(stop) = &state.stop {
-                return (Ink::Attention, format!("stopping: {}", stop.cause), silent);
+    match &activity {
+        Activity::Asking(what) => {
+            let until = state.asked.first().and_then(|asked| asked.until);
+            if let Some(left) = until.map(|until| format_time_left(until, model.now)) {
+                words = format!("asks: {left}: {what}");
             }
-            if let Some(waiting) = state.waiting_at(now) {
-                let on = crate::view::describe_wait(&waiting.on);
-                return (Ink::Faint, format!("waits for {on}"), String::new());
-            }
-            let calls = model.calls.summaries(state).join(", ");
-            let what = match &state.progress {
-                _ if calls.is_empty() => "thinking".to_owned(),
-                Some(progress) => format!("{calls}: {}", one_line(progress)),
-                None => calls,
-            };
-            (if silent.is_empty() { Ink::Busy } else { Ink::Attention }, what, silent)
         }
-        Status::Failed => (Ink::Bad, one_line(state.error.as_deref().unwrap_or("failed")), String::new()),
-        _ => (Ink::Faint, status_label(state).1.to_owned(), String::new()),
+        Activity::Interrupted => words.push_str(": r resumes it"),
+        Activity::Waiting(_) => ink = Ink::Faint,
+        Activity::Idle if state.status.is_final() => words = status_label(state).1.to_owned(),
+        Activity::Idle | Activity::Calling(_) | Activity::Stopping(_) if state.status == Status::Running => {
+            let silent = Duration::try_from(model.now.duration_since(state.active)).unwrap_or_default();
+            if silent.as_secs() >= 30 {
+                return (Ink::Attention, words, format!(" · silent for {}", format_duration(silent)));
+            }
+            if !matches!(activity, Activity::Stopping(_)) {
+                ink = Ink::Busy;
+            }
+        }
+        _ => {}
     }
+    (ink, words, String::new())
 }
 
-/// Returns whether a pane has the focus.
 fn focused(model: &TuiModel, pane: Pane) -> bool {
     matches!(
         (model.focus, pane),

@@ -57,7 +57,6 @@ impl TuiModel {
     }
 }
 
-/// Returns the label for a purpose.
 fn label(model: &TuiModel, purpose: PromptPurpose) -> String {
     match purpose {
         PromptPurpose::Write(id) => match model.tasks.get(&id) {

@@ -63,3 +63,28 @@ fn a_key_counts_only_when_its_question_was_there_to_be_read() {
     assert!(press(&mut model, "y", &journals).iter().any(is_answer));
     assert!(!press(&mut model, "y", &journals).iter().any(is_answer), "the answer is on its way");
 }
+
+#[test]
+fn a_typed_answer_counts_only_when_its_question_was_there_to_be_read() {
+    let long = serde_json::json!({ "cmd": "and more of it; ".repeat(400) }).to_string();
+    let ExpectedAnswer::Leave { tool, .. } = leave() else { unreachable!() };
+    let (why, identity, changed, file) = (None, None, None, None);
+    let wants = ExpectedAnswer::Leave { tool, arguments: long, why, identity, changed, file };
+    let journals = [asking(&[Question { text: "May it?".to_owned(), wants }])];
+    let answers = |effects: Vec<TuiEffect>| -> Vec<String> {
+        let words = |effect| if let TuiEffect::Answer { words, .. } = effect { Some(words) } else { None };
+        effects.into_iter().filter_map(words).collect()
+    };
+    let mut model = screen((80, 24), &journals);
+    assert!(
+        answers(press(&mut model, "A always Space tool Enter", &journals)).is_empty(),
+        "it is not visible"
+    );
+    assert!(picture(&mut model).contains("press the key again"));
+    // The task is open now, and the draft is kept.
+    assert_eq!(answers(press(&mut model, "A Enter", &journals)), ["always tool"]);
+    assert!(answers(press(&mut model, "A yes Enter", &journals)).is_empty(), "the answer is on its way");
+    // Anything can be denied.
+    let mut model = screen((80, 24), &journals);
+    assert_eq!(answers(press(&mut model, "A no Enter", &journals)), ["no"]);
+}

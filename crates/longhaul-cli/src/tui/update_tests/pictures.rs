@@ -112,14 +112,7 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
         .called(0, &evil("tool"))
         .and(Entry::Said { voice: LiveTextKind::Progress, text: evil("progress") });
     let waits = ran.clone().asked(ExpectedAnswer::Words { schema: None }, &evil("question"));
-    let tool = ExpectedAnswer::Leave {
-        tool: evil("tool"),
-        arguments: arguments.clone(),
-        why: None,
-        identity: None,
-        changed: None,
-        file: None,
-    };
+    let tool = ExpectedAnswer::approval(evil("tool"), arguments.clone());
     let asks = ran.child(2, &evil("child"), &evil("below")).claimed().asked(tool, &evil("leave"));
     let answered = QuestionAnswer::Given(evil("answer"));
     let over = TestJournal::new(3, "b", "Do.")

@@ -31,14 +31,7 @@ fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
 fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
     let cmd = format!("FIRST {}LAST", "and more of it; ".repeat(400));
     let arguments = serde_json::json!({ "cmd": cmd }).to_string();
-    let wants = ExpectedAnswer::Leave {
-        tool: "shell".to_owned(),
-        arguments,
-        why: None,
-        identity: None,
-        changed: None,
-        file: None,
-    };
+    let wants = ExpectedAnswer::approval("shell", arguments);
     let lead = TestJournal::new(1, "lead", "Do.").claimed();
     let asks = lead.child(2, "a", "Do.").claimed().asked(wants, &format!("May shell be called with {cmd}?"));
     let journals = [lead, asks];

@@ -119,7 +119,6 @@ fn levels(tag: &Tag<'_>) -> usize {
     }
 }
 
-/// Returns whether a line starts a new block.
 fn begins_block(line: &str) -> bool {
     let numbered = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let item = line.starts_with(['-', '*', '+']) && line[1..].starts_with(' ');

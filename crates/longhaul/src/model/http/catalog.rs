@@ -49,6 +49,7 @@ pub struct CustomProvider {
 
 /// A model as a team names it.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct ModelSpec {
     /// The provider: a known one, or the name of `custom`.
     pub provider: String,
@@ -85,6 +86,21 @@ impl ModelSpec {
         format!("{}/{}", self.provider, self.settings.model)
     }
 }
+
+fluent_setters!(ModelSpec {
+    /// Sets the model and its settings.
+    settings: ModelSettings,
+    /// Sets the base URL.
+    base_url: impl Into<String> => Some(base_url.into()),
+    /// Sets the variable that holds the key.
+    token_key: impl Into<String> => Some(token_key.into()),
+    /// Sets the protocol.
+    api_type: ApiType => Some(api_type),
+    /// Sets a fixed maximum number of concurrent requests.
+    max_concurrent: usize => Some(max_concurrent),
+    /// Sets the definition of the provider.
+    custom: CustomProvider => Some(custom),
+});
 
 /// A known provider.
 #[derive(Debug, Clone, Copy)]

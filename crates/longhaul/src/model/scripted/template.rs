@@ -55,7 +55,6 @@ pub(super) enum JsonTemplate {
 }
 
 impl Templates {
-    /// Renders a text.
     pub(super) fn render_text(
         &self,
         text: &ScriptText,
@@ -67,7 +66,6 @@ impl Templates {
         }
     }
 
-    /// Renders arguments.
     pub(super) fn render_arguments(
         &self,
         arguments: &ScriptArguments,
@@ -84,7 +82,6 @@ impl Templates {
         }
     }
 
-    /// Evaluates an expression.
     pub(super) fn evaluate(&self, expression: &Expression, context: Value) -> Result<Value, Error> {
         let captured = self.environment.get_template(&expression.0)?.render_captured(context)?;
         Ok(captured.state().lookup(VALUE).unwrap_or_default())

@@ -70,18 +70,13 @@ pub(super) struct CallYaml {
     pub(super) arguments: Option<Spanned<SpannedJson>>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct UsageYaml {
-    #[serde(default)]
     pub(super) input: u64,
-    #[serde(default)]
     pub(super) cached: u64,
-    #[serde(default)]
     pub(super) cache_written: u64,
-    #[serde(default)]
     pub(super) output: u64,
-    #[serde(default)]
     pub(super) reasoning: u64,
 }
 
@@ -200,7 +195,6 @@ impl<'de> Visitor<'de> for SpannedJsonVisitor {
     }
 }
 
-/// Parses the YAML of a script.
 pub(super) fn parse_script_yaml(source: ScriptSource<'_>) -> Result<ScriptYaml, ModelScriptError> {
     if source.yaml.len() > LARGEST {
         let message = format!("a script has at most {LARGEST} bytes, this one has {}", source.yaml.len());

@@ -25,7 +25,6 @@ pub(super) trait TurnWriter: Send + 'static {
     /// Writes a message to the task.
     fn write_text(out: &mut Vec<u8>, text: &str);
 
-    /// Writes the result of a call.
     fn write_result(out: &mut Vec<u8>, asked: &UnansweredCall, output: &str, is_error: bool);
 
     /// Writes the parts of a reply that this model accepts, and returns the calls in it. `used` holds the
@@ -43,9 +42,7 @@ pub(super) trait TurnWriter: Send + 'static {
 pub(super) struct UnansweredCall {
     /// The id in the conversation.
     pub(super) id: Box<str>,
-    /// The id on the wire.
     pub(super) wire_id: Box<str>,
-    /// The tool.
     pub(super) tool: Box<str>,
 }
 
@@ -71,7 +68,7 @@ impl JsonPieces {
 }
 
 /// The conversation so far. Only the open turn is ever written again, and that as bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AlternatingTurns<F> {
     model: String,
     taken: usize,
@@ -95,25 +92,7 @@ enum TurnRole {
     Model,
 }
 
-impl<F> Default for AlternatingTurns<F> {
-    fn default() -> Self {
-        AlternatingTurns {
-            model: String::new(),
-            taken: 0,
-            last: None,
-            done: Vec::new(),
-            ends: [0; 2],
-            open: None,
-            results: JsonPieces::default(),
-            pieces: JsonPieces::default(),
-            asked: Vec::new(),
-            used: HashSet::new(),
-            form: PhantomData,
-        }
-    }
-}
-
-impl<F: TurnWriter> AlternatingTurns<F> {
+impl<F: TurnWriter + Default> AlternatingTurns<F> {
     /// Writes the new messages of a conversation, or all of them if the conversation or the model is a
     /// different one.
     pub(super) fn update(&mut self, messages: &[Message], model: &str) {

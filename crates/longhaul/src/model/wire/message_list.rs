@@ -220,7 +220,6 @@ pub(crate) fn push_json(out: &mut Vec<u8>, value: &impl Serialize) {
     write(out, value);
 }
 
-/// Writes a value.
 pub(crate) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
     // Writing strings, numbers and maps with string keys to memory cannot fail.
     let written = serde_json::to_writer(out, value);

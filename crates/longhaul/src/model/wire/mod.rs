@@ -69,7 +69,9 @@ pub trait WireProtocol: Send + Sync + 'static {
     fn parser(&self) -> Box<dyn ReplyParser>;
 
     /// Parses a response with an error status. The text is bounded and contains no secrets.
-    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind;
+    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
+        parsing::error_from_response(status, body)
+    }
 
     /// How long to wait before a retry, if the body of an error response says so.
     fn retry_after(&self, _body: &[u8]) -> Option<Duration> {

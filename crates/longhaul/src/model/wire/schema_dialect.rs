@@ -6,8 +6,8 @@
 pub(crate) struct SchemaDialect {
     /// The name in messages.
     pub(crate) name: &'static str,
-    /// The keywords that a schema may contain. Other keywords move into the description.
-    pub(crate) keywords: &'static [&'static str],
+    /// The keywords that a schema may contain, in one text. Other keywords move into the description.
+    pub(crate) keywords: &'static str,
     /// The string formats that are supported.
     pub(crate) formats: &'static [&'static str],
     /// Whether every schema must have exactly one type, and `anyOf` must be the only keyword.
@@ -68,30 +68,9 @@ const FORMATS: &[&str] =
 /// with this protocol support less.
 pub(crate) const OPENAI: SchemaDialect = SchemaDialect {
     name: "OpenAI",
-    keywords: &[
-        "type",
-        "description",
-        "title",
-        "default",
-        "enum",
-        "const",
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "minItems",
-        "maxItems",
-        "anyOf",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-    ],
+    keywords: "type description title default enum const properties required additionalProperties items \
+               minItems maxItems anyOf minimum maximum exclusiveMinimum exclusiveMaximum multipleOf \
+               minLength maxLength pattern format",
     formats: FORMATS,
     explicit_types: false,
     short_keys: false,
@@ -106,27 +85,8 @@ pub(crate) const OPENAI: SchemaDialect = SchemaDialect {
 /// outputs".
 pub(crate) const OPENAI_STRICT: SchemaDialect = SchemaDialect {
     name: "OpenAI, strict",
-    keywords: &[
-        "type",
-        "description",
-        "title",
-        "enum",
-        "const",
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "minItems",
-        "maxItems",
-        "anyOf",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "pattern",
-        "format",
-    ],
+    keywords: "type description title enum const properties required additionalProperties items minItems \
+               maxItems anyOf minimum maximum exclusiveMinimum exclusiveMaximum multipleOf pattern format",
     closed_objects: true,
     all_required: true,
     plain_values: true,
@@ -145,18 +105,7 @@ pub(crate) const OPENAI_STRICT: SchemaDialect = SchemaDialect {
 /// supported".
 pub(crate) const OPENAI_STRICT_TUNED: SchemaDialect = SchemaDialect {
     name: "OpenAI, strict, tuned",
-    keywords: &[
-        "type",
-        "description",
-        "title",
-        "enum",
-        "const",
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "anyOf",
-    ],
+    keywords: "type description title enum const properties required additionalProperties items anyOf",
     formats: &[],
     ..OPENAI_STRICT
 };
@@ -169,23 +118,8 @@ pub(crate) fn openai_strict(model: &str) -> &'static SchemaDialect {
 /// Local servers, which turn a schema into a grammar: most do not support patterns and numeric bounds.
 pub(crate) const LOCAL: SchemaDialect = SchemaDialect {
     name: "a local server",
-    keywords: &[
-        "type",
-        "description",
-        "title",
-        "enum",
-        "const",
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "minItems",
-        "maxItems",
-        "anyOf",
-        "minLength",
-        "maxLength",
-        "format",
-    ],
+    keywords: "type description title enum const properties required additionalProperties items minItems \
+               maxItems anyOf minLength maxLength format",
     formats: &["date", "time", "date-time", "uuid"],
     ..OPENAI
 };
@@ -200,20 +134,8 @@ pub(crate) const ANTHROPIC: SchemaDialect =
 /// complex.
 pub(crate) const ANTHROPIC_OUTPUT: SchemaDialect = SchemaDialect {
     name: "Anthropic, output",
-    keywords: &[
-        "type",
-        "description",
-        "title",
-        "enum",
-        "const",
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "minItems",
-        "anyOf",
-        "format",
-    ],
+    keywords: "type description title enum const properties required additionalProperties items minItems \
+               anyOf format",
     formats: &["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"],
     closed_objects: true,
     plain_values: true,
@@ -226,22 +148,8 @@ pub(crate) const ANTHROPIC_OUTPUT: SchemaDialect = SchemaDialect {
 /// resolved, so `$ref` is not needed.
 pub(crate) const GEMINI: SchemaDialect = SchemaDialect {
     name: "Gemini",
-    keywords: &[
-        "type",
-        "description",
-        "title",
-        "enum",
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "minItems",
-        "maxItems",
-        "anyOf",
-        "minimum",
-        "maximum",
-        "format",
-    ],
+    keywords: "type description title enum properties required additionalProperties items minItems maxItems \
+               anyOf minimum maximum format",
     formats: &["date-time", "date", "time"],
     explicit_types: true,
     object_root: false,

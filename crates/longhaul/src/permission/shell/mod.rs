@@ -109,7 +109,6 @@ impl CommandLine {
     }
 }
 
-/// Parses a command line.
 pub(super) fn parse_command_line(line: &str) -> CommandLine {
     let mut found = CommandLine::default();
     collect_line(line, &mut found, 0, true);

@@ -482,10 +482,7 @@ impl<'a> ShellParser<'a> {
             }
         }
         self.at = self.at.min(self.text.len());
-        match here.plain {
-            true => Ok(()),
-            false => self.inside(&body, |inner| inner.expansions(usize::MAX)),
-        }
+        if here.plain { Ok(()) } else { self.inside(&body, |inner| inner.expansions(usize::MAX)) }
     }
 
     /// Parses only expansions, up to a position.

@@ -11,10 +11,7 @@ impl ShellParser<'_> {
     pub(super) fn word_there(&mut self) -> ParseResult<ShellWord> {
         let from = self.at;
         let word = self.word()?;
-        match self.at > from {
-            true => Ok(word),
-            false => Err(ShellSyntaxError("a word is missing in it")),
-        }
+        if self.at > from { Ok(word) } else { Err(ShellSyntaxError("a word is missing in it")) }
     }
 
     pub(super) fn word(&mut self) -> ParseResult<ShellWord> {

@@ -110,13 +110,8 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
         store.claim(claim("w", 2)).await.unwrap();
         let digest = store.put_blob(b"a long output".to_vec()).await.unwrap();
         let returned = Entry::Returned(Box::new(CallResult {
-            call: CallId { turn: 1, index: 0 },
-            output: "a part".into(),
-            is_error: false,
             whole: Some(digest.clone()),
-            collected: Vec::new(),
-            handoff: None,
-            model: None,
+            ..CallResult::new(CallId { turn: 1, index: 0 }, "a part")
         }));
         let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
         let finished = Entry::Finished(Box::new(outcome));

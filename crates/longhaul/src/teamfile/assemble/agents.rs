@@ -11,7 +11,9 @@ use crate::permission::Permissions;
 use crate::teamfile::bundle::parent_dir;
 use crate::teamfile::reader::join_path;
 use crate::teamfile::references::{AgentReference, is_a2a_address, resolve_reference};
-use crate::teamfile::{AgentConfig, BudgetConfig, LimitsConfig, PermissionsConfig, TeamFile, ToolsetKind};
+use crate::teamfile::{
+    AgentConfig, BudgetConfig, LauncherConfig, LimitsConfig, PermissionsConfig, TeamFile, ToolsetKind,
+};
 use crate::toolset::{with_call_description, with_redaction};
 
 impl<'a> TeamAssembler<'a> {
@@ -156,7 +158,6 @@ fn dialect(team: &TeamFile, part: &AgentConfig) -> SubAgentDialect {
     }
 }
 
-/// The policy of an agent.
 fn policy(team: &TeamFile, part: &AgentConfig) -> Policy {
     let usual = Policy::default();
     let turns = part.limits.turns.or(part.max_iterations);
@@ -210,9 +211,8 @@ pub(super) fn budget(part: &BudgetConfig) -> Budget {
 /// The limits and the budget from the toolset that launches tasks.
 fn launch_settings(part: &AgentConfig) -> Option<(&LimitsConfig, &BudgetConfig)> {
     part.toolsets.iter().find_map(|toolset| match &toolset.kind {
-        ToolsetKind::BackgroundAgents { limits, budget } | ToolsetKind::Agents { limits, budget } => {
-            Some((limits, budget))
-        }
+        ToolsetKind::BackgroundAgents(LauncherConfig { limits, budget })
+        | ToolsetKind::Agents(LauncherConfig { limits, budget }) => Some((limits, budget)),
         _ => None,
     })
 }
@@ -248,5 +248,5 @@ pub(super) fn permissions(part: &PermissionsConfig) -> Result<Permissions, TeamE
 
 /// Whether a toolset only selects the tools for sub-agents, which come from the agent's dialect.
 pub(super) fn is_sub_agent_toolset(kind: &ToolsetKind) -> bool {
-    matches!(kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. })
+    matches!(kind, ToolsetKind::BackgroundAgents(_) | ToolsetKind::Agents(_))
 }

@@ -38,7 +38,6 @@ impl ModelRegistry {
     }
 }
 
-/// Variables as a source of keys.
 pub(super) fn key_source(
     variables: &VariableLookup,
 ) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + use<> {

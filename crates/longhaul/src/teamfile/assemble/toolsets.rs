@@ -9,7 +9,8 @@ use super::agents::is_sub_agent_toolset;
 use super::{Environment, FileAssembly, TeamAssembler};
 use crate::teamfile::reader::join_path;
 use crate::teamfile::{
-    AgentConfig, ApiConfig, FetchConfig, FilesystemConfig, SkillsConfig, ToolsetConfig, ToolsetKind,
+    AgentConfig, ApiConfig, FetchConfig, FileToolsConfig, FilesystemConfig, ModelPickerConfig, SkillsConfig,
+    ToolsetConfig, ToolsetKind,
 };
 use crate::teamfile::{SandboxConfig, ScriptConfig};
 use crate::toolset::{
@@ -23,7 +24,6 @@ const USUAL_SKILLS: [&str; 4] = [".agents/skills", ".claude/skills", ".github/sk
 const TASKS: &str = "tasks.json";
 
 impl TeamAssembler<'_> {
-    /// The toolsets of an agent.
     pub(super) fn toolsets(
         &mut self,
         job: &mut FileAssembly<'_>,
@@ -88,12 +88,12 @@ impl TeamAssembler<'_> {
             }
             ToolsetKind::Script(script) => self.script_tools(job, script, path),
             ToolsetKind::Think => Some(Arc::new(Think::new())),
-            ToolsetKind::Todo { shared } => Some(Arc::new(Todo::new().shared(*shared))),
-            ToolsetKind::Tasks { path } => {
+            ToolsetKind::Todo(todo) => Some(Arc::new(Todo::new().shared(todo.shared))),
+            ToolsetKind::Tasks(FileToolsConfig { path }) => {
                 Some(Arc::new(ProjectTasks::new(path.as_deref().unwrap_or(TASKS))))
             }
             #[cfg(feature = "sqlite")]
-            ToolsetKind::Memory { path } => {
+            ToolsetKind::Memory(FileToolsConfig { path }) => {
                 let kept = match path {
                     Some(path) => self.path_beside_team_file(path),
                     None => self
@@ -121,7 +121,7 @@ impl TeamAssembler<'_> {
                     None => a2a,
                 }))
             }
-            ToolsetKind::ModelPicker { models } => {
+            ToolsetKind::ModelPicker(ModelPickerConfig { models }) => {
                 let mut known = Vec::new();
                 for (index, name) in models.iter().enumerate() {
                     match self.model(job, name) {

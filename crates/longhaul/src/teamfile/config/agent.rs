@@ -5,106 +5,134 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
-use super::{BudgetConfig, PermissionsConfig, ToolsetConfig, time};
+use super::{ToolsetConfig, doc_text, time};
 use crate::agent::CompletionNotice;
 use crate::entry::{Delivery, OnFinish};
+use crate::teamfile::file_schema::{
+    KeyRule, KeySchema, KeyStatus, ObjectSchema, ValueType, ignored_key, key,
+};
 
-/// An agent.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct AgentConfig {
-    /// Its models, one per turn in rotation. Empty means `auto`.
-    pub model: Vec<String>,
-    /// What the agent is good for.
-    pub description: String,
-    /// The system instruction.
-    pub instruction: String,
-    /// Files that hold the instruction.
-    pub instruction_file: Vec<String>,
-    /// Its tools.
-    pub toolsets: Vec<ToolsetConfig>,
-    /// Names of the team's toolsets that it uses.
-    pub use_toolsets: Vec<String>,
-    /// The agents that it may send tasks to.
-    pub sub_agents: Vec<String>,
-    /// The agents that it may hand its conversation over to.
-    pub handoffs: Vec<String>,
-    /// Prompts by name.
-    pub commands: IndexMap<String, CommandConfig>,
-    /// Names of the team's groups of commands that it uses.
-    pub use_commands: Vec<String>,
-    /// The first message that a person sees.
-    pub welcome_message: Option<String>,
-    /// Whether the instruction includes today's date.
-    pub add_date: bool,
-    /// Whether the instruction includes the working directory and the operating system.
-    pub add_environment_info: bool,
-    /// Files of the working directory whose text is added to its instruction.
-    pub add_prompt_files: Vec<String>,
-    /// Models to use when its own fails.
-    pub fallback: Option<FallbackConfig>,
-    /// Commands to run on events.
-    pub hooks: HooksConfig,
-    /// Which tools are allowed, need approval or are denied, in addition to the file's own rules.
-    pub permissions: PermissionsConfig,
-    /// Its skills.
-    pub skills: Option<SkillsConfig>,
-    /// Names of the team's sources of skills that it uses.
-    pub use_skills: Vec<String>,
-    /// The schema of its final answer.
-    pub structured_output: Option<StructuredOutputConfig>,
-    /// The maximum number of replies; 0 means no limit.
-    pub max_iterations: Option<u32>,
-    /// How many items of the conversation the model sees.
-    pub num_history_items: Option<u32>,
-    /// The task fails after this many identical calls in a row.
-    pub max_consecutive_tool_calls: Option<u32>,
-    /// How many tokens of a tool result the model sees.
-    pub max_tool_result_tokens: Option<u64>,
-    /// How many tokens of old tool results are kept.
-    pub max_old_tool_call_tokens: Option<i64>,
-    /// The budget of one task.
-    pub budget: BudgetConfig,
-    /// Names of the team's budgets that apply.
-    pub budgets: Vec<String>,
-    /// Limits on its tasks.
-    pub limits: LimitsConfig,
-    /// How it works with background tasks.
-    pub background: BackgroundConfig,
-    /// Where its tasks work.
-    pub isolation: Option<String>,
-    /// Whether it has only tools that change nothing.
-    pub readonly: bool,
-    /// Whether to redact what looks like a secret in tool results.
-    pub redact_secrets: bool,
-    /// Whether the model must give a reason with each call.
-    pub add_description_parameter: bool,
+team_config! {
+    /// An agent: its model, instruction, tools and sub-agents.
+    AgentConfig [] = AGENT("an agent", "Agent") {
+        /// A name under `models`, provider/model, or auto. Several take turns. Default: auto.
+        model: Vec<String> = Names,
+        /// What it is good for. Other agents read this.
+        description: String = Text,
+        /// The system instruction.
+        instruction: String = Text,
+        /// Files with its instruction, beside the team file.
+        instruction_file: Vec<String> = Texts,
+        /// Its tools.
+        toolsets: Vec<ToolsetConfig> = List(&Toolset),
+        /// Names under `toolsets`.
+        use_toolsets: Vec<String> = Names,
+        /// The agents it may send tasks to: agents of this file, or name:reference for another team file.
+        sub_agents: Vec<String> = Names,
+        /// The agents it may hand its conversation over to.
+        handoffs: Vec<String> = Names,
+        /// Prompts by name.
+        commands: IndexMap<String, CommandConfig> = Commands,
+        /// Names under `commands`.
+        use_commands: Vec<String> = Names,
+        /// The first message that a person sees.
+        welcome_message: Option<String> = Text,
+        /// Add today's date to the instruction.
+        add_date: bool = Bool,
+        /// Add the working directory and the operating system to the instruction.
+        add_environment_info: bool = Bool,
+        /// Files of the working directory whose text is added to its instruction.
+        add_prompt_files: Vec<String> = Names,
+        /// Models to use when its own fails.
+        fallback: Option<FallbackConfig> = Object(&FALLBACK),
+        /// Commands to run on events.
+        hooks: HooksConfig = Object(&HOOKS),
+        /// Which tools are allowed, need approval or are denied. Each list is added to the file's `permissions`.
+        permissions: PermissionsConfig = Object(&PERMISSIONS),
+        /// Skills: true for the usual folders, or a list of folders.
+        skills: Option<SkillsConfig> = AnyOf(&[Bool, Texts]),
+        /// Names under `skills`.
+        use_skills: Vec<String> = Names,
+        /// The schema of its final answer.
+        structured_output: Option<StructuredOutputConfig> = Object(&STRUCTURED),
+        /// The maximum number of replies; 0 means no limit.
+        max_iterations: Option<u32> = Integer(0),
+        /// How many items of the conversation the model sees; 0 means all.
+        num_history_items: Option<u32> = Integer(0),
+        /// The task fails after this many identical calls in a row.
+        max_consecutive_tool_calls: Option<u32> = Integer(0),
+        /// How many tokens of a tool result the model sees.
+        max_tool_result_tokens: Option<u64> = Integer(0),
+        /// How many tokens of old tool results are kept.
+        max_old_tool_call_tokens: Option<i64> = Integer(-1),
+        /// The budget of one task of this agent.
+        budget: BudgetConfig = Object(&BUDGET),
+        /// Names under `budgets`; the smallest limit of each kind applies.
+        budgets: Vec<String> = Names,
+        /// Limits on its tasks.
+        limits: LimitsConfig = Object(&LIMITS),
+        /// How it works with background tasks.
+        background: BackgroundConfig = Object(&BACKGROUND),
+        /// Where its tasks work: worktree gives each its own git worktree.
+        isolation: Option<String> = Keyword(&["none", "worktree"]),
+        /// Only tools that change nothing.
+        readonly: bool = Bool,
+        /// Redact what looks like a secret in tool results.
+        redact_secrets: bool = Bool,
+        /// Make the model give a reason with each call.
+        add_description_parameter: bool = Bool,
+    }
+    also [
+        ignored_key("safety", Any, "A safety setting of another runtime."),
+        ignored_key("harness", Any, "Another runtime for this agent."),
+        ignored_key("code_mode_tools", Bool, "Whether tools are called by code."),
+        ignored_key("rag", Names, "Sources for retrieval."),
+        ignored_key("name", Text, "Its name; the key above already gives it."),
+        toolset_flag("think", Bool, "An older spelling of the toolset think."),
+        toolset_flag("todo", AnyOf(&[Bool, Object(&TODO_FLAG)]), "An older spelling of the toolset todo."),
+        toolset_flag("memory", AnyOf(&[Bool, Object(&MEMORY_FLAG)]), "An older spelling of the toolset memory."),
+    ]
+    rules [KeyRule::AtMostOne(&["instruction", "instruction_file"])]
 }
 
-/// A prompt with a name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct CommandConfig {
-    /// What it does.
-    pub description: Option<String>,
-    /// The prompt.
-    pub instruction: String,
+const fn toolset_flag(name: &'static str, kind: ValueType, doc: &'static str) -> KeySchema {
+    KeySchema { name, kind, doc, status: KeyStatus::AliasOfToolset }
 }
 
-/// Fallback models.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct FallbackConfig {
-    /// The models, in the order in which they are tried.
-    pub models: Vec<String>,
-    /// How often a model is retried before the next one; -1 means never, 0 or nothing the default.
-    pub retries: Option<i64>,
-    /// How long a model that failed is skipped.
-    #[serde(deserialize_with = "time")]
-    pub cooldown: Option<Duration>,
+static TODO_FLAG: ObjectSchema = ObjectSchema::new(
+    ("todo", "OldTodo", "An older spelling of the toolset todo."),
+    &[key("shared", ValueType::Bool, "Whether all agents share one list.")],
+    &[],
+);
+
+static MEMORY_FLAG: ObjectSchema = ObjectSchema::new(
+    ("memory", "OldMemory", "An older spelling of the toolset memory."),
+    &[key("path", ValueType::Text, "The file that holds it.")],
+    &[],
+);
+
+team_config! {
+    /// A prompt with a name.
+    CommandConfig [Eq] = COMMAND("a command", "Command") {
+        /// What it does.
+        description: Option<String> = Text,
+        /// The prompt.
+        instruction: String = Text,
+    }
+}
+
+team_config! {
+    /// Models to use when the agent's own fails.
+    FallbackConfig [Eq] = FALLBACK("fallback", "Fallback") {
+        /// The models, in the order in which they are tried.
+        models: Vec<String> = Names,
+        /// How often a model is retried before the next one; -1 means never. Default: 2.
+        retries: Option<i64> = Integer(-1),
+        /// How long a model that failed is skipped. Default: 1m.
+        #[serde(deserialize_with = "time")]
+        cooldown: Option<Duration> = Duration,
+    }
+    rules [KeyRule::Required(&["models"])]
 }
 
 /// Where skills come from.
@@ -117,61 +145,96 @@ pub enum SkillsConfig {
     Sources(Vec<String>),
 }
 
-/// The schema of a final answer.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct StructuredOutputConfig {
-    /// The name of the schema.
-    pub name: String,
-    /// A description of the answer.
-    pub description: Option<String>,
-    /// The JSON schema.
-    pub schema: serde_json::Value,
-    /// Whether the provider enforces the schema.
-    pub strict: bool,
+team_config! {
+    /// The schema of a final answer.
+    StructuredOutputConfig [] = STRUCTURED("structured_output", "StructuredOutput") {
+        /// A name for it.
+        name: String = Text,
+        /// What it is.
+        description: Option<String> = Text,
+        /// Its JSON schema.
+        schema: serde_json::Value = Map(&Any),
+        /// Whether the provider enforces the schema.
+        strict: bool = Bool,
+    }
+    rules [KeyRule::Required(&["name", "schema"])]
 }
 
-/// Limits on tasks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct LimitsConfig {
-    /// How many tasks run at once.
-    pub running: Option<u32>,
-    /// How many processes of tool calls and hooks run at once.
-    pub processes: Option<u32>,
-    /// The maximum depth of a task below its root.
-    pub depth: Option<u32>,
-    /// The maximum number of tasks in a tree.
-    pub tree: Option<u32>,
-    /// The maximum number of replies; 0 means no limit.
-    pub turns: Option<u32>,
-    /// The timeout of a task.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
-    /// How long a model may send nothing.
-    #[serde(deserialize_with = "time")]
-    pub inactivity: Option<Duration>,
-    /// How long a person has to answer.
-    #[serde(deserialize_with = "time")]
-    pub ask_timeout: Option<Duration>,
+team_config! {
+    /// Patterns such as `shell`, `read_*` or `shell:cmd=git*`. Deny beats everything.
+    PermissionsConfig [Eq] = PERMISSIONS("permissions", "Permissions") {
+        /// These run without approval.
+        allow: Vec<String> = Texts,
+        /// These need approval, even if they only read.
+        ask: Vec<String> = Texts,
+        /// These never run, whatever else is set.
+        deny: Vec<String> = Texts,
+    }
 }
 
-/// How an agent works with background tasks.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct BackgroundConfig {
-    /// The tool names for working with sub-agents.
-    pub dialect: Option<String>,
-    /// What happens to tasks that are still running when the agent finishes.
-    pub on_finish: Option<OnFinish>,
-    /// Whether the end of a task wakes the agent.
-    #[serde(deserialize_with = "notices")]
-    pub notices: Option<CompletionNotice>,
-    /// When letters are delivered.
-    pub letters: Option<Delivery>,
+impl PermissionsConfig {
+    /// Joins each list with the other's.
+    pub(crate) fn merged_with(&self, others: &PermissionsConfig) -> PermissionsConfig {
+        PermissionsConfig {
+            allow: [&self.allow[..], &others.allow[..]].concat(),
+            ask: [&self.ask[..], &others.ask[..]].concat(),
+            deny: [&self.deny[..], &others.deny[..]].concat(),
+        }
+    }
+}
+
+team_config! {
+    /// A budget. A key that is left out means no limit.
+    BudgetConfig [Copy] = BUDGET("a budget", "Budget") {
+        /// The cost in dollars.
+        max_cost: Option<f64> = Number(0.0, f64::INFINITY),
+        /// Input and output tokens.
+        max_tokens: Option<u64> = Integer(0),
+        /// Working time, counted like `limits.timeout`.
+        #[serde(deserialize_with = "time")]
+        max_time: Option<Duration> = Duration,
+    }
+}
+
+team_config! {
+    /// Limits on tasks. running, processes, depth and tree apply to the whole run; set them on the root agent.
+    LimitsConfig [Copy, Eq] = LIMITS("limits", "Limits") {
+        /// How many tasks run at once.
+        running: Option<u32> = Integer(1),
+        /// How many commands and hooks of all its tasks run at once; more wait.
+        processes: Option<u32> = Integer(1),
+        /// The maximum depth of a task below its root.
+        depth: Option<u32> = Integer(0),
+        /// The maximum number of tasks in a tree.
+        tree: Option<u32> = Integer(1),
+        /// The maximum number of replies; 0 means no limit.
+        turns: Option<u32> = Integer(0),
+        /// How long a task may be worked on. Time in which nobody runs it, the machine sleeps, or it waits for a person
+        /// or in the queue does not count.
+        #[serde(deserialize_with = "time")]
+        timeout: Option<Duration> = Duration,
+        /// How long a person has to answer an approval or a question; then the answer is no. Default: no limit.
+        #[serde(deserialize_with = "time")]
+        ask_timeout: Option<Duration> = Duration,
+        /// How long its model may send nothing.
+        #[serde(deserialize_with = "time")]
+        inactivity: Option<Duration> = Duration,
+    }
+}
+
+team_config! {
+    /// How an agent works with background tasks.
+    BackgroundConfig [Eq] = BACKGROUND("background", "Background") {
+        /// The tool names for working with sub-agents.
+        dialect: Option<String> = Keyword(&["background_agents", "sub_agents", "agents", "transfer"]),
+        /// What happens to tasks that are still running when the agent finishes.
+        on_finish: Option<OnFinish> = Keyword(&["wait", "detach", "stop"]),
+        /// Whether the end of a task wakes it.
+        #[serde(deserialize_with = "notices")]
+        notices: Option<CompletionNotice> = Keyword(&["wake", "quiet"]),
+        /// When letters are delivered.
+        letters: Option<Delivery> = Keyword(&["asap", "when_idle"]),
+    }
 }
 
 fn notices<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<CompletionNotice>, D::Error> {
@@ -179,50 +242,75 @@ fn notices<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<C
     Ok(word.map(|word| if word == "quiet" { CompletionNotice::Quiet } else { CompletionNotice::Wake }))
 }
 
-/// Commands to run on events.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct HooksConfig {
-    /// Before a tool runs.
-    pub pre_tool_use: Vec<HookMatcherConfig>,
-    /// After a tool has run.
-    pub post_tool_use: Vec<HookMatcherConfig>,
-    /// When a session begins.
-    pub session_start: Vec<HookConfig>,
-    /// When a session ends.
-    pub session_end: Vec<HookConfig>,
-    /// When a person is asked something.
-    pub on_user_input: Vec<HookConfig>,
-    /// When a task begins.
-    pub task_start: Vec<HookConfig>,
-    /// When a task ends.
-    pub task_end: Vec<HookConfig>,
-    /// Environment variables of the commands.
-    pub env: IndexMap<String, String>,
+team_config! {
+    /// Commands to run on events. They get JSON on stdin; exit code 2 blocks.
+    HooksConfig [Eq] = HOOKS("hooks", "Hooks") {
+        /// Before a tool runs.
+        pre_tool_use: Vec<HookMatcherConfig> = List(&Object(&PRE_MATCHER)),
+        /// After a tool has run.
+        post_tool_use: Vec<HookMatcherConfig> = List(&Object(&MATCHER)),
+        /// When a session begins.
+        session_start: Vec<HookConfig> = List(&Object(&HOOK)),
+        /// When a session ends.
+        session_end: Vec<HookConfig> = List(&Object(&HOOK)),
+        /// When a person is asked something.
+        on_user_input: Vec<HookConfig> = List(&Object(&HOOK)),
+        /// When a task begins.
+        task_start: Vec<HookConfig> = List(&Object(&HOOK)),
+        /// When a task ends.
+        task_end: Vec<HookConfig> = List(&Object(&HOOK)),
+        /// Variables for the commands. Nothing is inherited.
+        env: IndexMap<String, String> = Map(&TextWithVariables),
+    }
 }
 
-/// Hooks for some tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct HookMatcherConfig {
-    /// A pattern of tool names; `*` or nothing matches all.
-    pub matcher: Option<String>,
-    /// The commands to run.
-    pub hooks: Vec<HookConfig>,
+team_config! {
+    /// Hooks before some tools.
+    HookMatcherConfig [Eq] = PRE_MATCHER("a hook before tools", "PreMatcher") {
+        /// A pattern of tool names, such as shell|edit_file; * is all. Default: all.
+        matcher: Option<String> = Text,
+        /// The commands to run.
+        hooks: Vec<HookConfig> = List(&Object(&PRE_HOOK)),
+    }
+    rules [KeyRule::Required(&["hooks"])]
 }
 
-/// A command to run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct HookConfig {
-    /// The command.
-    pub command: String,
-    /// The timeout.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
-    /// `allow`: if the hook fails, the call is made anyway.
-    pub on_error: Option<String>,
+static MATCHER: ObjectSchema = ObjectSchema::new(
+    ("a hook for tools", "Matcher", "Hooks for some tools."),
+    &[
+        key(
+            "matcher",
+            ValueType::Text,
+            "A pattern of tool names, such as shell|edit_file; * is all. Default: all.",
+        ),
+        key("hooks", ValueType::List(&ValueType::Object(&HOOK)), "The commands to run."),
+    ],
+    &[KeyRule::Required(&["hooks"])],
+);
+
+team_config! {
+    /// A command that allows or denies a call before it is made.
+    HookConfig [Eq] = PRE_HOOK("a hook that judges a call", "PreHook") {
+        /// The command.
+        command: String = Text,
+        /// How long it may take. Default: 60 seconds.
+        #[serde(deserialize_with = "time")]
+        timeout: Option<Duration> = Duration,
+        /// What happens to the call if the hook fails. Default: deny.
+        on_error: Option<String> = Keyword(&["deny", "allow"]),
+    }
+    also [HOOK_TYPE]
+    rules [KeyRule::Required(&["command"])]
 }
+
+const HOOK_TYPE: KeySchema = key("type", ValueType::Keyword(&["command"]), "What it is.");
+
+static HOOK: ObjectSchema = ObjectSchema::new(
+    ("a hook", "Hook", "A command to run."),
+    &[
+        HOOK_TYPE,
+        key("command", ValueType::Text, "The command."),
+        key("timeout", ValueType::Duration, "How long it may take. Default: 60 seconds."),
+    ],
+    &[KeyRule::Required(&["command"])],
+);

@@ -1,58 +1,132 @@
 //! A team file as data: every spelling normalized, nothing resolved, nothing started.
+//!
+//! [`team_config!`] declares each map of the format once: the struct that holds it, and the table that the reader, the
+//! JSON schema and the suggestions use.
+
+/// Declares a map of the format: a struct, and its table. A field has the type of its value in the file behind the
+/// `=`. `("ref")` behind a field is its key, if that is not its name. `hidden` is a field that no key sets; `shared`
+/// names keys that other maps have too, `also` lists keys without a field, and `rules` the rules about keys.
+macro_rules! team_config {
+    (
+        $(#[doc = $about:literal])+
+        $name:ident [$($derive:ident),*] = $schema:ident($title:literal, $id:literal) $(shared $shared:ident)? {
+            $(
+                $(#[doc = $doc:literal])+
+                $(#[serde($($serde:tt)+)])?
+                $field:ident $(($key:literal))?: $kind:ty = $value:expr,
+            )*
+        }
+        $(hidden [$hidden:ident: $hidden_type:ty])?
+        $(also [$($extra:expr),+ $(,)?])?
+        $(rules [$($rule:expr),+ $(,)?])?
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, Default, PartialEq, $($derive,)* Deserialize)]
+        #[serde(default)]
+        #[non_exhaustive]
+        pub struct $name {
+            $($(#[doc = $doc])+ $(#[serde($($serde)+)])? $(#[serde(rename = $key)])? pub $field: $kind,)*
+            $(#[serde(skip)] pub(in crate::teamfile) $hidden: $hidden_type,)?
+        }
+
+        pub(in crate::teamfile) static $schema: ObjectSchema = {
+            use ValueType::*;
+            ObjectSchema {
+                name: $title,
+                id: $id,
+                doc: doc_text(concat!($($about),+)),
+                shared: shared_keys!($($shared)?),
+                keys: &[
+                    $(key(key_name!($field $($key)?), $value, doc_text(concat!($($doc),+))),)*
+                    $($($extra),+)?
+                ],
+                rules: &[$($($rule),+)?],
+            }
+        };
+    };
+}
+
+macro_rules! key_name {
+    ($field:ident) => {
+        stringify!($field)
+    };
+    ($field:ident $key:literal) => {
+        $key
+    };
+}
+
+macro_rules! shared_keys {
+    () => {
+        &[]
+    };
+    ($shared:ident) => {
+        $shared
+    };
+}
 
 mod agent;
+mod model;
 mod toolset;
 
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
 
+pub(in crate::teamfile) use agent::COMMAND;
 pub use agent::{
-    AgentConfig, BackgroundConfig, CommandConfig, FallbackConfig, HookConfig, HookMatcherConfig, HooksConfig,
-    LimitsConfig, SkillsConfig, StructuredOutputConfig,
+    AgentConfig, BackgroundConfig, BudgetConfig, CommandConfig, FallbackConfig, HookConfig,
+    HookMatcherConfig, HooksConfig, LimitsConfig, PermissionsConfig, SkillsConfig, StructuredOutputConfig,
 };
+pub use model::{ModelConfig, ProviderConfig, ThinkingConfig};
+pub(in crate::teamfile) use toolset::TOOLSETS;
 pub use toolset::{
-    A2aConfig, ApiCallConfig, ApiConfig, FetchConfig, FilesystemConfig, McpConfig, McpRemoteConfig,
-    OpenApiConfig, PostEditConfig, SandboxConfig, ScriptConfig, ScriptToolConfig, ShellConfig, ToolsetConfig,
-    ToolsetKind,
+    A2aConfig, ApiCallConfig, ApiConfig, FetchConfig, FileToolsConfig, FilesystemConfig, LauncherConfig,
+    McpConfig, McpRemoteConfig, ModelPickerConfig, OpenApiConfig, PostEditConfig, SandboxConfig,
+    ScriptConfig, ScriptToolConfig, ShellConfig, TodoConfig, ToolsetConfig, ToolsetKind,
 };
 
+use super::file_schema::{KeyRule, ObjectSchema, ValueType, ignored_key, key};
 use super::reader::SpanIndex;
-use crate::model::http::ApiType;
+use agent::{AGENT, BUDGET, PERMISSIONS};
+use model::{MODEL, PROVIDER};
+use toolset::MCP;
 
-/// A parsed team file. Every name in it that refers to something is resolved.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct TeamFile {
-    /// The version of the format, as the file says.
-    pub version: Option<String>,
-    /// The agents, in the order of the file.
-    pub agents: IndexMap<String, AgentConfig>,
-    /// Models by name.
-    pub models: IndexMap<String, ModelConfig>,
-    /// Providers by name.
-    pub providers: IndexMap<String, ProviderConfig>,
-    /// MCP servers by name.
-    pub mcps: IndexMap<String, ToolsetConfig>,
-    /// Information about the file.
-    pub metadata: MetadataConfig,
-    /// Which tools are allowed, need approval or are denied.
-    pub permissions: PermissionsConfig,
-    /// The budget of a whole run.
-    pub budget: BudgetConfig,
-    /// Budgets by name.
-    pub budgets: IndexMap<String, BudgetConfig>,
-    /// Toolsets by name.
-    pub toolsets: IndexMap<String, Vec<ToolsetConfig>>,
-    /// Groups of commands by name.
-    pub commands: IndexMap<String, IndexMap<String, CommandConfig>>,
-    /// Sources of skills by name.
-    pub skills: IndexMap<String, SkillsConfig>,
-    #[serde(skip)]
-    pub(super) spans: SpanIndex,
+team_config! {
+    /// A team of agents.
+    TeamFile [] = TEAM("a team file", "Team") {
+        /// The version of the format; files of every version from 0 on are read.
+        version: Option<String> = Text,
+        /// The agents. A run starts with the agent root, or else with the first one.
+        agents: IndexMap<String, AgentConfig> = Map(&Object(&AGENT)),
+        /// Models by name; a string is provider/model.
+        models: IndexMap<String, ModelConfig> = Map(&AnyOf(&[Object(&MODEL), Text])),
+        /// Custom providers.
+        providers: IndexMap<String, ProviderConfig> = Map(&Object(&PROVIDER)),
+        /// MCP servers by name, for `ref` of a toolset.
+        mcps: IndexMap<String, ToolsetConfig> = Map(&Object(&MCP)),
+        /// Information about the file.
+        metadata: MetadataConfig = Object(&METADATA),
+        /// Which tools are allowed, need approval or are denied.
+        permissions: PermissionsConfig = Object(&PERMISSIONS),
+        /// The budget of a whole run.
+        budget: BudgetConfig = Object(&BUDGET),
+        /// Budgets by name, for `budgets` of an agent.
+        budgets: IndexMap<String, BudgetConfig> = Map(&Object(&BUDGET)),
+        /// Toolsets by name, for `use_toolsets` of an agent.
+        toolsets: IndexMap<String, Vec<ToolsetConfig>> = Map(&AnyOf(&[List(&Toolset), Toolset])),
+        /// Groups of commands by name, for `use_commands` of an agent.
+        commands: IndexMap<String, IndexMap<String, CommandConfig>> = Map(&Commands),
+        /// Sources of skills by name, for `use_skills` of an agent.
+        skills: IndexMap<String, SkillsConfig> = Map(&AnyOf(&[Bool, Texts])),
+    }
+    hidden [spans: SpanIndex]
+    also [
+        ignored_key("rag", Map(&Any), "Sources for retrieval."),
+        ignored_key("runtime", Any, "The settings of another runtime."),
+        ignored_key("env", Map(&Text), "Variables of old files."),
+    ]
+    rules [KeyRule::Required(&["agents"])]
 }
 
 impl TeamFile {
@@ -65,135 +139,30 @@ impl TeamFile {
     }
 }
 
-/// A model and its settings.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct ModelConfig {
-    /// The provider.
-    pub provider: Option<String>,
-    /// The provider's name for the model; for `scripted`, the script file.
-    pub model: Option<String>,
-    /// The maximum number of tokens in a reply.
-    pub max_tokens: Option<u64>,
-    /// The sampling temperature.
-    pub temperature: Option<f64>,
-    /// Nucleus sampling.
-    pub top_p: Option<f64>,
-    /// Penalty for tokens by how often they were used.
-    pub frequency_penalty: Option<f64>,
-    /// Penalty for tokens that were used at all.
-    pub presence_penalty: Option<f64>,
-    /// How much the model thinks.
-    pub thinking_budget: Option<ThinkingConfig>,
-    /// Whether the model may make several calls in one reply.
-    pub parallel_tool_calls: Option<bool>,
-    /// The protocol, if it is not the provider's default.
-    pub api_type: Option<ApiType>,
-    /// Other options for the provider.
-    pub provider_opts: Map<String, Value>,
-    /// The base URL.
-    pub base_url: Option<String>,
-    /// The variable that holds the key.
-    pub token_key: Option<String>,
-    /// A fixed maximum number of concurrent requests.
-    pub max_concurrent: Option<usize>,
-    /// For `scripted`: the script itself.
-    pub script: Option<String>,
-}
-
-/// How much a model thinks, as written in the file.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum ThinkingConfig {
-    /// A number of tokens: 0 is off, -1 lets the model decide.
-    Tokens(i64),
-    /// An effort level.
-    Effort(String),
-    /// As a map.
-    Map {
-        /// An effort level.
-        effort: Option<String>,
-        /// A number of tokens.
-        tokens: Option<i64>,
-    },
-}
-
-/// A custom provider.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct ProviderConfig {
-    /// The protocol.
-    pub api_type: Option<ApiType>,
-    /// The base URL.
-    pub base_url: Option<String>,
-    /// The variable that holds the key.
-    pub token_key: Option<String>,
-    /// The known provider that it behaves like.
-    pub provider: Option<String>,
-    /// A fixed maximum number of concurrent requests.
-    pub max_concurrent: Option<usize>,
-}
-
-/// Information about a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct MetadataConfig {
-    /// The author.
-    pub author: Option<String>,
-    /// The license.
-    pub license: Option<String>,
-    /// What the team is for.
-    pub description: Option<String>,
-    /// More information.
-    pub readme: Option<String>,
-    /// The version of the team.
-    pub version: Option<String>,
-    /// Search keywords.
-    pub tags: Vec<String>,
-}
-
-/// Patterns of tools that are allowed, need approval or are denied.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct PermissionsConfig {
-    /// These run without approval.
-    pub allow: Vec<String>,
-    /// These need approval.
-    pub ask: Vec<String>,
-    /// These never run.
-    pub deny: Vec<String>,
-}
-
-impl PermissionsConfig {
-    /// Joins each list with the other's.
-    pub(crate) fn merged_with(&self, others: &PermissionsConfig) -> PermissionsConfig {
-        PermissionsConfig {
-            allow: [&self.allow[..], &others.allow[..]].concat(),
-            ask: [&self.ask[..], &others.ask[..]].concat(),
-            deny: [&self.deny[..], &others.deny[..]].concat(),
-        }
+team_config! {
+    /// Information about the file.
+    MetadataConfig [Eq] = METADATA("metadata", "Metadata") {
+        /// The author.
+        author: Option<String> = Text,
+        /// The license.
+        license: Option<String> = Text,
+        /// What the team is for.
+        description: Option<String> = Text,
+        /// More information.
+        readme: Option<String> = Text,
+        /// The version of the team.
+        version: Option<String> = Text,
+        /// Search keywords.
+        tags: Vec<String> = Names,
     }
-}
-
-/// Budget limits.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct BudgetConfig {
-    /// The cost in dollars.
-    pub max_cost: Option<f64>,
-    /// Input and output tokens.
-    pub max_tokens: Option<u64>,
-    /// The time.
-    #[serde(deserialize_with = "time")]
-    pub max_time: Option<Duration>,
 }
 
 /// Deserializes a duration, which the reader passes in nanoseconds.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_nanos))
+}
+
+/// The text of a doc comment, without the space at its start.
+const fn doc_text(doc: &'static str) -> &'static str {
+    doc.split_at(1).1
 }

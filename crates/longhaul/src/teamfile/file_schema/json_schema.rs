@@ -18,7 +18,7 @@ pub fn json_schema() -> Value {
 
 fn object_schema(object: &'static ObjectSchema, defs: &mut Map<String, Value>) -> Value {
     let mut properties = Map::new();
-    for key in object.keys {
+    for key in object.keys() {
         let mut shape = value_schema(&key.kind, defs);
         if let Some(fields) = shape.as_object_mut() {
             fields.insert("description".into(), key.doc.into());

@@ -1,14 +1,10 @@
-//! The schema of a team file, as data: the reader, the JSON schema and the suggestions all use these tables.
+//! The schema of a team file, as data: the reader, the JSON schema and the suggestions all use the tables that
+//! [`config`](super::config) declares.
 
-mod agent;
-mod model;
 mod json_schema;
-mod team;
-mod toolset;
 
+pub(super) use super::config::{TEAM, TOOLSETS};
 pub use json_schema::json_schema;
-pub(super) use team::TEAM;
-pub(super) use toolset::TOOLSETS;
 
 /// A map with known keys.
 #[derive(Debug)]
@@ -18,8 +14,29 @@ pub(super) struct ObjectSchema {
     /// Its name in the JSON schema.
     pub(super) id: &'static str,
     pub(super) doc: &'static str,
+    /// Keys that other maps have, too.
+    pub(super) shared: &'static [KeySchema],
     pub(super) keys: &'static [KeySchema],
     pub(super) rules: &'static [KeyRule],
+}
+
+impl ObjectSchema {
+    /// A map with this name, id and description.
+    pub(super) const fn new(
+        (name, id, doc): (&'static str, &'static str, &'static str),
+        keys: &'static [KeySchema],
+        rules: &'static [KeyRule],
+    ) -> ObjectSchema {
+        ObjectSchema { name, id, doc, shared: &[], keys, rules }
+    }
+
+    pub(super) const fn with_shared(self, shared: &'static [KeySchema]) -> ObjectSchema {
+        ObjectSchema { shared, ..self }
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'static KeySchema> + use<> {
+        self.shared.iter().chain(self.keys)
+    }
 }
 
 /// A key of such a map.
@@ -95,15 +112,15 @@ pub(super) enum ValueType {
     Any,
 }
 
-const fn key(name: &'static str, kind: ValueType, doc: &'static str) -> KeySchema {
+pub(super) const fn key(name: &'static str, kind: ValueType, doc: &'static str) -> KeySchema {
     KeySchema { name, kind, doc, status: KeyStatus::Used }
 }
 
-const fn ignored_key(name: &'static str, kind: ValueType, doc: &'static str) -> KeySchema {
+pub(super) const fn ignored_key(name: &'static str, kind: ValueType, doc: &'static str) -> KeySchema {
     KeySchema { name, kind, doc, status: KeyStatus::Ignored }
 }
 
-const fn alias_key(name: &'static str, kind: ValueType, now: &'static str) -> KeySchema {
+pub(super) const fn alias_key(name: &'static str, kind: ValueType, now: &'static str) -> KeySchema {
     KeySchema { name, kind, doc: "An older spelling.", status: KeyStatus::AliasOf(now) }
 }
 
@@ -124,7 +141,7 @@ impl ValueType {
             ValueType::List(_) => "a list".to_owned(),
             ValueType::Map(_) => "a map".to_owned(),
             ValueType::Object(object) => {
-                let some: Vec<_> = object.keys.iter().take(3).map(|key| key.name).collect();
+                let some: Vec<_> = object.keys().take(3).map(|key| key.name).collect();
                 format!("a map with keys such as {}", some.join(", "))
             }
             ValueType::AnyOf(types) => {

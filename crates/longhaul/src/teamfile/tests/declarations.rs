@@ -1,7 +1,4 @@
-//! A key of a team file is declared twice: in the tables of `file_schema`, which the reader and the JSON schema
-//! use, and as a field in `config`. Every key of `everything.yaml` goes through both.
-
-use std::collections::BTreeMap;
+//! What the reader makes of a key is what its field takes: every key of `everything.yaml` goes through both.
 
 use super::*;
 use crate::teamfile::normal_value::NormalValue;
@@ -63,32 +60,4 @@ fn every_key_of_the_tables_is_a_field() {
     let is_lost = |less: NormalValue| TeamFile::deserialize(less).is_ok_and(|file| file == whole);
     let lost: Vec<String> = fewer.filter_map(|(path, less)| is_lost(less).then_some(path)).collect();
     assert!(lost.is_empty(), "no field of `config` has these keys, or they have their defaults: {lost:#?}");
-}
-
-/// Otherwise no file could set it.
-#[test]
-fn every_field_is_a_key_of_the_tables() {
-    let file = TeamFile::deserialize(everything()).unwrap();
-    let (mut inside, mut fields) = (Vec::<String>::new(), BTreeMap::<String, bool>::new());
-    for line in format!("{file:#?}").lines() {
-        let text = line.trim().trim_end_matches(',');
-        let (name, value) = match text.split_once(": ") {
-            Some((name, value)) if !name.starts_with('"') => (Some(name.to_owned()), value),
-            Some((_, value)) => (None, value),
-            None => (None, text),
-        };
-        if let (Some(name), Some(outer)) = (name, inside.last()) {
-            let is_set = !["None", "[]", "{}", "false", "\"\""].contains(&value);
-            *fields.entry(format!("{outer}::{name}")).or_default() |= is_set;
-        }
-        if let Some(opened) = value.strip_suffix(['{', '[', '(']) {
-            inside.push(opened.trim().to_owned());
-        } else if ["}", "]", ")"].contains(&text) {
-            inside.pop();
-        }
-    }
-    assert!(fields.len() > 150, "{}", fields.len());
-    fields.remove("TeamFile::spans");
-    let unset: Vec<&String> = fields.iter().filter(|(_, is_set)| !**is_set).map(|(name, _)| name).collect();
-    assert!(unset.is_empty(), "no key of the tables sets these fields: {unset:#?}");
 }

@@ -17,7 +17,6 @@ impl ExamSetup {
         task
     }
 
-    /// Deletes tasks as they are now.
     async fn delete(&self, tasks: &[TaskId]) -> Result<(), StoreError> {
         let mut named = Vec::new();
         for task in tasks {
@@ -30,13 +29,8 @@ impl ExamSetup {
 /// A tool result whose whole output is a blob.
 fn returned(whole: &Digest) -> Entry {
     Entry::Returned(Box::new(CallResult {
-        call: CallId { turn: 1, index: 0 },
-        output: "a part".into(),
-        is_error: false,
         whole: Some(whole.clone()),
-        collected: Vec::new(),
-        handoff: None,
-        model: None,
+        ..CallResult::new(CallId { turn: 1, index: 0 }, "a part")
     }))
 }
 

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use super::StoreFactory;
 use crate::entry::{
-    Delivery, Entry, Letter, LiveTextKind, Order, Outcome, Record, ReleaseReason, Sender, StopCause,
-    StopRequest, Submission, TeamRef,
+    Entry, Letter, LiveTextKind, Order, Outcome, Record, ReleaseReason, Sender, StopCause, StopRequest,
+    Submission, TeamRef,
 };
 use crate::id::{Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
 use crate::message::Reply;
@@ -180,16 +180,7 @@ pub(super) fn claim(worker: &str, max: usize) -> ClaimRequest {
 }
 
 pub(super) fn letter(name: &str) -> Entry {
-    Entry::Letter(Box::new(Letter {
-        id: LetterId::from(name),
-        from: Sender::Person,
-        text: format!("this is {name}").into(),
-        summary: None,
-        deliver: Delivery::Asap,
-        ending: None,
-        ended: None,
-        effects: false,
-    }))
+    Entry::Letter(Box::new(Letter::new(LetterId::from(name), Sender::Person, format!("this is {name}"))))
 }
 
 pub(super) fn stop() -> Entry {

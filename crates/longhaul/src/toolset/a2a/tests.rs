@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::A2a;
 use crate::toolset::http_client::SecretHeaders;
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, RecordedRequest, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 use crate::toolset::{Toolset as _, ToolsetContext};
 
 fn headers() -> SecretHeaders {
@@ -241,7 +241,7 @@ async fn a_stop_calls_the_remote_task_off() {
 
 #[tokio::test]
 async fn an_agent_that_cannot_be_met_is_named() {
-    let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+    let toolset_context = ToolsetContext::new("a");
     let elsewhere = json!({"name": "E", "url": "http://other.example/rpc"});
     let server = agent(elsewhere, |_, _, _| http_response(500, &[], "")).await;
     let old = LoopbackServer::start(|asked| match asked.line.as_str() {

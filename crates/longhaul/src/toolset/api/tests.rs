@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 use super::{Api, ApiSettings};
 use crate::tool::ToolEffects;
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 use crate::toolset::{Toolset as _, ToolsetContext};
 
 fn args(names: &[&str]) -> Map<String, Value> {
@@ -121,7 +121,7 @@ async fn no_secret_is_in_an_error_or_an_answer() {
 
 #[tokio::test]
 async fn settings_that_cannot_work_are_named() {
-    let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+    let toolset_context = ToolsetContext::new("a");
     let good = || settings("GET", "https://example.com/${a}".into(), &["a"]);
     for (wrong, says) in [
         (ApiSettings { name: "two words".into(), ..good() }, "name: 'two words'"),

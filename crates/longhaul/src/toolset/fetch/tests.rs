@@ -9,7 +9,7 @@ use super::address::why_private;
 use super::fetch_client::DnsLookup;
 use super::{Fetch, PageFormat};
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 
 /// A toolset that may connect anywhere.
 async fn anywhere() -> ToolFixture {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::{call_context_in, call_tool};
 
 /// A working directory beside files that must stay out of reach.
 struct ConfinementFixture {
@@ -46,11 +46,7 @@ impl ConfinementFixture {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
-        let toolset_context =
-            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        let tools = self.toolset.open(&toolset_context).await.unwrap();
-        let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
-        let called = tool.call(&arguments.to_string(), &self.context).await;
+        let called = call_tool(&self.toolset, tool, arguments, &self.context).await;
         called.map(|output| output.text).map_err(|error| error.to_string())
     }
 

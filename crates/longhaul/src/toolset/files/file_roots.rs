@@ -148,19 +148,13 @@ impl FileRoots {
     /// Opens the directory at a path.
     pub(super) fn open_dir(&self, place: &RootedPath) -> io::Result<Dir> {
         let root = &self.dirs[place.root];
-        match place.rel.as_os_str().is_empty() {
-            true => root.open_dir("."),
-            false => root.open_dir_nofollow(&place.rel),
-        }
+        if place.rel.as_os_str().is_empty() { root.open_dir(".") } else { root.open_dir_nofollow(&place.rel) }
     }
 
     /// Returns the metadata of a path, without following a link.
     pub(super) fn metadata(&self, place: &RootedPath) -> io::Result<Metadata> {
         let root = &self.dirs[place.root];
-        match place.rel.as_os_str().is_empty() {
-            true => root.dir_metadata(),
-            false => root.symlink_metadata(&place.rel),
-        }
+        if place.rel.as_os_str().is_empty() { root.dir_metadata() } else { root.symlink_metadata(&place.rel) }
     }
 
     /// Returns the target of a link.
@@ -237,10 +231,7 @@ impl FileRoots {
     /// Returns the absolute path.
     pub(super) fn full_path(&self, place: &RootedPath) -> PathBuf {
         let real = &self.names[place.root].real;
-        match place.rel.as_os_str().is_empty() {
-            true => real.clone(),
-            false => real.join(&place.rel),
-        }
+        if place.rel.as_os_str().is_empty() { real.clone() } else { real.join(&place.rel) }
     }
 
     /// Fails if the task is being stopped.

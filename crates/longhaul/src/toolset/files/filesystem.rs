@@ -3,13 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-
 use super::file_roots::{FileAccess, SkipRule};
 use super::post_edit::{PostEdit, PostEditCommands};
 use super::{FileToolParts, list, read, search, tree, write};
-use crate::tool::DynTool;
-use crate::toolset::{Toolset, ToolsetContext, ToolsetError};
+use crate::toolset::{OpenFuture, Toolset, ToolsetContext};
 
 /// The toolset `filesystem`: reads, searches, writes and edits files below the task's working directory and
 /// other allowed directories.
@@ -95,10 +92,7 @@ impl Toolset for Filesystem {
         "filesystem"
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let parts = &self.parts;
             Ok(vec![

@@ -54,10 +54,7 @@ impl FileOp for ListDirectory {
             looked_at += 1;
             let entry = RootedPath { root: place.root, rel: place.rel.join(name) };
             let (line, kind) = describe(roots, &entry);
-            match ignored(&entry, kind) {
-                true => hidden += 1,
-                false => shown.push(line),
-            }
+            if ignored(&entry, kind) { hidden += 1 } else { shown.push(line) }
         }
         if hidden > 0 {
             shown.push(format!("[{} more, which version control ignores]", group_digits(hidden)));

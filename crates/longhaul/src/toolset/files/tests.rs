@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
 use crate::tool::CallSignal;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::{call_context_in, call_tool};
 
 /// A task with its own working directory, `work`, inside a directory that it cannot reach.
 struct FilesFixture {
@@ -36,12 +36,9 @@ impl FilesFixture {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> FileCallResult {
-        let toolset_context =
-            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        let tools = ReadOnlyFiles::new().open(&toolset_context).await.unwrap();
-        let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
-        assert_eq!(tool.effects(), ToolEffects::READ_ONLY);
-        tool.call(&arguments.to_string(), &self.context).await
+        let tools = ReadOnlyFiles::new().open(&ToolsetContext::new("tester")).await.unwrap();
+        assert!(tools.iter().all(|tool| tool.effects() == ToolEffects::READ_ONLY));
+        call_tool(&ReadOnlyFiles::new(), tool, arguments, &self.context).await
     }
 
     async fn text(&self, tool: &str, arguments: Value) -> String {

@@ -78,10 +78,7 @@ fn preview_change(
     };
     preview.path = roots.display_path(&place);
     preview.exists = roots.metadata(&place).is_ok();
-    let before = match preview.exists {
-        true => read_to_compare(roots, typed),
-        false => Ok(Vec::new()),
-    };
+    let before = if preview.exists { read_to_compare(roots, typed) } else { Ok(Vec::new()) };
     let compared = before.and_then(|before| {
         let after = change(&before).map_err(|why| not_compared(&format!("the call would fail: {why}")))?;
         let (before, after) = (String::from_utf8(before).ok(), String::from_utf8(after).ok());

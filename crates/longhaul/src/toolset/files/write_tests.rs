@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::{call_context_in, call_tool};
 
 struct WriteFixture {
     dir: TempDir,
@@ -29,15 +29,11 @@ impl WriteFixture {
     }
 
     async fn tools(&self) -> Vec<Arc<dyn DynTool>> {
-        let toolset_context =
-            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        self.toolset.open(&toolset_context).await.unwrap()
+        self.toolset.open(&ToolsetContext::new("tester")).await.unwrap()
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<String, ToolError> {
-        let tools = self.tools().await;
-        let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
-        tool.call(&arguments.to_string(), &self.context).await.map(|output| output.text)
+        call_tool(&self.toolset, tool, arguments, &self.context).await.map(|output| output.text)
     }
 
     fn text(&self, path: &str) -> String {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, ClientRequest,
     ErrorCode, InputRequest, InputRequiredResult, JsonObject, RequestId, ServerResult, Tool,
@@ -22,7 +21,7 @@ use super::tool_result::to_tool_output;
 use super::{error_text, wire};
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, parse_arguments};
+use crate::tool::{CallContext, CallFuture, DynTool, ToolEffects, ToolError, parse_arguments};
 use crate::toolset::text::truncate;
 
 /// How many times a server may ask for input before it must answer.
@@ -78,11 +77,7 @@ impl DynTool for McpTool {
         }
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         Box::pin(async move {
             let arguments: JsonObject = parse_arguments(arguments)?;
             if context.cancel.is_cancelled() {

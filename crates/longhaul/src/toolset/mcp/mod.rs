@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{Toolset, ToolsetContext, ToolsetError, tool_names};
+use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError, tool_names};
 use crate::message::prompt_tags::escape;
 use crate::process::ProcessGuardian;
 use crate::tool::DynTool;
@@ -51,51 +51,26 @@ pub use token_store::{FileTokenStore, MemoryTokenStore, TokenStore};
 /// Shows a person where to log in. The arguments are the server and the URL to open.
 pub type ShowLogin = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// How servers are run and reached.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct McpOptions {
-    /// How long a server may take to start, initialize and list its tools.
-    pub connect_timeout: Duration,
-    /// Stops a server after this long without a call; `None` for never.
-    pub idle_timeout: Option<Duration>,
-    /// How long a call may run without a result or a progress message.
-    pub inactivity_timeout: Duration,
-    /// Environment variables of every server process, such as `PATH` and `HOME`. Nothing else is inherited.
-    pub env: SecretEnv,
-    /// The default working directory of server processes.
-    pub working_dir: Option<PathBuf>,
-    /// Kills server processes when this process is killed.
-    pub guardian: ProcessGuardian,
-    /// Stores the tokens of logins.
-    pub token_store: Arc<dyn TokenStore>,
-    /// Shows a person where to log in. If `None`, servers that require a login cannot be used.
-    pub show_login: Option<ShowLogin>,
-}
-
-fluent_setters!(McpOptions {
-    connect_timeout: Duration,
-    idle_timeout: Option<Duration>,
-    inactivity_timeout: Duration,
-    env: SecretEnv,
-    working_dir: Option<PathBuf>,
-    guardian: ProcessGuardian,
-    token_store: Arc<dyn TokenStore>,
-    show_login: Option<ShowLogin>,
-});
-
-impl Default for McpOptions {
-    fn default() -> Self {
-        McpOptions {
-            connect_timeout: Duration::from_secs(25),
-            idle_timeout: Some(Duration::from_secs(600)),
-            inactivity_timeout: Duration::from_secs(600),
-            env: SecretEnv::from_iter([("PATH", "/usr/local/bin:/usr/bin:/bin")]),
-            working_dir: None,
-            guardian: ProcessGuardian::new(),
-            token_store: Arc::new(MemoryTokenStore::new()),
-            show_login: None,
-        }
+options! {
+    /// How servers are run and reached.
+    #[derive(Clone)]
+    pub struct McpOptions {
+        /// How long a server may take to start, initialize and list its tools.
+        connect_timeout: Duration = Duration::from_secs(25),
+        /// Stops a server after this long without a call; `None` for never.
+        idle_timeout: Option<Duration> = Some(Duration::from_secs(600)),
+        /// How long a call may run without a result or a progress message.
+        inactivity_timeout: Duration = Duration::from_secs(600),
+        /// Environment variables of every server process, such as `PATH` and `HOME`. Nothing else is inherited.
+        env: SecretEnv = SecretEnv::from_iter([("PATH", "/usr/local/bin:/usr/bin:/bin")]),
+        /// The default working directory of server processes.
+        working_dir: Option<PathBuf> = None,
+        /// Kills server processes when this process is killed.
+        guardian: ProcessGuardian = ProcessGuardian::new(),
+        /// Stores the tokens of logins.
+        token_store: Arc<dyn TokenStore> = Arc::new(MemoryTokenStore::new()),
+        /// Shows a person where to log in. If `None`, servers that require a login cannot be used.
+        show_login: Option<ShowLogin> = None,
     }
 }
 
@@ -232,10 +207,7 @@ impl Toolset for Mcp {
         &self.label
     }
 
-    fn open<'a>(
-        &'a self,
-        _context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             let listed = self.shared.listing().await.map_err(|why| ToolsetError {
                 toolset: "mcp".to_owned(),

@@ -41,7 +41,6 @@ impl RestartBackoff {
         (self.refusals, self.why) = (0, None);
     }
 
-    /// Records a failed start.
     pub(super) fn record_failed_start(&mut self, now: Instant, why: &str) {
         self.refusals += 1;
         self.not_before = Some(now + doubled(Duration::from_secs(1), self.refusals));

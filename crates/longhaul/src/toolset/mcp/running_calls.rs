@@ -207,7 +207,7 @@ fn progress_text(notification: &ProgressNotificationParam) -> String {
 mod tests {
     use super::*;
     use crate::tool::CallSignal;
-    use crate::toolset::no_dispatcher::call_context_in;
+    use crate::toolset::tool_fixture::call_context_in;
     use rmcp::model::NumberOrString;
 
     fn token(n: i64) -> ProgressToken {

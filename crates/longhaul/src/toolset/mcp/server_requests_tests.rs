@@ -3,7 +3,7 @@ use crate::testing::{FnModel, reply};
 use crate::tool::CallSignal;
 use crate::toolset::mcp::limits;
 use crate::toolset::mcp::running_calls::{McpRunningCallGuard, McpRunningCalls};
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::call_context_in;
 use rmcp::model::{NumberOrString, ProgressToken};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -11,15 +11,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::*;
 use crate::entry::{ExpectedAnswer, QuestionAnswer};
 use crate::tool::{CallContext, CallSignal, ToolEffects, ToolError, ToolOutput};
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::{call_context_in, until};
 
 struct Stage {
     dir: TempDir,
     pool: McpPool,
-}
-
-fn toolset_context() -> ToolsetContext {
-    ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] }
 }
 
 impl Stage {
@@ -60,11 +56,11 @@ impl Stage {
 }
 
 async fn open(toolset: &Mcp) -> Vec<Arc<dyn DynTool>> {
-    toolset.open(&toolset_context()).await.unwrap()
+    toolset.open(&ToolsetContext::new("tester")).await.unwrap()
 }
 
 async fn why_not(toolset: &Mcp) -> String {
-    toolset.open(&toolset_context()).await.err().expect("it starts").to_string()
+    toolset.open(&ToolsetContext::new("tester")).await.err().expect("it starts").to_string()
 }
 
 async fn call(tools: &[Arc<dyn DynTool>], name: &str, fixture: &Stage) -> Result<ToolOutput, ToolError> {
@@ -82,14 +78,6 @@ fn is_alive(pid: &str) -> bool {
     !stat.trim().is_empty() && !stat.starts_with('Z')
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain for: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test]
 async fn tools_are_listed_page_by_page_and_called() {
     let fixture = Stage::new();
@@ -102,7 +90,7 @@ async fn tools_are_listed_page_by_page_and_called() {
     assert_eq!(find(&tools, "die").effects(), ToolEffects::default());
     assert_eq!(find(&tools, "say_it").spec().parameters, serde_json::json!({"type": "object"}));
     assert!(call(&tools, "say_it", &fixture).await.unwrap().text.starts_with("said by "));
-    assert!(toolset.instruction(&toolset_context()).unwrap().ends_with("Be kind."));
+    assert!(toolset.instruction(&ToolsetContext::new("tester")).unwrap().ends_with("Be kind."));
     toolset.close().await;
     assert!(!is_alive(&fixture.started()[0]));
 }
@@ -128,7 +116,7 @@ async fn the_protocol_of_2026_is_spoken_with_who_speaks_it_and_its_questions_are
     let fixture = Stage::new();
     let toolset = fixture.toolset("modern");
     let tools = open(&toolset).await;
-    assert!(toolset.instruction(&toolset_context()).unwrap().ends_with("Be modern."));
+    assert!(toolset.instruction(&ToolsetContext::new("tester")).unwrap().ends_with("Be modern."));
     let (context, mut signals) = fixture.call();
     let asked = async {
         loop {

@@ -22,7 +22,6 @@ pub(super) enum Incoming {
     Unattributed(String),
 }
 
-/// Parses one message.
 pub(super) fn parse_message(bytes: &[u8]) -> Incoming {
     let bytes = bytes.trim_ascii();
     if bytes.is_empty() {

@@ -272,7 +272,6 @@ fn description(operation: &Value, method: &Method, path: &str) -> String {
     said.join("\n")
 }
 
-/// Returns the names in `{…}` in a path.
 fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
 }

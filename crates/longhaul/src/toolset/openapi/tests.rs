@@ -4,7 +4,7 @@ use super::OpenApi;
 use crate::tool::ToolEffects;
 use crate::toolset::http_client::SecretHeaders;
 use crate::toolset::loopback::{LoopbackServer, RecordedRequest, http_response};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 use crate::toolset::{Toolset as _, ToolsetContext};
 
 const PETS: &str = r##"
@@ -179,8 +179,12 @@ async fn errors_say_which_operation_and_show_no_secret() {
 }
 
 async fn refused(at: String) -> String {
-    let toolset_context = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-    OpenApi::new(at, SecretHeaders::default()).open(&toolset_context).await.err().unwrap().to_string()
+    OpenApi::new(at, SecretHeaders::default())
+        .open(&ToolsetContext::new("a"))
+        .await
+        .err()
+        .unwrap()
+        .to_string()
 }
 
 #[tokio::test]

@@ -53,7 +53,6 @@ impl ProjectTaskFile {
         Ok(ProjectTaskFile { dir, name, shown })
     }
 
-    /// Reads the task list.
     pub(super) fn read(&self) -> Result<ProjectTaskList, ToolError> {
         let wrong = |why: &dyn std::fmt::Display| {
             ToolError::Failed(format!("the task file '{}' {why}. Nothing was changed in it.", self.shown))
@@ -155,8 +154,5 @@ fn read_text(dir: &Dir, path: &Path) -> io::Result<String> {
     }
     let mut text = String::new();
     let read = dir.open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    match read as u64 > LARGEST {
-        true => Err(io::Error::other("it is too large")),
-        false => Ok(text),
-    }
+    if read as u64 > LARGEST { Err(io::Error::other("it is too large")) } else { Ok(text) }
 }

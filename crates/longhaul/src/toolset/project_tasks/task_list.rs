@@ -45,12 +45,7 @@ pub(super) enum ProjectTaskPriority {
 
 impl ProjectTaskPriority {
     pub(super) fn parse(text: &str) -> Result<ProjectTaskPriority, ToolError> {
-        word(text).ok_or_else(|| {
-            ToolError::Retry(format!(
-                "'{}' is no priority: use critical, high, medium or low",
-                truncate(text, 40)
-            ))
-        })
+        word(text, "priority: use critical, high, medium or low")
     }
 }
 
@@ -66,21 +61,17 @@ pub(super) enum ProjectTaskStatus {
 
 impl ProjectTaskStatus {
     pub(super) fn parse(text: &str) -> Result<ProjectTaskStatus, ToolError> {
-        word(text).ok_or_else(|| {
-            ToolError::Retry(format!(
-                "'{}' is no status: use pending, in_progress, done or blocked",
-                truncate(text, 40)
-            ))
-        })
+        word(text, "status: use pending, in_progress, done or blocked")
     }
 }
 
-fn word<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
+fn word<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> Result<T, ToolError> {
     let plain = match text.trim().to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
         "completed" => "done".to_owned(),
         other => other.to_owned(),
     };
-    serde_json::from_value(plain.into()).ok()
+    serde_json::from_value(plain.into())
+        .map_err(|_| ToolError::Retry(format!("'{}' is no {what}", truncate(text, 40))))
 }
 
 /// A task as it is shown, with its effective status: blocked while a dependency is not done.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::ProjectTasks;
 use crate::id::{CallId, TaskKey};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 
 async fn at(dir: &Path) -> ToolFixture {
     ToolFixture::in_dir(&ProjectTasks::default(), dir).await

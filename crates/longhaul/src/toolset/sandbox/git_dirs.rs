@@ -14,7 +14,6 @@ const EACH: usize = 32;
 pub(super) struct GitDirs {
     /// Writable, but can be neither moved nor replaced.
     pub(super) writable: Vec<PathBuf>,
-    /// Read-only.
     pub(super) read_only: Vec<PathBuf>,
     /// Does not exist, and must not be created.
     pub(super) masked: Vec<PathBuf>,
@@ -53,9 +52,10 @@ impl GitDirs {
             self.keep(dot.join("config.worktree"));
         }
         let hooks = dot.join("hooks");
-        match hooks.exists() {
-            true => self.read_only.push(hooks),
-            false => self.masked.push(hooks),
+        if hooks.exists() {
+            self.read_only.push(hooks)
+        } else {
+            self.masked.push(hooks)
         }
         self.remove_afterwards.push(elsewhere);
         self.each(&dot.join("worktrees"), |dirs, worktree| {

@@ -4,7 +4,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::{call_context_in, call_tool};
 use crate::toolset::{Shell, Toolset as _, ToolsetContext};
 
 fn words(spec: &CommandSpec) -> String {
@@ -110,11 +110,8 @@ impl SandboxFixture {
     }
 
     async fn run(&self, cmd: &str) -> Result<String, String> {
-        let toolset_context =
-            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        let tools = self.shell.open(&toolset_context).await.unwrap();
         let (context, _) = call_context_in(&self.work());
-        let called = tools[0].call(&json!({ "cmd": cmd }).to_string(), &context).await;
+        let called = call_tool(&self.shell, "shell", json!({ "cmd": cmd }), &context).await;
         called.map(|output| output.text).map_err(|error| error.to_string())
     }
 }
@@ -277,9 +274,7 @@ async fn in_bubblewrap_nobody_survives_by_leaving_the_group() {
 #[tokio::test]
 async fn a_stop_reaches_into_bubblewrap() {
     let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
-    let toolset_context =
-        ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-    let tools = fixture.shell.open(&toolset_context).await.unwrap();
+    let tools = fixture.shell.open(&ToolsetContext::new("tester")).await.unwrap();
     let (context, _) = call_context_in(&fixture.work());
     let begun = std::time::Instant::now();
     let arguments = json!({ "cmd": "trap '' TERM; echo up; sleep 100", "timeout": 1.0 }).to_string();
@@ -379,9 +374,7 @@ async fn in_bubblewrap_the_superuser_has_no_capabilities_and_nobody_else_is_sign
 #[tokio::test]
 async fn in_bubblewrap_sigterm_is_not_passed_on() {
     let Some(fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
-    let toolset_context =
-        ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-    let tools = fixture.shell.open(&toolset_context).await.unwrap();
+    let tools = fixture.shell.open(&ToolsetContext::new("tester")).await.unwrap();
     let (context, _) = call_context_in(&fixture.work());
     let cmd = "trap 'echo cleaned > cleaned; exit 0' TERM; touch up; while :; do sleep 0.02; done";
     let arguments = json!({ "cmd": cmd, "timeout": 100.0 }).to_string();

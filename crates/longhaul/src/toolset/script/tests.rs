@@ -2,7 +2,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::{call_context_in, call_tool};
 
 fn tool(cmd: &str, args: &[(&str, Value)]) -> ScriptTool {
     let args = args.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
@@ -13,11 +13,7 @@ async fn call(script: &ScriptTools, name: &str, arguments: Value) -> Result<Stri
     let dir = TempDir::new().unwrap();
     std::fs::create_dir(dir.path().join("sub")).unwrap();
     let (context, _) = call_context_in(dir.path());
-    let toolset_context =
-        ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-    let tools = script.open(&toolset_context).await.unwrap();
-    let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap();
-    tool.call(&arguments.to_string(), &context).await.map(|output| output.text)
+    call_tool(script, name, arguments, &context).await.map(|output| output.text)
 }
 
 #[tokio::test]

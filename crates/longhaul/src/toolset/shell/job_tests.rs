@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::{call_context_in, call_tool, until};
 
 /// A task with jobs, in its own directory.
 struct JobFixture {
@@ -38,11 +38,7 @@ impl JobFixture {
         tool: &str,
         arguments: Value,
     ) -> Result<String, ToolError> {
-        let toolset_context =
-            ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        let tools = self.shell.open(&toolset_context).await.unwrap();
-        let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
-        tool.call(&arguments.to_string(), context).await.map(|output| output.text)
+        call_tool(&self.shell, tool, arguments, context).await.map(|output| output.text)
     }
 
     async fn start(&self, cmd: &str) -> String {
@@ -75,14 +71,6 @@ impl JobFixture {
         let read = || std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'));
         until("the job runs", || read().is_some()).await;
         read().unwrap().trim().split(' ').map(|pid| pid.parse().unwrap()).collect()
-    }
-}
-
-async fn until(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

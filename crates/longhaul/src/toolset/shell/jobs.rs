@@ -66,7 +66,6 @@ enum JobEnd {
 }
 
 impl BackgroundJobs {
-    /// Starts a job of a task.
     pub(super) fn start(
         &self,
         task: TaskId,

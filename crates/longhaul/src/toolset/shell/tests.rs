@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::toolset::command::OUTPUT_CAP;
-use crate::toolset::no_dispatcher::call_context_in;
+use crate::toolset::tool_fixture::{call_context_in, until};
 
 /// A task that runs commands in its own directory.
 struct ShellFixture {
@@ -51,14 +51,6 @@ impl ShellFixture {
         let text = std::fs::read_to_string(self.dir.path().join("pids")).ok()?;
         let line = text.strip_suffix('\n')?;
         Some(line.split(' ').map(|pid| pid.parse().unwrap()).collect())
-    }
-}
-
-async fn until(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !done() {
-        assert!(Instant::now() < deadline, "not within 10 s: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -242,9 +234,7 @@ async fn calls_that_make_no_sense_are_sent_back() {
 
 #[tokio::test]
 async fn the_model_is_told_what_it_takes() {
-    let toolset_context =
-        ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-    let tools = Shell::default().open(&toolset_context).await.unwrap();
+    let tools = Shell::default().open(&ToolsetContext::new("tester")).await.unwrap();
     let spec = tools[0].spec();
     assert_eq!(spec.name, "shell");
     assert_eq!(spec.parameters["required"], json!(["cmd"]));

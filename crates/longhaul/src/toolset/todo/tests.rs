@@ -7,7 +7,7 @@ use crate::dispatch::Caller;
 use crate::id::{CallId, TaskId, TaskKey};
 use crate::store::{MemoryStore, SqliteStore, Store};
 use crate::tool::ToolStorage;
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()

@@ -4,7 +4,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::UserPrompt;
 use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
 use crate::tool::{CallSignal, ToolError, ToolOutput};
-use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::tool_fixture::ToolFixture;
 
 /// Makes the call and gives these answers; returns the result and the questions.
 async fn ask(

@@ -112,7 +112,7 @@ async fn chain(dir: &Path, args: &[&str]) {
     }
     let builder = Longhaul::builder(team).shared_store(KillAt::open(dir, "chain", None));
     let longhaul = start(builder, args[0]).await;
-    let order = Order { working_dir: Some(dir.to_owned()), ..Order::new("lead", "go") };
+    let order = Order::new("lead", "go").working_dir(dir.to_owned());
     let root = longhaul.submit_once("chain", order).await.unwrap();
     println!("started");
     tokio::select! {

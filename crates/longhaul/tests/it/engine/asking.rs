@@ -12,7 +12,7 @@ use longhaul::model::Model;
 use longhaul::permission::Permissions;
 use longhaul::store::{MemoryStore, Store};
 use longhaul::testing::{ReplyBuilder, reply};
-use longhaul::tool::{CallContext, ToolEffects, ToolError, ToolOutput};
+use longhaul::tool::{CallContext, CallFuture, ToolEffects};
 use longhaul::toolset::Tools;
 use longhaul::{EventKind, Longhaul, LonghaulError, Order, Status, TaskId, Team};
 use serde_json::json;
@@ -412,11 +412,7 @@ impl longhaul::tool::DynTool for Curious {
         ToolEffects::READ_ONLY
     }
 
-    fn call<'a>(
-        &'a self,
-        _: &'a str,
-        context: &'a CallContext,
-    ) -> futures::future::BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, _: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
         let words =
             |text: &str, schema| Question { text: text.to_owned(), wants: ExpectedAnswer::Words { schema } };

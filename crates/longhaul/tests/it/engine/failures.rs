@@ -5,15 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
 use longhaul::agent::TeamError;
 use longhaul::entry::{FailureKind, Outcome, WaitReason};
 use longhaul::message::StopReason;
 use longhaul::model::{Model, ModelError, ModelErrorKind, ReplyChunk};
 use longhaul::store::{Clock, MemoryStore};
 use longhaul::testing::{FnModel, reply};
-use longhaul::tool::DynTool;
-use longhaul::toolset::{Toolset, ToolsetContext, ToolsetError};
+use longhaul::toolset::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use longhaul::{EventKind, Longhaul, Order, Snapshot, Status, SubAgentDialect};
 use serde_json::json;
 
@@ -324,10 +322,7 @@ impl Toolset for Rusty {
         "rusty"
     }
 
-    fn open<'a>(
-        &'a self,
-        context: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async move {
             if self.tries.fetch_add(1, Ordering::SeqCst) > 0 {
                 return tool("saw", |_, _| async { Ok("sawn".into()) }).open(context).await;

@@ -149,7 +149,7 @@ async fn what_a_hook_rewrites_is_judged_as_the_tool_reads_it() {
         let rules = Permissions::parse(["*"], [""; 0], ["shell:cmd=touch *"]).unwrap();
         let agent = agent("worker", &calls(json!({"cmd": "true"}))).toolset(Shell::new()).hooks(hooks);
         let longhaul = start(agent.permissions(rules)).await;
-        let order = Order { working_dir: Some(dir.path().to_owned()), ..Order::new("worker", "go") };
+        let order = Order::new("worker", "go").working_dir(dir.path().to_owned());
         let done = ask(&longhaul, order).await;
         assert!(done.output.contains("denied here by the pattern 'shell:cmd=touch *'"), "{}", done.output);
         longhaul.shutdown().await;
@@ -161,7 +161,7 @@ async fn what_a_hook_rewrites_is_judged_as_the_tool_reads_it() {
     let hooks = Hooks::default().pre_tool_use(vec![(ToolMatcher::all(), keeps(&heard))]);
     let agent = agent("worker", &calls(json!({"command": "true"}))).toolset(Shell::new()).hooks(hooks);
     let longhaul = start(agent).await;
-    let order = Order { working_dir: Some(dir.path().to_owned()), ..Order::new("worker", "go") };
+    let order = Order::new("worker", "go").working_dir(dir.path().to_owned());
     ask(&longhaul, order).await;
     assert_eq!(lines(&heard)[0]["tool_input"], json!({"cmd": "true"}));
     longhaul.shutdown().await;

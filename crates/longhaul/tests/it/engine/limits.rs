@@ -152,9 +152,9 @@ async fn a_budget_is_checked_before_the_next_call() {
     });
     let longhaul = start(agent("solo", &model).toolset(step)).await;
     for (budget, turns) in [
-        (Budget { tokens: Some(250), ..Budget::default() }, 3),
-        (Budget { cost: Some(20), ..Budget::default() }, 2),
-        (Budget { time: Some(Duration::ZERO), ..Budget::default() }, 0),
+        (Budget::default().tokens(250), 3),
+        (Budget::default().cost(20), 2),
+        (Budget::default().time(Duration::ZERO), 0),
     ] {
         let done = ask(&longhaul, Order::new("solo", "go").budget(budget)).await;
         assert_eq!((done.state.status, done.state.turns), (Status::Failed, turns), "{budget:?}");
@@ -173,7 +173,7 @@ async fn a_budget_of_a_tree_counts_all_below_and_binds_them() {
     });
     let longhaul =
         Longhaul::builder(team(pair(&model))).limits(TaskLimits::default().running(1)).start().await.unwrap();
-    let order = Order::new("lead", "go").tree_budget(Budget { tokens: Some(150), ..Budget::default() });
+    let order = Order::new("lead", "go").tree_budget(Budget::default().tokens(150));
     let done = ask(&longhaul, order).await;
     let spent: Vec<_> =
         children(&longhaul, done.state.id).await.iter().map(|c| (c.status, c.usage.total())).collect();

@@ -281,16 +281,11 @@ async fn a_journal_that_cannot_be_read_any_more_fails_the_task_with_its_own_word
         gate.came(1).await;
         let said = why.to_string();
         *mood.garbled.lock().unwrap() = Some(why);
-        let letter = Entry::Letter(Box::new(longhaul::entry::Letter {
-            id: longhaul::id::LetterId::random(),
-            from: longhaul::entry::Sender::Person,
-            text: "what makes it look".into(),
-            summary: None,
-            deliver: longhaul::entry::Delivery::Asap,
-            ending: None,
-            ended: None,
-            effects: false,
-        }));
+        let letter = Entry::Letter(Box::new(longhaul::entry::Letter::new(
+            longhaul::id::LetterId::random(),
+            longhaul::entry::Sender::Person,
+            "what makes it look",
+        )));
         let fence = longhaul::store::Fence::Anyone;
         longhaul.store().append(Batch::one(id, fence, vec![letter])).await.unwrap();
         within(async {

@@ -124,15 +124,8 @@ fn sources(dir: &Path, root: &Path, found: &mut Vec<Source>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let below = path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
-        let for_tests = [
-            "testing",
-            "tests",
-            "conversation_tests",
-            "fake_dispatcher",
-            "no_dispatcher",
-            "loopback",
-            "exam",
-        ];
+        let for_tests =
+            ["testing", "tests", "conversation_tests", "fake_dispatcher", "tool_fixture", "loopback", "exam"];
         let is_test = below.split('/').any(|part| {
             let part = part.trim_end_matches(".rs");
             for_tests.contains(&part) || part.ends_with("_tests")

@@ -13,7 +13,7 @@ use longhaul::message::{Message, Reply};
 use longhaul::model::{Model, ModelError, ModelRequest, ToolSpec};
 use longhaul::supervisor::TaskEvents;
 use longhaul::testing::{FnModel, ReplyBuilder, reply};
-use longhaul::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+use longhaul::tool::{CallContext, CallFuture, DynTool, ToolEffects, ToolError, ToolOutput};
 use longhaul::toolset::Tools;
 use longhaul::{
     Agent, Event, EventKind, Longhaul, Order, Policy, Snapshot, Status, SubAgentDialect, TaskId, Team,
@@ -160,7 +160,7 @@ where
     Arc::new(FnModel::try_new(move |request| answer(Asked::of(request))))
 }
 
-type Act = dyn Fn(String, CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
+type Act = dyn Fn(String, CallContext) -> CallFuture<'static> + Send + Sync;
 
 /// A tool that is a function.
 pub(crate) struct FnTool {
@@ -203,11 +203,7 @@ impl DynTool for FnTool {
         self.effects
     }
 
-    fn call<'a>(
-        &'a self,
-        arguments: &'a str,
-        context: &'a CallContext,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
         (self.act)(arguments.to_owned(), context.clone())
     }
 }

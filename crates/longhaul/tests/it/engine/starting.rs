@@ -1,11 +1,9 @@
 //! A stop and a drain hold before the first step too: while tools are opened.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::testing::reply;
-use longhaul::tool::DynTool;
-use longhaul::toolset::{Toolset, ToolsetContext, ToolsetError};
+use longhaul::toolset::{OpenFuture, Toolset, ToolsetContext};
 use longhaul::{Order, Status};
 use tokio::time::Instant;
 
@@ -19,10 +17,7 @@ impl Toolset for Slow {
         "slow"
     }
 
-    fn open<'a>(
-        &'a self,
-        _: &'a ToolsetContext,
-    ) -> futures::future::BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             self.0.pass().await;
             Ok(Vec::new())

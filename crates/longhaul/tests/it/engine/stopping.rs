@@ -7,7 +7,7 @@ use longhaul::dispatch::TaskLimits;
 use longhaul::entry::{Entry, StopCause};
 use longhaul::store::{MemoryStore, Store};
 use longhaul::testing::reply;
-use longhaul::toolset::{Toolset, ToolsetContext, ToolsetError};
+use longhaul::toolset::{OpenFuture, Toolset, ToolsetContext};
 use longhaul::{Longhaul, Order, Status, SubAgentDialect};
 use serde_json::json;
 use tokio::time::Instant;
@@ -185,10 +185,7 @@ impl Toolset for Stuck {
         "stuck"
     }
 
-    fn open<'a>(
-        &'a self,
-        _: &'a ToolsetContext,
-    ) -> futures::future::BoxFuture<'a, Result<Vec<Arc<dyn longhaul::tool::DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

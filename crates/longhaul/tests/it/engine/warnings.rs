@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use longhaul::entry::Entry;
 use longhaul::model::{Model, ModelRequest};
 use longhaul::testing::{FnModel, reply};
-use longhaul::tool::DynTool;
-use longhaul::toolset::{Toolset, ToolsetContext, ToolsetError};
+use longhaul::toolset::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use longhaul::{Budget, Longhaul, Order, Status, TaskId};
 use serde_json::json;
 
@@ -51,10 +49,7 @@ impl Toolset for Broken {
         "broken"
     }
 
-    fn open<'a>(
-        &'a self,
-        _: &'a ToolsetContext,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
             Err(ToolsetError { toolset: "broken".to_owned(), why: "its server did not start".to_owned() })
         })
@@ -92,12 +87,12 @@ async fn a_budget_that_is_added_counts_for_all_below() {
     });
     let nothing = tool("nothing", |_, _| async { Ok("nothing".into()) });
     let longhaul = start(agent("solo", &spends).toolset(nothing)).await;
-    let budget = Budget { tokens: Some(350), ..Budget::default() };
+    let budget = Budget::default().tokens(350);
     let run = async |more: Option<u64>| {
         let id = longhaul.submit(Order::new("solo", "go").tree_budget(budget)).await.unwrap();
         until(&longhaul, id, |state| state.turns == 3).await;
         if let Some(more) = more {
-            longhaul.add_budget(id, Budget { tokens: Some(more), ..Budget::default() }).await.unwrap();
+            longhaul.add_budget(id, Budget::default().tokens(more)).await.unwrap();
         }
         gate.open(1);
         end(&longhaul, id).await

@@ -47,7 +47,7 @@ async fn pass(time: Duration) {
 
 /// A tool that works for so many seconds.
 fn works() -> Tools {
-    let effects = ToolEffects { repeatable: true, ..ToolEffects::default() };
+    let effects = ToolEffects::REPEATABLE;
     tool_of(effects, "work", |arguments, context| async move {
         let seconds =
             serde_json::from_str::<serde_json::Value>(&arguments).unwrap()["seconds"].as_u64().unwrap();
@@ -79,7 +79,7 @@ fn worker(seconds: u64) -> Arc<dyn Model> {
 
 /// An order of a minute's work, as a time-out and as a budget.
 fn minute(agent: &str) -> [Order; 2] {
-    let budget = Budget { time: Some(MINUTE), ..Budget::default() };
+    let budget = Budget::default().time(MINUTE);
     [Order::new(agent, "go").timeout(MINUTE), Order::new(agent, "go").budget(budget)]
 }
 
@@ -344,7 +344,7 @@ async fn waiting_for_children_that_all_wait_for_a_person_does_not_count() {
 async fn the_time_of_a_tree_is_the_time_at_work_of_its_top() {
     let (machine, store) = Machine::new();
     let longhaul = on(&store, lead(&["ask"], false)).await;
-    let budget = Budget { time: Some(MINUTE), ..Budget::default() };
+    let budget = Budget::default().time(MINUTE);
     let id = longhaul.submit(Order::new("lead", "go").tree_budget(budget)).await.unwrap();
     until(&longhaul, id, |state| state.waiting.is_some()).await;
     let below = children(&longhaul, id).await;

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use longhaul::dispatch::TaskLimits;
 use longhaul::id::AgentName;
 use longhaul::message::Message;
-use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
+use longhaul::model::http::{HttpClient, HttpOptions};
 use longhaul::model::wire::WireCache;
 use longhaul::model::{Model, ModelErrorKind, ModelRequest, ReplyChunk};
 use longhaul::teamfile::{Environment, TeamBundle, assemble};
@@ -190,7 +190,7 @@ async fn a_team_file_fixes_how_many_run_at_once() {
 async fn models_with_the_same_url_and_key_share_a_gate() {
     let server = Server::start(|_| Act::Later(Duration::from_millis(20), says("Here."))).await;
     let http = http();
-    let small = ModelSpec { max_concurrent: Some(2), ..spec(&server.url()) };
+    let small = spec(&server.url()).max_concurrent(2);
     let small = http.model(&small, &keys).unwrap();
     let mut other = spec(&server.url());
     other.settings.model = "gpt-5-mini".to_owned();

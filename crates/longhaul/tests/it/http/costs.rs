@@ -55,11 +55,12 @@ async fn run(
         None => PriceTable::built_in(),
     };
     let http = HttpClient::new(options().prices(prices)).unwrap();
-    let spec = ModelSpec { base_url: Some(server.url()), ..ModelSpec::parse(name).unwrap() };
+    let spec = ModelSpec::parse(name).unwrap().base_url(server.url());
     let model: Arc<dyn Model> = http.model(&spec, &keys).unwrap();
     let helper = agent("helper", &model).build().unwrap();
     let longhaul = start(solo(&model).sub_agent(helper)).await;
-    let order = Order::new("solo", "lead it").tree_budget(Budget { cost: limit, ..Budget::default() });
+    let budget = limit.map_or_else(Budget::default, |limit| Budget::default().cost(limit));
+    let order = Order::new("solo", "lead it").tree_budget(budget);
     let id = longhaul.submit(order).await.unwrap();
     let state = end(&longhaul, id).await.state;
     (state, server.asked().len())
@@ -108,7 +109,7 @@ async fn a_limit_of_cost_holds_or_is_an_error() {
         ("openrouter/x/y", None, Some(told.clone()), 1, "used $0.0100 of $0.0010"),
         // Not known: nobody is asked.
         ("acme/one", None, Some(used()), 0, "the price of acme/one is not known"),
-        ("local/m", None, Some(used()), 0, "--prices"),
+        ("local/m", None, Some(used()), 0, "give the model a price"),
         // It should have been told, and was not.
         ("acme/one", Some(dear), None, 1, "1 reply of unknown cost"),
         ("openrouter/x/y", None, Some(used()), 1, "1 reply of unknown cost"),

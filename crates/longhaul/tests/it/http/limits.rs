@@ -101,8 +101,7 @@ async fn a_wish_in_the_body_of_an_error_is_heeded() {
         }
     })
     .await;
-    let gemini =
-        ModelSpec { base_url: Some(server.url()), ..ModelSpec::parse("google/gemini-2.5-flash").unwrap() };
+    let gemini = ModelSpec::parse("google/gemini-2.5-flash").unwrap().base_url(server.url());
     let model: std::sync::Arc<dyn longhaul::model::Model> =
         crate::http::stage::http().model(&gemini, &keys).unwrap();
     let longhaul = start(solo(&model)).await;

@@ -145,7 +145,7 @@ async fn session(here: &Path) {
     .into_iter()
     .enumerate()
     {
-        let spec = ModelSpec { base_url: Some(base_url.clone()), ..ModelSpec::parse(name).unwrap() };
+        let spec = ModelSpec::parse(name).unwrap().base_url(base_url);
         let model = http.model(&spec, &keys).unwrap();
         println!("{model:?} {http:?} {spec_name}", spec_name = spec.name());
         let model: std::sync::Arc<dyn longhaul::model::Model> = model;

@@ -11,9 +11,7 @@ use crate::http::stage::{agent, assert_said, end, http, start, submit};
 
 /// A model as a server of one's own has it.
 fn own(url: &str, settings: ModelSettings) -> std::sync::Arc<dyn longhaul::model::Model> {
-    let settings = ModelSettings { model: "qwen2.5-1.5b".to_owned(), ..settings };
-    let base_url = Some(url.to_owned());
-    let spec = ModelSpec { provider: "llamacpp".to_owned(), settings, base_url, ..ModelSpec::default() };
+    let spec = ModelSpec::parse("llamacpp/x").unwrap().settings(settings.model("qwen2.5-1.5b")).base_url(url);
     http().model(&spec, &longhaul::model::http::NoKeys).unwrap()
 }
 
@@ -63,19 +61,16 @@ async fn an_answer_that_shows_how_a_call_is_written_is_an_answer() {
         // Told not to read them, or to make JSON.
         (
             "{\"name\": \"helper\", \"arguments\": {\"task\": \"x\"}}",
-            ModelSettings { reads_text_calls: Some(false), ..ModelSettings::default() },
+            ModelSettings::default().reads_text_calls(false),
         ),
         (
             "{\"name\": \"helper\", \"arguments\": {\"task\": \"x\"}}",
-            ModelSettings {
-                structured_output: Some(StructuredOutput {
-                    name: "a_call".to_owned(),
-                    description: None,
-                    schema: json!({"type": "object"}),
-                    strict: false,
-                }),
-                ..ModelSettings::default()
-            },
+            ModelSettings::default().structured_output(StructuredOutput {
+                name: "a_call".to_owned(),
+                description: None,
+                schema: json!({"type": "object"}),
+                strict: false,
+            }),
         ),
     ] {
         let (asked, said, _) = the_helper_is_asked(says(written), settings).await;

@@ -30,7 +30,7 @@ pub(crate) fn http() -> HttpClient {
 
 /// `openai/gpt-5`, as spoken at this place.
 pub(crate) fn spec(url: &str) -> ModelSpec {
-    ModelSpec { base_url: Some(url.to_owned()), ..ModelSpec::parse("openai/gpt-5").unwrap() }
+    ModelSpec::parse("openai/gpt-5").unwrap().base_url(url)
 }
 
 pub(crate) fn model(http: &HttpClient, url: &str) -> Arc<dyn Model> {

@@ -127,7 +127,7 @@ async fn an_unknown_price_is_unknown_and_not_nothing() {
         Act::Stream(says("Fine.").into_iter().map(|piece| piece.replace("gpt-5", "mystery-1")).collect())
     })
     .await;
-    let spec = ModelSpec { base_url: Some(server.url()), ..ModelSpec::parse("openai/mystery-1").unwrap() };
+    let spec = ModelSpec::parse("openai/mystery-1").unwrap().base_url(server.url());
     let model: std::sync::Arc<dyn longhaul::model::Model> = http().model(&spec, &keys).unwrap();
     let longhaul = start(solo(&model)).await;
     let id = submit(&longhaul, "go").await;

@@ -34,7 +34,7 @@ fn speaks(listing: &str, calling: &str) -> String {
 }
 
 async fn refused(toolset: &Mcp) -> String {
-    let context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let context = ToolsetContext::new("tester");
     toolset.open(&context).await.err().expect("it does not start").to_string()
 }
 

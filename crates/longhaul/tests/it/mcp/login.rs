@@ -143,7 +143,7 @@ async fn knock(at: &str) -> String {
 }
 
 fn context() -> ToolsetContext {
-    ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] }
+    ToolsetContext::new("tester")
 }
 
 async fn why_not(toolset: &Mcp) -> String {

@@ -133,11 +133,7 @@ async fn who_is_not_there_is_named() {
         McpServer::remote(format!("http://127.0.0.1:{port}/mcp")),
         McpServer::remote(format!("http://127.0.0.1:{port}/sse")).transport(McpTransport::Sse),
     ] {
-        let context = longhaul::toolset::ToolsetContext {
-            agent: "tester".into(),
-            sub_agents: vec![],
-            handoffs: vec![],
-        };
+        let context = longhaul::toolset::ToolsetContext::new("tester");
         let toolset = stage.pool.toolset(server);
         let why = toolset.open(&context).await.err().unwrap().to_string();
         assert!(why.contains(&format!("http://127.0.0.1:{port}/")), "{why}");
@@ -173,8 +169,7 @@ async fn headers_go_along_and_nothing_tells_what_is_secret_in_them_or_in_the_url
     let serving = tokio::task::spawn(refuses(listener, tell));
     // Nobody listens at the second: what it says of that is of another kind.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let context =
-        longhaul::toolset::ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let context = longhaul::toolset::ToolsetContext::new("tester");
     for transport in [McpTransport::Streamable, McpTransport::Sse] {
         for port in [port, closed] {
             let server = McpServer::remote(format!("http://127.0.0.1:{port}/mcp?key=hunter2-hunter2"))

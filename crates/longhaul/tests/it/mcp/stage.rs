@@ -4,15 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul::dispatch::{
-    Caller, DispatchError, DispatchFuture, Dispatcher, LetterContent, SendReceipt, WaitMode, WaitResult,
-};
-use longhaul::entry::Order;
-use longhaul::id::{CallId, TaskId};
+use longhaul::dispatch::Caller;
+use longhaul::id::TaskId;
 use longhaul::process::ProcessGuardian;
-use longhaul::snapshot::Snapshot;
-use longhaul::task::TaskState;
-use longhaul::testing::{CallRequest, CallRequests, FnModel, call_context, reply};
+use longhaul::testing::{CallRequest, CallRequests, FnModel, NoDispatcher, call_context, reply};
 use longhaul::tool::{CallContext, DynTool, ToolError};
 use longhaul::toolset::{Mcp, McpOptions, McpPool, SecretEnv, Toolset as _, ToolsetContext};
 
@@ -85,7 +80,7 @@ pub(crate) fn marked(mark: &str, file: &str) -> Vec<i32> {
 pub(crate) type Tools = Vec<Arc<dyn DynTool>>;
 
 pub(crate) async fn open(toolset: &Mcp) -> Tools {
-    let context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let context = ToolsetContext::new("tester");
     toolset.open(&context).await.unwrap()
 }
 
@@ -132,57 +127,4 @@ pub(crate) fn guardian() -> (ProcessGuardian, String) {
     let guardian = ProcessGuardian::new();
     let (_, mark) = guardian.marker_env().unwrap();
     (guardian, mark)
-}
-
-struct NoDispatcher;
-
-fn refused<'a, T: Send + 'a>() -> DispatchFuture<'a, T> {
-    Box::pin(async { Err(DispatchError::Stopping) })
-}
-
-impl Dispatcher for NoDispatcher {
-    fn submit<'a>(&'a self, _: &'a Caller, _: CallId, _: Order) -> DispatchFuture<'a, TaskId> {
-        refused()
-    }
-
-    fn list<'a>(&'a self, _: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
-        refused()
-    }
-
-    fn view<'a>(&'a self, _: &'a Caller, _: &'a str) -> DispatchFuture<'a, Snapshot> {
-        refused()
-    }
-
-    fn wait<'a>(
-        &'a self,
-        _: &'a Caller,
-        _: &'a [String],
-        _: WaitMode,
-        _: Option<Duration>,
-    ) -> DispatchFuture<'a, WaitResult> {
-        refused()
-    }
-
-    fn stop<'a>(&'a self, _: &'a Caller, _: &'a str) -> DispatchFuture<'a, TaskState> {
-        refused()
-    }
-
-    fn send<'a>(
-        &'a self,
-        _: &'a Caller,
-        _: CallId,
-        _: &'a str,
-        _: LetterContent,
-    ) -> DispatchFuture<'a, SendReceipt> {
-        refused()
-    }
-
-    fn broadcast<'a>(
-        &'a self,
-        _: &'a Caller,
-        _: CallId,
-        _: LetterContent,
-    ) -> DispatchFuture<'a, Vec<TaskId>> {
-        refused()
-    }
 }

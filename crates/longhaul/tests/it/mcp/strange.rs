@@ -144,7 +144,7 @@ async fn nor_does_one_over_http() {
 }
 
 async fn refused(stage: &Stage, server: McpServer) -> String {
-    let context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let context = ToolsetContext::new("tester");
     let toolset = stage.pool.toolset(server);
     let opening = tokio::time::timeout(AT_ONCE, toolset.open(&context)).await;
     let why = opening.expect("it is refused at once").err().expect("it is refused").to_string();

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::testing::exam::{
-    TestConversation, assistant, call, failed, refused, result, settings, text, user,
-};
+use super::super::testing::exam::{TestConversation, assistant, call, failed, refused, result, settings};
+use super::super::testing::{text, user};
 use super::*;
 use std::sync::Arc;
 

@@ -76,7 +76,6 @@ impl ClaudeVersion {
         self.is_at_least(4, 5)
     }
 
-    /// The default for `max_tokens`.
     pub(super) fn default_max_tokens(self) -> u64 {
         match self.version {
             None => 8_192,

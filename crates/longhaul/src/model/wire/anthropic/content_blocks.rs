@@ -12,7 +12,7 @@ use super::claude_version::same_model;
 use crate::message::{Block, Call, Reply};
 
 /// Writes content blocks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AnthropicBlockWriter;
 
 impl TurnWriter for AnthropicBlockWriter {

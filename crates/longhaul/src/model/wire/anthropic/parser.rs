@@ -71,7 +71,6 @@ enum AnthropicBlock {
 struct AnthropicEventType<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: LenientStr<'a>,
-    #[serde(default)]
     error: Option<serde::de::IgnoredAny>,
 }
 
@@ -84,11 +83,8 @@ struct AnthropicMessageStart {
 #[derive(Deserialize)]
 struct AnthropicMessage {
     model: Option<String>,
-    #[serde(default)]
     usage: Option<AnthropicUsage>,
-    #[serde(default)]
     content: Option<Vec<Value>>,
-    #[serde(default)]
     stop_reason: Option<String>,
 }
 

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::testing::exam::{cut_everywhere, failure, recorded, reply, survives};
-use super::super::testing::{RecordedCase, data_lines, traffic};
+use super::super::testing::exam::survives;
+use super::super::testing::{
+    RecordedCase, check_refusal, data_lines, failure, outcome, read_recorded, reply, traffic,
+};
 use super::*;
 use crate::message::{Call, Reply, StopReason, Usage};
 
@@ -187,7 +189,7 @@ fn a_call_cut_by_the_limit_stays_as_it_was_written() {
     let mut events =
         vec![begin(), tool(0, "toolu_1", "a"), stop(0), tool(1, "toolu_2", "a"), argument(1, "")];
     events.extend(end("max_tokens"));
-    let cut = super::super::testing::exam::reply(&Anthropic, &sse(&events));
+    let cut = super::super::testing::reply(&Anthropic, &sse(&events));
     assert_eq!((calls(&cut)[0].2, calls(&cut)[1].2), ("{}", ""));
 }
 
@@ -237,8 +239,8 @@ fn errors_in_the_middle() {
         let error = json!({"type": "error", "error": {"type": kind, "message": "Oh no"}, "request_id": "r"});
         let mut events = text_reply("end_turn")[..4].to_vec();
         events.push(error.clone());
-        let came = cut_everywhere(&Anthropic, &sse(&events));
-        assert_eq!((came.reply, came.said.as_str()), (Err(expected.clone()), "Grüß "));
+        assert_eq!(failure(&Anthropic, &sse(&events)), expected);
+        assert_eq!(outcome(&Anthropic, [sse(&events).as_bytes()]).1.0, "Grüß ");
         // The same error as the whole response, with status 200.
         assert_eq!(failure(&Anthropic, &error.to_string()), expected);
     }
@@ -370,18 +372,12 @@ fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 5
 
 #[test]
 fn recorded_traffic() {
-    for case in traffic("anthropic.") {
+    for case in traffic("anthropic") {
         if case.status != 200 {
-            let error: Value = serde_json::from_str(&case.body).unwrap();
-            let ModelErrorKind::Rejected(words) =
-                Anthropic.error_from_response(case.status, case.body.as_bytes())
-            else {
-                panic!("{}", case.case)
-            };
-            assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.case);
+            check_refusal(&Anthropic, &case);
             continue;
         }
-        let reply = recorded(&Anthropic, &case.body);
+        let reply = read_recorded(&Anthropic, &case);
         let calls =
             reply.calls().map(|c| (c.tool.clone(), serde_json::from_str(&c.arguments).unwrap())).collect();
         let used = reply.usage;

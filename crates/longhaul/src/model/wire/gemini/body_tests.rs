@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::testing::exam::{
-    TestConversation, assistant, call, failed, refused, result, settings, text, user,
-};
+use super::super::testing::exam::{TestConversation, assistant, call, failed, refused, result, settings};
+use super::super::testing::{text, user};
 use super::*;
 use crate::message::{Block, Message};
 use crate::model::ToolSpec;

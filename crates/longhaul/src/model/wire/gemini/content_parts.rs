@@ -48,7 +48,7 @@ impl SignatureTarget {
 }
 
 /// Writes parts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct GeminiPartWriter;
 
 impl TurnWriter for GeminiPartWriter {

@@ -51,13 +51,10 @@ struct GeminiReplyBuilder {
 struct GeminiEvent<'a> {
     #[serde(borrow, default)]
     candidates: Option<Vec<GeminiCandidate<'a>>>,
-    #[serde(default)]
     prompt_feedback: Option<GeminiPromptFeedback>,
-    #[serde(default)]
     usage_metadata: Option<GeminiUsage>,
     #[serde(borrow, default)]
     model_version: LenientStr<'a>,
-    #[serde(default)]
     error: Option<Value>,
 }
 
@@ -70,7 +67,6 @@ struct GeminiCandidate<'a> {
     finish_reason: LenientStr<'a>,
     #[serde(borrow, default)]
     finish_message: LenientStr<'a>,
-    #[serde(default)]
     index: Option<u64>,
 }
 
@@ -85,19 +81,14 @@ struct GeminiContent<'a> {
 struct GeminiPart<'a> {
     #[serde(borrow, default)]
     text: Option<LenientStr<'a>>,
-    #[serde(default)]
     thought: Option<bool>,
     #[serde(borrow, default)]
     thought_signature: LenientStr<'a>,
     #[serde(borrow, default)]
     function_call: Option<GeminiFunctionCall<'a>>,
-    #[serde(default)]
     executable_code: Option<Value>,
-    #[serde(default)]
     code_execution_result: Option<Value>,
-    #[serde(default)]
     tool_call: Option<Value>,
-    #[serde(default)]
     tool_response: Option<Value>,
 }
 

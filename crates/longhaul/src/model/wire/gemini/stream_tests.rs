@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::testing::exam::{cut_everywhere, failure, recorded, reply, survives};
-use super::super::testing::{RecordedCase, data_lines, traffic};
+use super::super::testing::exam::survives;
+use super::super::testing::{
+    RecordedCase, check_refusal, data_lines, failure, outcome, read, read_recorded, reply, traffic,
+};
 use super::*;
 use crate::message::{Block, Call, StopReason, Usage};
 
@@ -216,15 +218,16 @@ fn errors_in_the_middle_as_object_and_as_array() {
         (json!("odd"), ModelErrorKind::Server { status: 500, message: "odd".into() }),
     ] {
         let error = json!({ "error": error });
-        let came = cut_everywhere(&Gemini, &sse(&[event(said("Hi"), None), error.clone()]));
-        assert_eq!((came.reply, came.said.as_str()), (Err(expected.clone()), "Hi"));
+        let stream = sse(&[event(said("Hi"), None), error.clone()]);
+        assert_eq!(failure(&Gemini, &stream), expected);
+        assert_eq!(outcome(&Gemini, [stream.as_bytes()]).1.0, "Hi");
         assert_eq!(failure(&Gemini, &serde_json::to_string_pretty(&error).unwrap()), expected);
         assert_eq!(failure(&Gemini, &serde_json::to_string_pretty(&json!([error])).unwrap()), expected);
     }
     // The same stream without `alt=sse`.
     let events = [event(said("Hi "), None), event(said("there"), Some("STOP"))];
     let array = serde_json::to_string_pretty(&events).unwrap();
-    assert_eq!(cut_everywhere(&Gemini, &array).reply, cut_everywhere(&Gemini, &sse(&events)).reply);
+    assert_eq!(read(&Gemini, &array).unwrap().0, read(&Gemini, &sse(&events)).unwrap().0);
 }
 
 #[test]
@@ -303,18 +306,12 @@ fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 4
 
 #[test]
 fn recorded_traffic() {
-    for case in traffic("gemini.") {
+    for case in traffic("gemini") {
         if case.status != 200 {
-            let error: Value = serde_json::from_str(&case.body).unwrap();
-            let ModelErrorKind::Rejected(words) =
-                Gemini.error_from_response(case.status, case.body.as_bytes())
-            else {
-                panic!("{}", case.case)
-            };
-            assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.case);
+            check_refusal(&Gemini, &case);
             continue;
         }
-        let reply = recorded(&Gemini, &case.body);
+        let reply = read_recorded(&Gemini, &case);
         let calls =
             reply.calls().map(|c| (c.tool.clone(), serde_json::from_str(&c.arguments).unwrap())).collect();
         let used = [reply.usage.input, reply.usage.cached, reply.usage.output, reply.usage.reasoning];

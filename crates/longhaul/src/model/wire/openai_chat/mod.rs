@@ -19,10 +19,10 @@ use super::schema_dialect::{LOCAL, OPENAI, openai_strict};
 use super::structured_output::{self, SchemaDelivery};
 use super::tool_names::wire_name;
 use super::tools::WireTool;
-use super::{ReplyParser, WireCache, WireProtocol, parsing};
+use super::{ReplyParser, WireCache, WireProtocol};
+use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::wire::WireRequestError;
-use crate::model::{ModelErrorKind, ModelRequest};
 use messages::ChatMessageWriter;
 
 /// The keys of the body that only Longhaul sets.
@@ -174,10 +174,6 @@ impl WireProtocol for OpenAiChat {
 
     fn parser(&self) -> Box<dyn ReplyParser> {
         Box::new(parser::ChatParser::new())
-    }
-
-    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
-        parsing::error_from_response(status, body)
     }
 }
 

@@ -1,9 +1,8 @@
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::stream_tests::{delta, finish, piece, wire};
 use crate::message::StopReason;
-use crate::model::wire::testing::{self, calls, pieces, stream};
+use crate::model::wire::testing::{self, calls, stream};
 
 /// The content of a recorded body.
 #[derive(Default)]
@@ -82,57 +81,37 @@ fn recorded_traffic_is_read_as_it_was() {
     }
 }
 
-proptest! {
-    #[test]
-    fn nothing_that_comes_makes_it_panic(
-        cuts in prop::collection::vec((0_usize..2000, any::<u8>()), 0..20),
-        size in 1_usize..50,
-        noise in prop::collection::vec(any::<u8>(), 0..200),
-    ) {
-        let frames = stream(&[
-            delta(json!({"content": "a", "reasoning_content": "ü", "refusal": "r", "reasoning_details": [{"index": 0, "text": "x"}]})),
-            piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{\"a\": [1, \"}\"]"}})),
-            piece(json!({"function": {"name": "look", "arguments": "}"}})),
-            finish("tool_calls"),
-            json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}),
-        ]);
-        let mut bytes = frames.into_bytes();
-        for (at, byte) in cuts {
-            let at = at % bytes.len();
-            bytes[at] = byte;
-        }
-        bytes.extend(noise);
-        let whole = pieces(&wire(), [bytes.as_slice()]);
-        prop_assert_eq!(pieces(&wire(), bytes.chunks(size)), whole);
-    }
+#[test]
+fn any_bytes_are_survived() {
+    let frames = stream(&[
+        delta(
+            json!({"content": "a", "reasoning_content": "ü", "refusal": "r", "reasoning_details": [{"index": 0, "text": "x"}]}),
+        ),
+        piece(
+            json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{\"a\": [1, \"}\"]"}}),
+        ),
+        piece(json!({"function": {"name": "look", "arguments": "}"}})),
+        finish("tool_calls"),
+        json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}),
+    ]);
+    testing::exam::survives(&wire(), &[frames]);
+}
 
-    #[test]
-    fn frames_in_any_order_make_a_reply_whose_calls_have_ids_of_their_own(
-        order in prop::collection::vec(0_usize..12, 0..20),
-        size in 1_usize..50,
-    ) {
-        let frames = [
-            json!({"choices": [{"index": 1, "delta": {"content": "no"}}], "usage": {"prompt_tokens": 1}}),
-            delta(json!({"content": "a"})),
-            delta(json!({"reasoning": "b", "reasoning_details": [{"index": 0, "text": "b", "type": "t"}]})),
-            piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{\"a\""}})),
-            piece(json!({"index": 0, "function": {"name": "look", "arguments": ": 1}"}})),
-            piece(json!({"index": 1, "id": "a", "function": {"name": "read", "arguments": ""}})),
-            piece(json!({"function": {"arguments": "{}"}})),
-            piece(json!({"id": "c", "function": {"name": "look"}})),
-            finish("stop"),
-            finish("length"),
-        ];
-        let frames: Vec<Value> = order.iter().filter_map(|n| frames.get(*n).cloned()).collect();
-        let bytes = stream(&frames).into_bytes();
-        let whole = pieces(&wire(), [bytes.as_slice()]);
-        prop_assert_eq!(&pieces(&wire(), bytes.chunks(size)), &whole);
-        if let Ok((reply, chunks)) = whole {
-            let given = testing::ids(&reply);
-            let unique: std::collections::HashSet<&str> = given.iter().copied().collect();
-            prop_assert_eq!(unique.len(), given.len());
-            prop_assert!(!unique.contains(""));
-            prop_assert_eq!(testing::streamed(&chunks), (reply.text(), reply.reasoning()));
-        }
-    }
+#[test]
+fn frames_in_any_order_make_a_reply_whose_calls_have_ids_of_their_own() {
+    let frames = [
+        json!({"choices": [{"index": 1, "delta": {"content": "no"}}], "usage": {"prompt_tokens": 1}}),
+        delta(json!({"content": "a"})),
+        delta(json!({"reasoning": "b", "reasoning_details": [{"index": 0, "text": "b", "type": "t"}]})),
+        piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{\"a\""}})),
+        piece(json!({"index": 0, "function": {"name": "look", "arguments": ": 1}"}})),
+        piece(json!({"index": 1, "id": "a", "function": {"name": "read", "arguments": ""}})),
+        piece(json!({"function": {"arguments": "{}"}})),
+        piece(json!({"id": "c", "function": {"name": "look"}})),
+        finish("stop"),
+        finish("length"),
+    ];
+    testing::exam::takes_any_order(&wire(), &frames.map(|frame| stream(&[frame])), |reply, streamed| {
+        assert_eq!(streamed, (reply.text(), reply.reasoning()));
+    });
 }

@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::message::{Block, Reply, StopReason, Usage};
+use crate::model::ModelErrorKind;
 use crate::model::wire::testing::{self, calls, failure, stream};
 
 pub(super) fn wire() -> OpenAiChat {

@@ -11,10 +11,10 @@ use super::schema_dialect::{OPENAI, openai_strict};
 use super::structured_output::{self, SchemaDelivery};
 use super::tool_names::wire_name;
 use super::tools::WireTool;
-use super::{ReplyParser, WireCache, WireProtocol, parsing};
+use super::{ReplyParser, WireCache, WireProtocol};
+use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::wire::WireRequestError;
-use crate::model::{ModelErrorKind, ModelRequest};
 use items::ResponsesItemWriter;
 
 /// The keys of the body that only Longhaul sets.
@@ -162,10 +162,6 @@ impl WireProtocol for OpenAiResponses {
 
     fn parser(&self) -> Box<dyn ReplyParser> {
         Box::new(parser::ResponsesParser::new())
-    }
-
-    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
-        parsing::error_from_response(status, body)
     }
 }
 

@@ -1,9 +1,9 @@
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::message::{Block, Reply, StopReason, Usage};
-use crate::model::wire::testing::{self, call, calls, failure, ids, pieces, text, thought};
+use crate::model::ModelErrorKind;
+use crate::model::wire::testing::{self, call, calls, failure, ids, text, thought};
 
 const WIRE: OpenAiResponses = OpenAiResponses;
 
@@ -328,59 +328,40 @@ fn a_response_that_is_not_over_is_cut() {
     assert!(matches!(failure(&WIRE, &whole.to_string()), ModelErrorKind::Truncated(_)), "no status at all");
 }
 
-proptest! {
-    #[test]
-    fn nothing_that_comes_makes_it_panic(
-        cuts in prop::collection::vec((0_usize..2000, any::<u8>()), 0..20),
-        size in 1_usize..50,
-        noise in prop::collection::vec(any::<u8>(), 0..200),
-    ) {
-        let mut bytes = stream(&[
-            added(0, json!({"type": "reasoning"})), delta("reasoning_text", 0, "ü"),
-            added(1, message()), delta("output_text", 1, "a"), delta("refusal", 1, "r"),
-            added(2, function(1, "")), delta("function_call_arguments", 2, "{}"), done(2, function(1, "{}")),
-            completed(),
-        ]).into_bytes();
-        for (at, byte) in cuts {
-            let at = at % bytes.len();
-            bytes[at] = byte;
-        }
-        bytes.extend(noise);
-        let whole = pieces(&WIRE, [bytes.as_slice()]);
-        prop_assert_eq!(pieces(&WIRE, bytes.chunks(size)), whole);
-    }
+#[test]
+fn any_bytes_are_survived() {
+    let events = [
+        added(0, json!({"type": "reasoning"})),
+        delta("reasoning_text", 0, "ü"),
+        added(1, message()),
+        delta("output_text", 1, "a"),
+        delta("refusal", 1, "r"),
+        added(2, function(1, "")),
+        delta("function_call_arguments", 2, "{}"),
+        done(2, function(1, "{}")),
+        completed(),
+    ];
+    testing::exam::survives(&WIRE, &[stream(&events)]);
+}
 
-    #[test]
-    fn frames_in_any_order_make_a_reply_whose_calls_have_ids_of_their_own(
-        order in prop::collection::vec(0_usize..12, 0..20),
-        size in 1_usize..50,
-    ) {
-        let frames = [
-            added(0, json!({"type": "reasoning"})),
-            delta("reasoning_summary_text", 0, "b"),
-            done(0, json!({"type": "reasoning", "encrypted_content": "x"})),
-            added(1, message()),
-            delta("output_text", 1, "a"),
-            delta("output_text", 2, "a"),
-            added(2, function(1, "")),
-            delta("function_call_arguments", 2, "{}"),
-            delta("function_call_arguments", 1, "{}"),
-            done(2, function(1, "{}")),
-            json!({"type": "response.output_text.delta", "delta": "c"}),
-            completed(),
-        ];
-        let frames: Vec<Value> = order.iter().filter_map(|n| frames.get(*n).cloned()).collect();
-        let bytes = stream(&frames).into_bytes();
-        let whole = pieces(&WIRE, [bytes.as_slice()]);
-        prop_assert_eq!(&pieces(&WIRE, bytes.chunks(size)), &whole);
-        if let Ok((reply, chunks)) = whole {
-            let given = testing::ids(&reply);
-            let unique: std::collections::HashSet<&str> = given.iter().copied().collect();
-            prop_assert_eq!(unique.len(), given.len());
-            prop_assert!(!unique.contains(""));
-            // Overlapping items are streamed as they come, and stored one after the other.
-            let (said, thought) = testing::streamed(&chunks);
-            prop_assert_eq!((said.len(), thought.len()), (reply.text().len(), reply.reasoning().len()));
-        }
-    }
+#[test]
+fn frames_in_any_order_make_a_reply_whose_calls_have_ids_of_their_own() {
+    let frames = [
+        added(0, json!({"type": "reasoning"})),
+        delta("reasoning_summary_text", 0, "b"),
+        done(0, json!({"type": "reasoning", "encrypted_content": "x"})),
+        added(1, message()),
+        delta("output_text", 1, "a"),
+        delta("output_text", 2, "a"),
+        added(2, function(1, "")),
+        delta("function_call_arguments", 2, "{}"),
+        delta("function_call_arguments", 1, "{}"),
+        done(2, function(1, "{}")),
+        json!({"type": "response.output_text.delta", "delta": "c"}),
+        completed(),
+    ];
+    // Overlapping items are streamed as they come, and stored one after the other.
+    testing::exam::takes_any_order(&WIRE, &frames.map(|frame| stream(&[frame])), |reply, (said, thought)| {
+        assert_eq!((said.len(), thought.len()), (reply.text().len(), reply.reasoning().len()));
+    });
 }

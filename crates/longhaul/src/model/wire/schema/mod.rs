@@ -45,7 +45,6 @@ const SILENT: [&str; 17] = [
 /// A schema that a provider accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AdaptedSchema {
-    /// The schema.
     pub(crate) schema: Value,
     /// The constraints on the top level that the schema no longer expresses, in words.
     pub(crate) notes: Vec<String>,
@@ -101,7 +100,7 @@ impl<'a> SchemaAdapter<'a> {
     }
 
     fn knows(&self, keyword: &str) -> bool {
-        self.dialect.keywords.contains(&keyword)
+        self.dialect.keywords.split_whitespace().any(|known| known == keyword)
     }
 
     /// The schema of the object that holds the arguments.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{call, said, text, thought, user};
-use crate::id::{AgentName, TaskKey};
+use super::{call, request, said, text, thought, user};
 use crate::message::{Message, Reply, ToolResult};
 use crate::model::settings::{ModelSettings, StructuredOutput, Thinking};
 use crate::model::wire::openai_chat::{OpenAiChat, Quirks};
@@ -147,11 +146,7 @@ pub(in super::super) fn body_of(
     tools: &[Arc<ToolSpec>],
     output: Option<&StructuredOutput>,
 ) -> Value {
-    let settings = ModelSettings {
-        model: model.into(),
-        thinking: Some(Thinking::Effort("low".into())),
-        ..ModelSettings::default()
-    };
+    let settings = ModelSettings::new(model).thinking(Thinking::Effort("low".into()));
     bodies_of(wire, &settings, tools, output).pop().unwrap()
 }
 
@@ -163,22 +158,9 @@ pub(in super::super) fn bodies_of(
     tools: &[Arc<ToolSpec>],
     output: Option<&StructuredOutput>,
 ) -> Vec<Value> {
-    let (agent, memo, messages) = (AgentName::from("worker"), WireCache::default(), conversation());
-    let task = TaskKey::named("test").candidate_ids().next().unwrap();
+    let (memo, messages) = (WireCache::default(), conversation());
     let ask = |end: usize| {
-        let request = ModelRequest {
-            task,
-            root: task,
-            depth: 0,
-            agent: &agent,
-            system: "Be brief.",
-            messages: &messages[..end],
-            tools,
-            output,
-            turn: 0,
-            retry: 0,
-            wire_cache: &memo,
-        };
+        let request = ModelRequest { output, ..request(&messages[..end], tools, &memo) };
         serde_json::from_slice::<Value>(&wire.request_body(&request, settings, &memo).unwrap()).unwrap()
     };
     let bodies = [1, 4, 9, 11, messages.len()].map(ask).to_vec();

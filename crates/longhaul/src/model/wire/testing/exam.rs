@@ -1,4 +1,4 @@
-//! Checks that run for every wire protocol: streams split at every position, and recorded traffic.
+//! Checks of what any bytes do to a parser, and a conversation to build bodies from.
 
 use std::sync::Arc;
 
@@ -6,89 +6,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::{WireCache, WireProtocol, WireRequestError};
-use crate::id::AgentName;
+use super::{outcome, request};
 use crate::message::{Block, Message, Reply, StopReason, ToolResult};
 use crate::model::settings::ModelSettings;
-use crate::model::{ModelErrorKind, ModelRequest, ReplyChunk, ToolSpec};
-
-/// The result of parsing a response: the reply or the error, and the text and thinking that were streamed.
-#[derive(Debug, Clone, PartialEq)]
-pub(in crate::model::wire) struct ParseOutcome {
-    pub(in crate::model::wire) reply: Result<Reply, ModelErrorKind>,
-    pub(in crate::model::wire) said: String,
-    pub(in crate::model::wire) thought: String,
-}
-
-/// Feeds a response in pieces that end at the given positions.
-pub(in crate::model::wire) fn feed(
-    wire: &dyn WireProtocol,
-    answer: &[u8],
-    cuts: impl IntoIterator<Item = usize>,
-) -> ParseOutcome {
-    let mut parser = wire.parser();
-    let mut came = ParseOutcome { reply: Ok(Reply::default()), said: String::new(), thought: String::new() };
-    let mut at = 0;
-    for cut in cuts.into_iter().chain([answer.len()]) {
-        let mut chunks = Vec::new();
-        let fed = parser.feed(&answer[at..cut], &mut chunks);
-        at = cut;
-        for chunk in chunks {
-            match chunk {
-                ReplyChunk::Text(text) => came.said.push_str(&text),
-                ReplyChunk::Reasoning(text) => came.thought.push_str(&text),
-                _ => panic!("a parser is never done"),
-            }
-        }
-        if let Err(error) = fed {
-            came.reply = Err(error);
-            return came;
-        }
-    }
-    came.reply = parser.finish();
-    came
-}
-
-/// Parses a response, and checks that the result is the same wherever it is split.
-pub(in crate::model::wire) fn cut_everywhere(wire: &dyn WireProtocol, answer: &str) -> ParseOutcome {
-    super::seed(wire, answer);
-    cut(wire, answer, 1)
-}
-
-fn cut(wire: &dyn WireProtocol, answer: &str, step: usize) -> ParseOutcome {
-    let answer = answer.as_bytes();
-    let whole = feed(wire, answer, []);
-    assert_eq!(feed(wire, answer, 1..answer.len()), whole, "byte by byte");
-    for cut in (1..answer.len()).step_by(step) {
-        assert_eq!(feed(wire, answer, [cut]), whole, "cut at {cut}");
-    }
-    whole
-}
-
-/// Parses a reply, and checks that it is the same wherever it is split and matches the streamed chunks,
-/// except for an event that only the end of the stream completes.
-pub(in crate::model::wire) fn reply(wire: &dyn WireProtocol, answer: &str) -> Reply {
-    streamed(answer, cut_everywhere(wire, answer))
-}
-
-/// Parses a recorded reply, split byte by byte and at many positions; with `LONGHAUL_WIRE_CASES`, at all.
-pub(in crate::model::wire) fn recorded(wire: &dyn WireProtocol, answer: &str) -> Reply {
-    let step = if std::env::var_os("LONGHAUL_WIRE_CASES").is_some() { 1 } else { 41 };
-    streamed(answer, cut(wire, answer, step))
-}
-
-fn streamed(answer: &str, came: ParseOutcome) -> Reply {
-    let reply = came.reply.expect("a reply");
-    assert!(reply.text().starts_with(&came.said) && reply.reasoning().starts_with(&came.thought));
-    if answer.ends_with(['\n', '\r']) {
-        assert_eq!((came.said, came.thought), (reply.text(), reply.reasoning()));
-    }
-    reply
-}
-
-/// Parses a response that ends in an error.
-pub(in crate::model::wire) fn failure(wire: &dyn WireProtocol, answer: &str) -> ModelErrorKind {
-    cut_everywhere(wire, answer).reply.expect_err("an error")
-}
+use crate::model::{ModelRequest, ToolSpec};
 
 /// Feeds random bytes, and responses with some bytes changed, split anywhere: no panic, and always the same
 /// result.
@@ -96,7 +17,7 @@ pub(in crate::model::wire) fn survives(wire: &dyn WireProtocol, answers: &[Strin
     let answers = answers.to_vec();
     let bytes = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..400),
-        (proptest::sample::select(answers), proptest::collection::vec((any::<usize>(), any::<u8>()), 0..6))
+        (proptest::sample::select(answers), proptest::collection::vec((any::<usize>(), any::<u8>()), 0..16))
             .prop_map(|(answer, changes)| {
                 let mut bytes = answer.into_bytes();
                 for (at, byte) in changes {
@@ -111,16 +32,47 @@ pub(in crate::model::wire) fn survives(wire: &dyn WireProtocol, answers: &[Strin
             }),
     ];
     let cuts = proptest::collection::vec(any::<usize>(), 0..12);
-    let cases = std::env::var("LONGHAUL_WIRE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(128);
-    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
-    proptest::test_runner::TestRunner::new(config)
+    runner()
         .run(&(bytes, cuts), |(bytes, cuts)| {
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
             cuts.sort_unstable();
-            prop_assert_eq!(feed(wire, &bytes, cuts), feed(wire, &bytes, []));
+            let ends = cuts.iter().copied().chain([bytes.len()]);
+            let starts = [0].into_iter().chain(cuts.iter().copied());
+            let pieces = starts.zip(ends).map(|(start, end)| &bytes[start..end]);
+            prop_assert_eq!(outcome(wire, pieces), outcome(wire, [&*bytes]));
             Ok(())
         })
         .unwrap();
+}
+
+/// Feeds these events in any order, each any number of times: the reply is the same however it is split, its calls
+/// have ids of their own, and `check` compares it with the text and thinking that were streamed.
+pub(in crate::model::wire) fn takes_any_order(
+    wire: &dyn WireProtocol,
+    events: &[String],
+    check: impl Fn(&Reply, (String, String)),
+) {
+    let events = proptest::collection::vec(proptest::sample::select(events.to_vec()), 0..20);
+    runner()
+        .run(&(events, 1_usize..50), |(events, size)| {
+            let bytes = events.concat().into_bytes();
+            let whole = outcome(wire, [&*bytes]);
+            prop_assert_eq!(&outcome(wire, bytes.chunks(size)), &whole);
+            if let (Ok(reply), streamed) = whole {
+                let unique: std::collections::HashSet<&str> = super::ids(&reply).into_iter().collect();
+                prop_assert_eq!(unique.len(), reply.calls().count());
+                prop_assert!(!unique.contains(""));
+                check(&reply, streamed);
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn runner() -> proptest::test_runner::TestRunner {
+    let cases = std::env::var("LONGHAUL_WIRE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(128);
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    proptest::test_runner::TestRunner::new(config)
 }
 
 /// A conversation to build request bodies from.
@@ -150,20 +102,8 @@ impl TestConversation {
         wire: &dyn WireProtocol,
         settings: &ModelSettings,
     ) -> Result<Value, WireRequestError> {
-        let agent: AgentName = AgentName::from("agent");
-        let request = ModelRequest {
-            task: "t-7f3k2".parse().unwrap(),
-            root: "t-7f3k2".parse().unwrap(),
-            depth: 0,
-            agent: &agent,
-            system: self.system,
-            messages: &self.messages,
-            tools: &self.tools,
-            output: None,
-            turn: 0,
-            retry: 0,
-            wire_cache: &self.memo,
-        };
+        let request =
+            ModelRequest { system: self.system, ..request(&self.messages, &self.tools, &self.memo) };
         let body = wire.request_body(&request, settings, &self.memo)?;
         Ok(serde_json::from_slice(&body).expect("JSON"))
     }
@@ -171,10 +111,6 @@ impl TestConversation {
     pub(in crate::model::wire) fn body(&self, wire: &dyn WireProtocol, settings: &ModelSettings) -> Value {
         self.try_body(wire, settings).unwrap()
     }
-}
-
-pub(in crate::model::wire) fn user(text: &str) -> Message {
-    Message::User(text.into())
 }
 
 pub(in crate::model::wire) fn assistant(model: &str, blocks: impl IntoIterator<Item = Block>) -> Message {
@@ -187,34 +123,25 @@ pub(in crate::model::wire) fn assistant(model: &str, blocks: impl IntoIterator<I
     }))
 }
 
-pub(in crate::model::wire) fn text(text: &str) -> Block {
-    Block::Text(text.into())
-}
-
 pub(in crate::model::wire) fn call(id: &str, arguments: &str) -> Block {
-    Block::Call(crate::message::Call { id: id.into(), tool: "weather".into(), arguments: arguments.into() })
+    super::call(id, "weather", arguments)
 }
 
 pub(in crate::model::wire) fn result(id: &str, output: &str) -> Message {
-    Message::Tool(ToolResult {
-        call: id.into(),
-        tool: "weather".into(),
-        output: output.into(),
-        is_error: false,
-    })
+    returned(id, output, false)
 }
 
 pub(in crate::model::wire) fn failed(id: &str, output: &str) -> Message {
-    Message::Tool(ToolResult {
-        call: id.into(),
-        tool: "weather".into(),
-        output: output.into(),
-        is_error: true,
-    })
+    returned(id, output, true)
+}
+
+fn returned(call: &str, output: &str, is_error: bool) -> Message {
+    let (call, output) = (call.into(), output.into());
+    Message::Tool(ToolResult { call, tool: "weather".into(), output, is_error })
 }
 
 pub(in crate::model::wire) fn settings(model: &str) -> ModelSettings {
-    ModelSettings { model: model.into(), ..ModelSettings::default() }
+    ModelSettings::new(model)
 }
 
 /// The error with which a protocol refuses settings.

@@ -57,28 +57,12 @@ async fn rich(path: &Path) -> TeamRef {
     let entry = Entry::Submitted(Box::new(submitted));
     store.append(Batch::one(child, Fence::New, vec![entry])).await.unwrap();
     let whole = store.put_blob(vec![b'x'; 5000]).await.unwrap();
-    let returned = CallResult {
-        call: CallId { turn: 1, index: 0 },
-        output: "a part".into(),
-        is_error: false,
-        whole: Some(whole),
-        collected: Vec::new(),
-        handoff: None,
-        model: None,
-    };
+    let returned =
+        CallResult { whole: Some(whole), ..CallResult::new(CallId { turn: 1, index: 0 }, "a part") };
     let called = Entry::Called { call: returned.call, tool: "shell".into(), arguments: None, effects: false };
     let entries = vec![said("so much for that"), called, Entry::Returned(Box::new(returned))];
     store.append(Batch::one(ids[0], mine, entries)).await.unwrap();
-    let letter = Letter {
-        id: LetterId::from("a-letter"),
-        from: Sender::Person,
-        text: "Go on.".into(),
-        summary: None,
-        deliver: crate::entry::Delivery::Asap,
-        ending: None,
-        ended: None,
-        effects: false,
-    };
+    let letter = Letter::new(LetterId::from("a-letter"), Sender::Person, "Go on.");
     store.append(Batch::one(ids[1], Fence::Anyone, vec![Entry::Letter(Box::new(letter))])).await.unwrap();
     let more = (0..30).map(|n| said(&n.to_string())).collect();
     store.append(Batch::one(ids[1], mine, more)).await.unwrap();

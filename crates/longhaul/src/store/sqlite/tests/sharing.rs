@@ -320,15 +320,13 @@ async fn what_a_handle_remembers_is_never_older_than_the_file() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % below
     };
-    let letter = |n: u64, text: String| Letter {
-        id: LetterId::from(n.to_string()),
-        ..Letter::new(Sender::Person, text)
-    };
+    let letter = |n: u64, text: String| Letter::new(LetterId::from(n.to_string()), Sender::Person, text);
     let (mut answered, mut refused, mut deleted) = (0, 0, 0);
     for step in 0..600 {
         let (writer, task) = (&stores[draw(2) as usize], id(draw(6) as usize));
         let state = writer.task_state(task).await.unwrap();
-        let by_owner = |state: &TaskState, entry| Batch::one(task, Fence::Attempt(state.attempt), vec![entry]);
+        let by_owner =
+            |state: &TaskState, entry| Batch::one(task, Fence::Attempt(state.attempt), vec![entry]);
         let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
         let wrote = match (state, draw(8)) {
             (None, _) => writer.append(submission(task, "")).await.map(drop),

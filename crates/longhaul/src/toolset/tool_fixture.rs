@@ -1,96 +1,48 @@
-//! A call context without a dispatcher, for tests of tools that need no other tasks.
+//! An open toolset and the calls of its tools, for tests.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{
-    Caller, DispatchError, DispatchFuture, Dispatcher, LetterContent, SendReceipt, WaitMode, WaitResult,
-};
-use crate::entry::Order;
-use crate::id::{CallId, TaskId};
-use crate::snapshot::Snapshot;
-use crate::task::TaskState;
-use crate::tool::{CallContext, CallSignal, DynTool, RunnerChannel, ToolError, ToolOutput, ToolStorage};
+use crate::dispatch::Caller;
+use crate::id::TaskId;
+use crate::testing::{FnModel, NoDispatcher, call_with_signals, reply};
+use crate::tool::{CallContext, CallSignal, DynTool, ToolError, ToolOutput};
 use crate::toolset::{Toolset, ToolsetContext};
 
-/// A dispatcher that refuses everything.
-pub(crate) struct NoDispatcher;
-
-fn refused<'a, T: Send + 'a>() -> DispatchFuture<'a, T> {
-    Box::pin(async { Err(DispatchError::Stopping) })
-}
-
-impl Dispatcher for NoDispatcher {
-    fn submit<'a>(&'a self, _: &'a Caller, _: CallId, _: Order) -> DispatchFuture<'a, TaskId> {
-        refused()
-    }
-
-    fn list<'a>(&'a self, _: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
-        refused()
-    }
-
-    fn view<'a>(&'a self, _: &'a Caller, _: &'a str) -> DispatchFuture<'a, Snapshot> {
-        refused()
-    }
-
-    fn wait<'a>(
-        &'a self,
-        _: &'a Caller,
-        _: &'a [String],
-        _: WaitMode,
-        _: Option<Duration>,
-    ) -> DispatchFuture<'a, WaitResult> {
-        refused()
-    }
-
-    fn stop<'a>(&'a self, _: &'a Caller, _: &'a str) -> DispatchFuture<'a, TaskState> {
-        refused()
-    }
-
-    fn send<'a>(
-        &'a self,
-        _: &'a Caller,
-        _: CallId,
-        _: &'a str,
-        _: LetterContent,
-    ) -> DispatchFuture<'a, SendReceipt> {
-        refused()
-    }
-
-    fn broadcast<'a>(
-        &'a self,
-        _: &'a Caller,
-        _: CallId,
-        _: LetterContent,
-    ) -> DispatchFuture<'a, Vec<TaskId>> {
-        refused()
-    }
+/// A model that always says the same.
+pub(crate) fn fine_model() -> FnModel {
+    FnModel::new(|_| reply().text("Fine."))
 }
 
 /// Returns the context of a call whose task works in `dir`, and the receiver of its progress.
 pub(crate) fn call_context_in(dir: &Path) -> (CallContext, UnboundedReceiver<CallSignal>) {
     let task: TaskId = "t-7f3k2".parse().unwrap();
-    let (line, signals) = RunnerChannel::new();
     let caller = Caller { task, root: task, agent: "tester".into(), depth: 0 };
-    let context = CallContext {
-        storage: ToolStorage::new(Arc::new(crate::store::MemoryStore::new()), &caller),
-        caller,
-        call: CallId { turn: 1, index: 0 },
-        dispatcher: Arc::new(NoDispatcher),
-        cancel: CancellationToken::new(),
-        backgrounded: CancellationToken::new(),
-        earlier: Vec::new(),
-        working_dir: Some(dir.to_owned()),
-        model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
-        processes: Default::default(),
-        runner: line,
-    };
-    (context, signals)
+    call_with_signals(caller, Arc::new(NoDispatcher), Arc::new(fine_model()), Some(dir.to_owned()))
+}
+
+/// Opens a toolset and calls one of its tools.
+pub(crate) async fn call_tool(
+    toolset: &dyn Toolset,
+    tool: &str,
+    arguments: Value,
+    context: &CallContext,
+) -> Result<ToolOutput, ToolError> {
+    let tools = toolset.open(&ToolsetContext::new("tester")).await.unwrap();
+    let tool = tools.iter().find(|had| had.spec().name == tool).unwrap_or_else(|| panic!("no tool {tool}"));
+    tool.call(&arguments.to_string(), context).await
+}
+
+/// Waits until something holds that the test cannot be notified of: what other processes do.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed().as_secs() < 20, "not within 20 s: {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
 
 /// An agent without other agents, and the tools of a toolset.
@@ -108,7 +60,7 @@ impl ToolFixture {
 
     /// Opens the toolset in a working directory.
     pub(crate) async fn in_dir(toolset: &dyn Toolset, dir: &Path) -> ToolFixture {
-        let toolset_context = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+        let toolset_context = ToolsetContext::new("tester");
         let (context, signals) = call_context_in(dir);
         ToolFixture { context, signals, tools: toolset.open(&toolset_context).await.unwrap() }
     }
