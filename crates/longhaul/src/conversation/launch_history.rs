@@ -147,7 +147,8 @@ impl LaunchHistory {
         let before = self.asked.iter().rev().filter(|had| had.call.turn < call.turn && !had.several);
         let found = before.enumerate().filter_map(|(nth, had)| {
             let same = had.is_same(asked);
-            if !same && !(nth < LOOKED_AT && had.is_alike(asked)) {
+            let is_alike = || nth < LOOKED_AT && had.is_alike(asked);
+            if !(same || is_alike()) {
                 return None;
             }
             let ids: Vec<TaskId> = TaskKey::for_child(me, had.call).candidate_ids().collect();

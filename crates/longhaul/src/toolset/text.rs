@@ -1,5 +1,6 @@
 //! Formats numbers and texts for models.
 
+#[cfg(feature = "toolsets")]
 pub(super) use crate::transcript::format_count as group_digits;
 
 /// Formats a count: `1 file`, `1,200 files`.
