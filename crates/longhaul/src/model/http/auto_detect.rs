@@ -85,12 +85,12 @@ impl HttpClient {
     }
 
     async fn first_model(&self, base_url: &str) -> Option<String> {
+        let url: reqwest::Url = format!("{}/models", base_url.trim_end_matches('/')).parse().ok()?;
         let client = match self.transport() {
-            Transport::Network { clients, .. } => clients.first(),
+            Transport::Network { clients, .. } => clients.client(&url, 0).ok()?,
             Transport::Replay(tape) => return tape.recorded_model(base_url),
         };
-        let sent =
-            client.get(format!("{}/models", base_url.trim_end_matches('/'))).timeout(PROBE_TIMEOUT).send();
+        let sent = client.get(url).timeout(PROBE_TIMEOUT).send();
         let body = sent.await.ok()?.error_for_status().ok()?.bytes().await.ok()?;
         let listed: ModelList = serde_json::from_slice(&body).ok()?;
         listed.data.into_iter().map(|one| one.id).find(|id| !id.is_empty() && !id.contains("embed"))

@@ -1,8 +1,9 @@
 //! The HTTP client, with its own crypto provider: nothing is installed for the whole process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use reqwest::Url;
 use rustls::ClientConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
@@ -16,42 +17,72 @@ const REQUESTS_PER_CLIENT: usize = 64;
 
 /// Clients, as many as concurrent requests need.
 pub(super) struct ClientPool {
-    tls: ClientConfig,
     connect_timeout: Duration,
     system_proxy: bool,
-    first: reqwest::Client,
-    more: Mutex<Vec<reqwest::Client>>,
+    /// For plain HTTP to this machine, which needs no certificates.
+    plain: ClientSet,
+    secure: ClientSet,
+}
+
+#[derive(Default)]
+struct ClientSet {
+    /// Set up when it is first needed: reading the certificates of a machine takes longer than all the rest.
+    tls: OnceLock<ClientConfig>,
+    clients: Mutex<Vec<reqwest::Client>>,
 }
 
 impl ClientPool {
-    /// Fails if the TLS configuration or the first client cannot be set up.
+    /// Fails if a client cannot be set up.
     pub(super) fn new(options: &HttpOptions) -> Result<ClientPool, HttpError> {
-        let tls = tls_config().map_err(|error| HttpError::Client(error.to_string()))?;
-        let (connect_timeout, system_proxy) = (options.connect_timeout, options.system_proxy);
-        let first = build_client(tls.clone(), connect_timeout, system_proxy)?;
-        Ok(ClientPool { tls, connect_timeout, system_proxy, first, more: Mutex::default() })
+        let HttpOptions { connect_timeout, system_proxy, .. } = *options;
+        let (plain, secure) = (ClientSet::default(), ClientSet::default());
+        let pool = ClientPool { connect_timeout, system_proxy, plain, secure };
+        pool.plain_client(0)?;
+        Ok(pool)
     }
 
-    pub(super) fn first(&self) -> &reqwest::Client {
-        &self.first
-    }
-
-    /// The client for a request with this number among the running ones.
-    pub(super) fn client(&self, slot: usize) -> reqwest::Client {
-        let index = slot / REQUESTS_PER_CLIENT;
-        let mut more = self.more.lock().unwrap_or_else(PoisonError::into_inner);
-        while more.len() < index {
-            match build_client(self.tls.clone(), self.connect_timeout, self.system_proxy) {
-                Ok(client) => more.push(client),
-                Err(error) => {
-                    // The first client was built in the same way, so this is not expected.
-                    tracing::warn!(%error, "requests share a client");
-                    break;
-                }
-            }
+    /// The client for a request to this URL that has this number among the running ones.
+    pub(super) fn client(&self, url: &Url, slot: usize) -> Result<reqwest::Client, HttpError> {
+        match url.scheme() == "http" && url.host_str().is_some_and(is_loopback) {
+            true => self.plain_client(slot),
+            false => self.get_or_build(&self.secure, slot, tls_config),
         }
-        index.checked_sub(1).and_then(|index| more.get(index)).unwrap_or(&self.first).clone()
     }
+
+    fn plain_client(&self, slot: usize) -> Result<reqwest::Client, HttpError> {
+        self.get_or_build(&self.plain, slot, || without_certificates(Arc::new(ring::default_provider())))
+    }
+
+    fn get_or_build(
+        &self,
+        set: &ClientSet,
+        slot: usize,
+        tls: impl FnOnce() -> Result<ClientConfig, rustls::Error>,
+    ) -> Result<reqwest::Client, HttpError> {
+        let mut clients = set.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = slot / REQUESTS_PER_CLIENT;
+        if let Some(client) = clients.get(index) {
+            return Ok(client.clone());
+        }
+        let config = match set.tls.get() {
+            Some(config) => config,
+            None => {
+                let config = tls().map_err(|error| HttpError::Client(error.to_string()))?;
+                set.tls.get_or_init(|| config)
+            }
+        };
+        while clients.len() < index {
+            clients.push(build_client(config.clone(), self.connect_timeout, self.system_proxy)?);
+        }
+        let client = build_client(config.clone(), self.connect_timeout, self.system_proxy)?;
+        clients.push(client.clone());
+        Ok(client)
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn build_client(
@@ -83,11 +114,17 @@ pub(crate) fn tls_config() -> Result<ClientConfig, rustls::Error> {
         Err(error) => {
             // Plain HTTP to a local server needs no certificates.
             tracing::warn!(%error, "cannot read this machine's certificates: HTTPS will fail");
-            versions(provider)?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
+            without_certificates(provider)?
         }
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// A TLS configuration that trusts no one.
+fn without_certificates(provider: Arc<CryptoProvider>) -> Result<ClientConfig, rustls::Error> {
+    let none = rustls::RootCertStore::empty();
+    Ok(versions(provider)?.with_root_certificates(none).with_no_client_auth())
 }
 
 fn versions(

@@ -52,8 +52,11 @@ impl Transport {
     ) -> Result<HttpResponse, ModelErrorKind> {
         match self {
             Transport::Network { clients, tape } => {
+                let client = clients
+                    .client(&url, slot)
+                    .map_err(|error| ModelErrorKind::Unreachable(format!("{}: {error}", endpoint.host())))?;
                 let recording = tape.as_ref().map(|tape| tape.begin_recording(&url, &body));
-                match clients.client(slot).post(url).headers(endpoint.headers()).body(body).send().await {
+                match client.post(url).headers(endpoint.headers()).body(body).send().await {
                     Ok(mut response) => {
                         let status = response.status().as_u16();
                         let headers = std::mem::take(response.headers_mut());
