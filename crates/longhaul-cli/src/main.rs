@@ -45,6 +45,8 @@ fn main() -> ExitCode {
     }
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        // As much as the main thread has: a team file may be nested deeply.
+        .thread_stack_size(8 << 20)
         .build()
         .map_err(|error| {
             exit::CliError::new(exit::CliExitCode::Failed, format!("cannot start threads: {error}"))

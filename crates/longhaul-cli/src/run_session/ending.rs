@@ -126,6 +126,13 @@ impl RunSession<'_> {
     pub(super) async fn end_by_themselves(&self) -> Result<bool, CliError> {
         for root in self.open_roots().await? {
             let task = self.longhaul.snapshot(root).await?;
+            if task.state.status.is_final() {
+                // It ended by its time limit a moment ago, and the tasks below it are being stopped.
+                let open = self.longhaul.list(TaskFilter::tree(root).live()).await?;
+                if open.iter().all(|state| state.stop.is_some()) {
+                    continue;
+                }
+            }
             let worked = task.state.worked_at(self.longhaul.store().now(), Duration::MAX);
             let left = task.order.timeout.map(|limit| limit.saturating_sub(worked));
             if task.state.status != Status::Running || left.is_none_or(|left| left > SOON) {

@@ -8,10 +8,9 @@ use super::worktime::people_wake;
 use super::{AttemptEnd, Halt, TaskRun, deadline_passed, journal_may_have_changed};
 use crate::conversation::{NextStep, PendingCall};
 use crate::entry::{Entry, OnFinish, StopCause, WaitReason};
-use crate::id::LetterId;
+use crate::id::{LetterId, TaskId};
 use crate::journal::stop_descendants;
 use crate::store::{Fence, TaskFilter};
-use crate::task::TaskState;
 
 /// How many of the tasks that it waits for a task lists.
 const NAMED: usize = 100;
@@ -44,11 +43,7 @@ impl TaskRun {
                 return self.end_without_children().await;
             }
         }
-        let on = if open.is_empty() {
-            WaitReason::Letter
-        } else {
-            WaitReason::Tasks(open.iter().map(|task| task.id).collect())
-        };
+        let on = if open.is_empty() { WaitReason::Letter } else { WaitReason::Tasks(open) };
         if self.state.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
             self.append_entries(vec![Entry::Waiting { on: on.clone(), until: None }]).await?;
             if on == WaitReason::Letter {
@@ -154,7 +149,7 @@ impl TaskRun {
         }
         let time = HOLD.saturating_mul(1 << (times - HELD_FROM).min(2));
         let until = self.context.store.now().checked_add(time).ok();
-        let on = WaitReason::Tasks(open.iter().map(|task| task.id).collect());
+        let on = WaitReason::Tasks(open);
         self.append_entries(vec![Entry::Waiting { on, until }]).await?;
         self.seat.park();
         let until = Instant::now() + time;
@@ -177,11 +172,11 @@ impl TaskRun {
     }
 
     /// The unfinished children, at most `most` of them.
-    async fn open_children(&self, most: usize) -> Result<Vec<TaskState>, Halt> {
+    async fn open_children(&self, most: usize) -> Result<Vec<TaskId>, Halt> {
         if !self.may_launch {
             return Ok(Vec::new());
         }
         let open = TaskFilter { limit: Some(most), ..TaskFilter::children(self.state.id).live() };
-        Ok(self.context.store.list(open).await?)
+        Ok(self.context.store.ids(open).await?)
     }
 }
