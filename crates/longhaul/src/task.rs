@@ -441,7 +441,10 @@ impl TaskState {
                 }
             }
             Entry::Returned(returned) => {
-                Arc::make_mut(&mut self.calling).retain(|(call, _)| *call != returned.call);
+                // Calls return roughly in their order, so this looks at few of them.
+                if let Some(at) = self.calling.iter().position(|(call, _)| *call == returned.call) {
+                    Arc::make_mut(&mut self.calling).remove(at);
+                }
                 if self.changing.contains(&returned.call) {
                     self.changing.retain(|call| *call != returned.call);
                     self.changed = Some(at);

@@ -73,8 +73,12 @@ impl RecentTasks {
         }
         deleted.iter().for_each(|task| drop(tasks.take(*task)));
         if tasks.bytes > MOST / 2 {
-            tasks.old = std::mem::take(&mut tasks.young);
             tasks.bytes = 0;
+            let young = std::mem::take(&mut tasks.young);
+            let dropped = std::mem::replace(&mut tasks.old, young);
+            // Not while readers wait for the lock.
+            drop(tasks);
+            drop(dropped);
         }
     }
 
