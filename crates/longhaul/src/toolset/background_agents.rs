@@ -251,7 +251,7 @@ struct WaitReply {
     tasks: Vec<WaitedTask>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct WaitedTask {
     task_id: String,
     status: &'static str,
@@ -280,15 +280,7 @@ impl WaitedTask {
 
     fn not_found(typed: &str, why: String) -> WaitedTask {
         let task_id = typed.chars().take(40).collect();
-        WaitedTask {
-            task_id,
-            status: "not_found",
-            done: false,
-            output: String::new(),
-            error: Some(why),
-            truncated: false,
-            tools_used: 0,
-        }
+        WaitedTask { task_id, status: "not_found", error: Some(why), ..WaitedTask::default() }
     }
 }
 

@@ -24,13 +24,15 @@ pub(super) type ToolCallResult = Result<ToolOutput, ToolError>;
 #[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct NoArgs {}
 
+type ToolFn<A> = Box<dyn Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync>;
+
 /// A tool that calls a function.
 pub(super) struct FnTool<A> {
     spec: ToolSpec,
     effects: ToolEffects,
     names: RuleNames,
     setting: Option<String>,
-    act: Box<dyn Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync>,
+    act: ToolFn<A>,
 }
 
 /// The arguments of a tool.

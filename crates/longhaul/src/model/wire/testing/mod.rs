@@ -106,6 +106,18 @@ pub(super) fn failure(wire: &dyn WireProtocol, stream: &str) -> ModelErrorKind {
     }
 }
 
+pub(super) fn server(status: u16, message: &str) -> ModelErrorKind {
+    ModelErrorKind::Server { status, message: message.to_owned() }
+}
+
+pub(super) fn limited(message: &str) -> ModelErrorKind {
+    ModelErrorKind::RateLimited(message.to_owned())
+}
+
+pub(super) fn rejected(message: &str) -> ModelErrorKind {
+    ModelErrorKind::Rejected(message.to_owned())
+}
+
 /// The text and the thinking of some chunks.
 pub(super) fn streamed(chunks: &[ReplyChunk]) -> (String, String) {
     let (mut text, mut reasoning) = (String::new(), String::new());
