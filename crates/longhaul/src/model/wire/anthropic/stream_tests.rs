@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::testing::exam::survives;
 use super::super::testing::{
-    RecordedCase, check_refusal, data_lines, failure, limited, outcome, read_recorded, rejected, reply,
-    server, traffic,
+    RecordedCase, data_lines, failure, limited, outcome, recorded, rejected, reply, server,
 };
 use super::*;
 use crate::message::{Call, Reply, StopReason, Usage};
@@ -369,12 +368,7 @@ fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 5
 
 #[test]
 fn recorded_traffic() {
-    for case in traffic("anthropic") {
-        if case.status != 200 {
-            check_refusal(&Anthropic, &case);
-            continue;
-        }
-        let reply = read_recorded(&Anthropic, &case);
+    for (case, reply) in recorded(&Anthropic, "anthropic") {
         let calls =
             reply.calls().map(|c| (c.tool.clone(), serde_json::from_str(&c.arguments).unwrap())).collect();
         let used = reply.usage;

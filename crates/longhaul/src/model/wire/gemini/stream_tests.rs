@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::testing::exam::survives;
 use super::super::testing::{
-    RecordedCase, check_refusal, data_lines, failure, limited, outcome, read, read_recorded, rejected, reply,
-    server, traffic,
+    RecordedCase, data_lines, failure, limited, outcome, read, recorded, rejected, reply, server,
 };
 use super::*;
 use crate::message::{Block, Call, StopReason, Usage};
@@ -286,12 +285,7 @@ fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 4
 
 #[test]
 fn recorded_traffic() {
-    for case in traffic("gemini") {
-        if case.status != 200 {
-            check_refusal(&Gemini, &case);
-            continue;
-        }
-        let reply = read_recorded(&Gemini, &case);
+    for (case, reply) in recorded(&Gemini, "gemini") {
         let calls =
             reply.calls().map(|c| (c.tool.clone(), serde_json::from_str(&c.arguments).unwrap())).collect();
         let used = [reply.usage.input, reply.usage.cached, reply.usage.output, reply.usage.reasoning];

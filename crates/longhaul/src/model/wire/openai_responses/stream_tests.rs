@@ -246,12 +246,7 @@ fn names_of_events_and_strange_items_do_not_matter() {
 
 #[test]
 fn recorded_traffic_is_read_as_it_was() {
-    for case in testing::traffic("openai_responses") {
-        if case.status != 200 {
-            testing::check_refusal(&WIRE, &case);
-            continue;
-        }
-        let reply = testing::read_recorded(&WIRE, &case);
+    for (case, reply) in testing::recorded(&WIRE, "openai_responses") {
         // The last event repeats everything.
         let last = testing::data_lines(&case.body).pop().unwrap();
         let response = &last["response"];
