@@ -62,7 +62,7 @@ pub(super) fn print_schema(context: &CliContext, of: SchemaKind) -> Result<CliEx
 }
 
 /// The result of checking one file.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct TeamFileReport {
     file: String,
     ok: bool,
@@ -118,17 +118,8 @@ impl TeamFileReport {
     fn unreadable(path: &Path, error: &CliError) -> TeamFileReport {
         let (message, help) = (error.message().to_owned(), error.hint_text().map(str::to_owned));
         let problem = Problem { message, help, ..Problem::error(teamfile::SourceSpan::START, "", "") };
-        TeamFileReport {
-            file: path.display().to_string(),
-            ok: false,
-            errors: 1,
-            warnings: 0,
-            agents: Vec::new(),
-            micros: 0,
-            problems: vec![problem],
-            trust: Vec::new(),
-            text: String::new(),
-        }
+        let (file, problems) = (path.display().to_string(), vec![problem]);
+        TeamFileReport { file, errors: 1, problems, ..TeamFileReport::default() }
     }
 
     fn print(&self, term: TerminalOutput) -> Result<(), CliError> {

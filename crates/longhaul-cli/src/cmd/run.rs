@@ -10,6 +10,7 @@ use longhaul::dispatch::TaskLimits;
 use longhaul::entry::TeamRef;
 use longhaul::store::{Store, StoreError};
 use longhaul::supervisor::LonghaulBuilder;
+use longhaul::task::TaskState;
 use longhaul::teamfile::Environment;
 use longhaul::{Budget, Longhaul, Order, TaskId, Team};
 
@@ -218,7 +219,8 @@ impl RunInvocation<'_> {
         let mut at = store.find(session).await?;
         // Hold the lock to the end: another process that continues the session is refused, instead of getting
         // the answer to our prompt.
-        let _turn = match background::lock_session(self.data_dir, first_task_of_session(&*store, at).await?) {
+        let first = follow_session(&*store, at, |state| state.continues).await?;
+        let _turn = match background::lock_session(self.data_dir, first) {
             SessionLock::HeldElsewhere { process } => {
                 let who = process.map(|pid| format!("process {pid}")).unwrap_or("another process".to_owned());
                 let what =
@@ -233,7 +235,7 @@ impl RunInvocation<'_> {
         let mut code = CliExitCode::Success;
         let budget = budget(self.args, Budget::default())?;
         while let Some(prompt) = prompts.pop_front() {
-            let root = current_root_of_session(&*store, at).await?;
+            let root = follow_session(&*store, at, |state| state.continued_by).await?;
             let tell = |text: &str| self.context.note(text);
             if tree_owner::owned_trees(&*store).await?.contains(&root)
                 && !tree_owner::wait_until_free(&*store, self.data_dir, &HashSet::from([root]), tell)
@@ -299,20 +301,15 @@ impl RunInvocation<'_> {
     }
 }
 
-/// Returns the task that began the conversation of a task's root.
-async fn first_task_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId, CliError> {
+/// Follows the conversation of a task's root to its end, by `next`, and returns the root there.
+async fn follow_session(
+    store: &dyn Store,
+    task: TaskId,
+    next: fn(&TaskState) -> Option<TaskId>,
+) -> Result<TaskId, CliError> {
     let mut at = store.task_state(task).await?.map_or(task, |state| state.root);
-    while let Some(old) = store.task_state(at).await?.and_then(|state| state.continues) {
-        at = store.task_state(old).await?.map_or(old, |state| state.root);
-    }
-    Ok(at)
-}
-
-/// Returns the root that has the conversation of a task's root now.
-async fn current_root_of_session(store: &dyn Store, task: TaskId) -> Result<TaskId, CliError> {
-    let mut at = store.task_state(task).await?.map_or(task, |state| state.root);
-    while let Some(next) = store.task_state(at).await?.and_then(|state| state.continued_by) {
-        at = store.task_state(next).await?.map_or(next, |state| state.root);
+    while let Some(other) = store.task_state(at).await?.as_ref().and_then(next) {
+        at = store.task_state(other).await?.map_or(other, |state| state.root);
     }
     Ok(at)
 }

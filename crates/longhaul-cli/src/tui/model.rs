@@ -148,6 +148,12 @@ impl TuiDetail {
             back_to: None,
         }
     }
+
+    /// Starts to read another part of the journal.
+    pub(super) fn start_read(&mut self, after: Seq, limit: usize) -> TuiEffect {
+        self.reading = true;
+        TuiEffect::ReadJournal { task: self.task, after, limit, order: false }
+    }
 }
 
 /// The tabs of a task.

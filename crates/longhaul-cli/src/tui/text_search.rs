@@ -191,15 +191,9 @@ impl TuiModel {
             if let Some(after) = further {
                 // Continue from the edge of the searched part; the part to read overlaps it.
                 let edge = if up { 0 } else { detail.page.total().saturating_sub(1) };
-                (detail.top, detail.cursor, detail.follow, detail.reading) = (edge, edge, false, true);
-                let task = detail.task;
+                (detail.top, detail.cursor, detail.follow) = (edge, edge, false);
                 self.text_search.pending = Some((way, origin));
-                return vec![TuiEffect::ReadJournal {
-                    task,
-                    after: Seq(after),
-                    limit: MAX_ENTRIES - READ_CHUNK,
-                    order: false,
-                }];
+                return vec![detail.start_read(Seq(after), MAX_ENTRIES - READ_CHUNK)];
             }
         }
         let words = self.text_search.words.text().trim();
@@ -222,14 +216,8 @@ impl TuiModel {
         else {
             return Vec::new();
         };
-        (detail.top, detail.cursor, detail.reading) = (0, origin.below, true);
-        detail.back_to = origin.top;
-        vec![TuiEffect::ReadJournal {
-            task: detail.task,
-            after: origin.after,
-            limit: MAX_ENTRIES - READ_CHUNK,
-            order: false,
-        }]
+        (detail.top, detail.cursor, detail.back_to) = (0, origin.below, origin.top);
+        vec![detail.start_read(origin.after, MAX_ENTRIES - READ_CHUNK)]
     }
 
     /// Returns the line of the next match, and unfolds its block.

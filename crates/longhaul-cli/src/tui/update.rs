@@ -241,13 +241,7 @@ impl TuiModel {
         if detail.has_newer {
             return Vec::new();
         }
-        detail.reading = true;
-        vec![TuiEffect::ReadJournal {
-            task: detail.task,
-            after: detail.transcript.last,
-            limit: READ_CHUNK,
-            order: false,
-        }]
+        vec![detail.start_read(detail.transcript.last, READ_CHUNK)]
     }
 
     fn apply_records(
@@ -307,14 +301,8 @@ impl TuiModel {
         } else {
             return Vec::new();
         };
-        detail.reading = true;
         // Overlap with entries that were read before, to keep the position.
-        vec![TuiEffect::ReadJournal {
-            task: detail.task,
-            after,
-            limit: MAX_ENTRIES - READ_CHUNK,
-            order: false,
-        }]
+        vec![detail.start_read(after, MAX_ENTRIES - READ_CHUNK)]
     }
 
     /// Scrolls to the end, and follows it.
@@ -324,14 +312,8 @@ impl TuiModel {
         detail.follow = true;
         if detail.has_newer && !detail.reading {
             detail.has_newer = false;
-            detail.reading = true;
             let after = Seq(end.0.saturating_sub(INITIAL_ENTRIES as u64));
-            return vec![TuiEffect::ReadJournal {
-                task: detail.task,
-                after,
-                limit: INITIAL_ENTRIES + READ_CHUNK,
-                order: false,
-            }];
+            return vec![detail.start_read(after, INITIAL_ENTRIES + READ_CHUNK)];
         }
         Vec::new()
     }
@@ -341,9 +323,7 @@ impl TuiModel {
         detail.follow = false;
         (detail.top, detail.cursor) = (0, 0);
         if detail.transcript.after.0 > 0 && !detail.reading {
-            detail.reading = true;
-            let limit = MAX_ENTRIES - READ_CHUNK;
-            return vec![TuiEffect::ReadJournal { task: detail.task, after: Seq(0), limit, order: false }];
+            return vec![detail.start_read(Seq(0), MAX_ENTRIES - READ_CHUNK)];
         }
         Vec::new()
     }

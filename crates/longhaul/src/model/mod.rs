@@ -24,6 +24,8 @@ pub mod settings;
 mod spelling;
 mod context_windows;
 pub mod wire;
+#[cfg(feature = "teamfile")]
+pub(crate) mod yaml_tree;
 
 #[cfg(any(test, feature = "testing"))]
 pub use fn_model::FnModel;

@@ -326,27 +326,16 @@ impl TeamFileReader {
                     }
                 }
             }
-            KeyRule::OneOf(keys) => {
+            KeyRule::OneOf(keys) | KeyRule::AtMostOne(keys) => {
                 let there: Vec<&YamlKey> =
                     keys.iter().filter_map(|name| find(name)).map(|(key, _)| key).collect();
-                match there.as_slice() {
-                    [] => {
-                        self.wrong(at, format!("{} needs one of {}", object.name, keys.join(", ")));
-                    }
-                    [_] => {}
-                    [first, second, ..] => {
-                        let message =
-                            format!("{} has both '{}' and '{}'", object.name, first.name, second.name);
-                        self.wrong_help(second.at, message, format!("keep one of {}", keys.join(", ")));
-                    }
-                }
-            }
-            KeyRule::AtMostOne(keys) => {
-                let there: Vec<&YamlKey> =
-                    keys.iter().filter_map(|name| find(name)).map(|(key, _)| key).collect();
+                let (needed, all) = (matches!(rule, KeyRule::OneOf(_)), keys.join(", "));
                 if let [first, second, ..] = there.as_slice() {
                     let message = format!("{} has both '{}' and '{}'", object.name, first.name, second.name);
-                    self.wrong_help(second.at, message, "keep one of them");
+                    let which = if needed { &all } else { "them" };
+                    self.wrong_help(second.at, message, format!("keep one of {which}"));
+                } else if needed && there.is_empty() {
+                    self.wrong(at, format!("{} needs one of {all}", object.name));
                 }
             }
         }

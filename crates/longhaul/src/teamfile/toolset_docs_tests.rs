@@ -17,6 +17,8 @@ const UPDATE: &str = "UPDATE_DOCS";
 
 /// How a part of the page gets its tools.
 enum Source {
+    /// From an agent with this toolset.
+    Toolset,
     /// From an agent with these keys, besides its model.
     Agent(&'static str),
     /// From outside: the page can only say from where.
@@ -38,12 +40,8 @@ const fn part(name: &'static str, about: &'static str, source: Source) -> Part {
 
 /// Every toolset of a team file, in the order of the page.
 const TYPES: &[Part] = &[
-    part("filesystem", "Files below the working directory.", Source::Agent("toolsets: [{type: filesystem}]")),
-    part(
-        "shell",
-        "Shell commands, in the foreground and as background jobs.",
-        Source::Agent("toolsets: [{type: shell}]"),
-    ),
+    part("filesystem", "Files below the working directory.", Source::Toolset),
+    part("shell", "Shell commands, in the foreground and as background jobs.", Source::Toolset),
     part(
         "script",
         "Commands of the team file as tools. Name, description and arguments come from the file. An example:",
@@ -52,16 +50,12 @@ const TYPES: &[Part] = &[
              args: {file: {type: string, description: The file.}}, required: [file]}}}]",
         ),
     ),
-    part("think", "A tool to write down thoughts.", Source::Agent("toolsets: [{type: think}]")),
-    part("todo", "A to-do list, in the database.", Source::Agent("toolsets: [{type: todo}]")),
-    part(
-        "tasks",
-        "A list of tasks with dependencies, in a file of the project.",
-        Source::Agent("toolsets: [{type: tasks}]"),
-    ),
-    part("memory", "Notes that are kept between runs.", Source::Agent("toolsets: [{type: memory}]")),
-    part("fetch", "Web pages.", Source::Agent("toolsets: [{type: fetch}]")),
-    part("user_prompt", "Questions to a person.", Source::Agent("toolsets: [{type: user_prompt}]")),
+    part("think", "A tool to write down thoughts.", Source::Toolset),
+    part("todo", "A to-do list, in the database.", Source::Toolset),
+    part("tasks", "A list of tasks with dependencies, in a file of the project.", Source::Toolset),
+    part("memory", "Notes that are kept between runs.", Source::Toolset),
+    part("fetch", "Web pages.", Source::Toolset),
+    part("user_prompt", "Questions to a person.", Source::Toolset),
     part(
         "api",
         "One HTTP request as a tool. Name, description and arguments come from the file. An example:",
@@ -137,7 +131,8 @@ const OTHERS: &[Part] = &[
 
 async fn tools(part: &Part, dir: &Path) -> Vec<ToolDescription> {
     let keys = match part.source {
-        Source::Agent(keys) => keys,
+        Source::Toolset => format!("toolsets: [{{type: {}}}]", part.name),
+        Source::Agent(keys) => keys.to_owned(),
         Source::Elsewhere(_) => return Vec::new(),
         Source::TruncatedOutput => {
             let tool = read_tool_output(Arc::new(MemoryStore::new()), &[], 1 << 10);

@@ -152,6 +152,12 @@ impl TrustCollector {
         self.0.insert(item);
     }
 
+    /// A program that is started, in its directory if it has one.
+    fn command(&mut self, what: String, command: &str, dir: Option<&String>) {
+        let place = dir.map(|dir| format!(" (in {dir})")).unwrap_or_default();
+        self.add(TrustItem::Command { what, command: format!("{command}{place}") });
+    }
+
     fn team(&mut self, team: &TeamFile, dir: &str) {
         for (name, agent) in &team.agents {
             self.agent(team, name, agent, dir);
@@ -236,8 +242,7 @@ impl TrustCollector {
 
     fn hook(&mut self, event: &str, agent: &str, hooks: &[HookConfig]) {
         for hook in hooks {
-            let what = format!("hook {event} of {agent}");
-            self.add(TrustItem::Command { what, command: hook.command.clone() });
+            self.command(format!("hook {event} of {agent}"), &hook.command, None);
         }
     }
 
@@ -245,14 +250,11 @@ impl TrustCollector {
         match &part.kind {
             ToolsetKind::Filesystem(files) => {
                 for edit in &files.post_edit {
-                    let what = format!("after edits of {} by {of}", edit.path);
-                    self.add(TrustItem::Command { what, command: edit.cmd.clone() });
+                    self.command(format!("after edits of {} by {of}", edit.path), &edit.cmd, None);
                 }
                 for path in &files.allow_paths {
-                    self.add(TrustItem::File {
-                        what: format!("read and written by {of}"),
-                        path: path.clone(),
-                    });
+                    let (what, path) = (format!("read and written by {of}"), path.clone());
+                    self.add(TrustItem::File { what, path });
                 }
             }
             ToolsetKind::Shell(shell) => {
@@ -262,9 +264,7 @@ impl TrustCollector {
             ToolsetKind::Script(script) => {
                 for (name, tool) in &script.shell {
                     let what = format!("tool {name} of {of}");
-                    let place =
-                        tool.working_dir.as_ref().map(|dir| format!(" (in {dir})")).unwrap_or_default();
-                    self.add(TrustItem::Command { what, command: format!("{}{place}", tool.cmd.trim()) });
+                    self.command(what, tool.cmd.trim(), tool.working_dir.as_ref());
                     self.env(&tool.env, &format!("tool {name} of {of}"));
                 }
                 self.env(&script.env, &format!("tools of {of}"));
@@ -305,16 +305,12 @@ impl TrustCollector {
         if let Some(command) = &mcp.command {
             let words: Vec<String> =
                 std::iter::once(command).chain(&mcp.args).map(|word| quoted(word)).collect();
-            let place = mcp.working_dir.as_ref().map(|dir| format!(" (in {dir})")).unwrap_or_default();
-            self.add(TrustItem::Command {
-                what: what.clone(),
-                command: format!("{}{place}", words.join(" ")),
-            });
+            self.command(what.clone(), &words.join(" "), mcp.working_dir.as_ref());
         } else if let Some(remote) = &mcp.remote {
             self.contact(&remote.url, &what, &[]);
             self.headers(&remote.headers, &remote.url);
         } else if let Some(docker) = mcp.reference.as_deref().filter(|name| name.starts_with("docker:")) {
-            self.add(TrustItem::Command { what: what.clone(), command: docker.to_owned() });
+            self.command(what.clone(), docker, None);
         }
         self.env(&mcp.env, &what);
     }

@@ -1,13 +1,11 @@
 //! YAML as a tree in which every node knows its position.
 
-use std::fmt;
-
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 use super::problem::{Problem, ProblemKind, ProblemList, SourceSpan};
 use super::reader::shorten;
+use crate::model::yaml_tree::YamlTree;
 
 /// The largest team file, in bytes.
 pub const MAX_TEAM_FILE_BYTES: usize = 1 << 20;
@@ -104,38 +102,34 @@ pub(super) fn parse_yaml(text: &str) -> Result<(YamlNode, ProblemList), Problem>
             Problem::error(SourceSpan::START, "", "the file is empty").with_kind(ProblemKind::EmptyFile)
         );
     }
-    let raw: Spanned<RawYaml> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let at = error.location().map_or(SourceSpan::START, |at| source.span(at));
-        let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
-        let message = match message.as_str() {
-            text if text.contains("tabs disallowed") => {
-                "YAML must be indented with spaces, and here is a tab".to_owned()
-            }
-            text if text.contains("Documents {") => {
-                "a team file must be a single YAML document, and a second one begins here".to_owned()
-            }
-            text if text.contains("limits breached") || text.contains("recursion limit") => {
-                "the file is nested too deeply, or has too many parts or aliases".to_owned()
-            }
-            _ => message,
-        };
-        Problem::error(at, "", message).with_help("the YAML parser stopped here; there may be more errors")
-    })?;
+    let raw: Spanned<YamlTree<RawKey>> =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+            let at = error.location().map_or(SourceSpan::START, |at| source.span(at));
+            let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
+            let message = match message.as_str() {
+                text if text.contains("tabs disallowed") => {
+                    "YAML must be indented with spaces, and here is a tab".to_owned()
+                }
+                text if text.contains("Documents {") => {
+                    "a team file must be a single YAML document, and a second one begins here".to_owned()
+                }
+                text if text.contains("limits breached") || text.contains("recursion limit") => {
+                    "the file is nested too deeply, or has too many parts or aliases".to_owned()
+                }
+                _ => message,
+            };
+            Problem::error(at, "", message)
+                .with_help("the YAML parser stopped here; there may be more errors")
+        })?;
     let mut problems = ProblemList::default();
     let node = source.node(raw, &mut problems);
     Ok((node, problems))
 }
 
-/// The tree that the YAML parser builds.
-enum RawYaml {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    Text(String),
-    List(Vec<Spanned<RawYaml>>),
-    Map(Vec<(Spanned<RawYaml>, Spanned<RawYaml>)>),
-}
+/// A key as the YAML parser reads it: any value, because a wrong one is reported with its position.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct RawKey(Spanned<YamlTree<RawKey>>);
 
 struct YamlSource<'a> {
     text: &'a str,
@@ -166,31 +160,23 @@ impl YamlSource<'_> {
         self.text.get(offset..offset.checked_add(len)?).map(|text| text.trim().into())
     }
 
-    fn node(&self, raw: Spanned<RawYaml>, problems: &mut ProblemList) -> YamlNode {
+    fn node(&self, raw: Spanned<YamlTree<RawKey>>, problems: &mut ProblemList) -> YamlNode {
         let at = self.span(raw.defined);
-        let mut written = None;
+        let scalar = matches!(raw.value, YamlTree::Bool(_) | YamlTree::Int(_) | YamlTree::Float(_));
+        let written = if scalar { self.written(raw.defined) } else { None };
         let kind = match raw.value {
-            RawYaml::Null => YamlKind::Null,
-            RawYaml::Text(text) => YamlKind::Text(text),
-            RawYaml::Bool(value) => {
-                written = self.written(raw.defined);
-                YamlKind::Bool(value)
-            }
-            RawYaml::Int(value) => {
-                written = self.written(raw.defined);
-                YamlKind::Int(value)
-            }
-            RawYaml::Float(value) => {
-                written = self.written(raw.defined);
-                YamlKind::Float(value)
-            }
-            RawYaml::List(items) => {
+            YamlTree::Null => YamlKind::Null,
+            YamlTree::Text(text) => YamlKind::Text(text),
+            YamlTree::Bool(value) => YamlKind::Bool(value),
+            YamlTree::Int(value) => i64::try_from(value).map_or(YamlKind::Float(value as f64), YamlKind::Int),
+            YamlTree::Float(value) => YamlKind::Float(value),
+            YamlTree::List(items) => {
                 YamlKind::List(items.into_iter().map(|item| self.node(item, problems)).collect())
             }
-            RawYaml::Map(fields) => {
+            YamlTree::Map(fields) => {
                 let mut map: Vec<(YamlKey, YamlNode)> = Vec::with_capacity(fields.len());
                 let mut seen = std::collections::HashMap::with_capacity(fields.len());
-                for (key, value) in fields {
+                for (RawKey(key), value) in fields {
                     let key = self.node(key, problems);
                     let value = self.node(value, problems);
                     let Some(name) = key.as_text().map(str::to_owned) else {
@@ -217,81 +203,5 @@ impl YamlSource<'_> {
             }
         };
         YamlNode { at, kind, written }
-    }
-}
-
-impl<'de> Deserialize<'de> for RawYaml {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(RawYamlVisitor)
-    }
-}
-
-struct RawYamlVisitor;
-
-impl<'de> Visitor<'de> for RawYamlVisitor {
-    type Value = RawYaml;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("YAML")
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<RawYaml, E> {
-        Ok(RawYaml::Null)
-    }
-
-    fn visit_none<E: de::Error>(self) -> Result<RawYaml, E> {
-        Ok(RawYaml::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawYaml, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<RawYaml, E> {
-        Ok(RawYaml::Bool(value))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<RawYaml, E> {
-        Ok(RawYaml::Int(value))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<RawYaml, E> {
-        Ok(i64::try_from(value).map_or(RawYaml::Float(value as f64), RawYaml::Int))
-    }
-
-    fn visit_i128<E: de::Error>(self, value: i128) -> Result<RawYaml, E> {
-        Ok(i64::try_from(value).map_or(RawYaml::Float(value as f64), RawYaml::Int))
-    }
-
-    fn visit_u128<E: de::Error>(self, value: u128) -> Result<RawYaml, E> {
-        Ok(i64::try_from(value).map_or(RawYaml::Float(value as f64), RawYaml::Int))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<RawYaml, E> {
-        Ok(RawYaml::Float(value))
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<RawYaml, E> {
-        Ok(RawYaml::Text(value.to_owned()))
-    }
-
-    fn visit_string<E: de::Error>(self, value: String) -> Result<RawYaml, E> {
-        Ok(RawYaml::Text(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawYaml, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            list.push(item);
-        }
-        Ok(RawYaml::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawYaml, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(field) = map.next_entry()? {
-            fields.push(field);
-        }
-        Ok(RawYaml::Map(fields))
     }
 }

@@ -7,7 +7,7 @@ use crate::model::wire::sse::SseParser;
 pub fn sse_events<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<(String, String)>, ModelErrorKind> {
-    let mut sse = SseParser::new();
+    let mut sse = SseParser::default();
     let mut events = Vec::new();
     for piece in pieces {
         sse.feed(piece, |event| {

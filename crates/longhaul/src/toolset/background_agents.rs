@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{
-    self, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank, positive_limit, whole_limit,
+    self, FnTool, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank, positive_limit, whole_limit,
 };
 use super::task_ops::{self, Launch};
 use super::task_text::{self, END_YOUR_TURN, EXAMPLE_TASK, RESULT_IS_SENT, TaskIdField};
@@ -51,7 +51,7 @@ impl Toolset for BackgroundAgents {
 fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
     let mine: Arc<[AgentInfo]> = agents.into();
     vec![
-        fn_tool(
+        FnTool::new(
             "run_background_agent",
             ToolEffects::LAUNCHES,
             format!(
@@ -71,10 +71,11 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
             ToolEffects::POLLS_TASKS,
             "Lists your tasks, oldest first: id, agent, status, how long, tokens, what it does now, task.",
             |_: NoArgs, cx| {
-                Box::pin(async move { Ok(task_ops::list_tasks(cx, TaskIdField::Task).await?.to_string().into()) })
+                Box::pin(
+                    async move { Ok(task_ops::list_tasks(cx, TaskIdField::Task).await?.to_string().into()) },
+                )
             },
-        )
-        .into_tool(),
+        ),
         fn_tool(
             VIEW,
             ToolEffects::POLLS_TASKS,
@@ -82,15 +83,15 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
              Long output is shown in parts: use offset and limit, or tail. \
              Not needed to get a result: that is sent to you as a message.",
             |args: ViewBackgroundAgentArgs, cx| Box::pin(view(args, cx)),
-        )
-        .into_tool(),
+        ),
         fn_tool(
             "stop_background_agent",
             ToolEffects::INTERNAL,
             "Stops a task and every task that it started. What it had by then is kept.",
-            |args: StopBackgroundAgentArgs, cx| Box::pin(async move { Ok(task_ops::stop_task(cx, &args.task_id).await?.2.into()) }),
-        )
-        .into_tool(),
+            |args: StopBackgroundAgentArgs, cx| {
+                Box::pin(async move { Ok(task_ops::stop_task(cx, &args.task_id).await?.2.into()) })
+            },
+        ),
         fn_tool(
             "wait_background_agents",
             ToolEffects::POLLS_TASKS,
@@ -98,16 +99,14 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
              Only for when you cannot go on without them: if you do not wait, they are sent to you as messages. \
              all_done does not mean success: check each status. A timeout stops nothing.",
             |args: WaitBackgroundAgentsArgs, cx| Box::pin(wait(args, cx)),
-        )
-        .into_tool(),
+        ),
         fn_tool(
             "send_background_agent",
             ToolEffects::LAUNCHES,
             "Sends a message to a task. A running one reads it before its next step; \
              one that has ended is continued by a new task, whose id is returned.",
             |args: SendBackgroundAgentArgs, cx| Box::pin(send(args, cx)),
-        )
-        .into_tool(),
+        ),
     ]
 }
 
@@ -252,7 +251,7 @@ struct WaitReply {
     tasks: Vec<WaitedTask>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct WaitedTask {
     task_id: String,
     status: &'static str,
@@ -281,15 +280,7 @@ impl WaitedTask {
 
     fn not_found(typed: &str, why: String) -> WaitedTask {
         let task_id = typed.chars().take(40).collect();
-        WaitedTask {
-            task_id,
-            status: "not_found",
-            done: false,
-            output: String::new(),
-            error: Some(why),
-            truncated: false,
-            tools_used: 0,
-        }
+        WaitedTask { task_id, status: "not_found", error: Some(why), ..WaitedTask::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::fn_tool::{self, ToolCallResult, fn_tool, non_blank};
+use super::fn_tool::{self, FnTool, ToolCallResult, non_blank};
 use super::task_ops::{self, Launch};
 use super::task_text;
 use super::{OpenFuture, Toolset, ToolsetContext};
@@ -66,7 +66,7 @@ struct TransferTaskArgs {
 
 fn transfer_task(agents: &[AgentInfo]) -> Arc<dyn DynTool> {
     let mine: Arc<[AgentInfo]> = agents.into();
-    fn_tool(
+    FnTool::new(
         "transfer_task",
         ToolEffects::LAUNCHES,
         format!(
@@ -126,7 +126,7 @@ struct HandoffArgs {
 
 fn handoff(agents: &[AgentInfo]) -> Arc<dyn DynTool> {
     let mine: Arc<[AgentInfo]> = agents.into();
-    fn_tool(
+    FnTool::new(
         "handoff",
         ToolEffects::INTERNAL,
         format!(

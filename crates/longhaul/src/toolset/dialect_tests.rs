@@ -32,6 +32,11 @@ fn toolsets() -> [Arc<dyn Toolset>; 4] {
     [Arc::new(BackgroundAgents), Arc::new(Delegation), Arc::new(SubAgentTools), Arc::new(ManagedAgents)]
 }
 
+/// A fixture with only this tool of a toolset.
+async fn with_tool(toolset: Arc<dyn Toolset>, tool: &str) -> DispatcherFixture {
+    DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await
+}
+
 #[tokio::test]
 async fn what_models_are_told_of_the_tools() {
     let toolset_context = test_context();
@@ -73,8 +78,7 @@ async fn a_launch_that_is_made_again_is_the_same_task() {
         ),
     ];
     for (toolset, tool, arguments) in launches {
-        let mut fixture =
-            DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
+        let mut fixture = with_tool(toolset, tool).await;
         let first = fixture.call(tool, arguments.clone()).await.unwrap();
         assert_eq!(fixture.repeat_call(tool, arguments.clone()).await.unwrap(), first);
         assert_ne!(fixture.call(tool, arguments).await.unwrap(), first);
@@ -84,117 +88,49 @@ async fn a_launch_that_is_made_again_is_the_same_task() {
 
 #[tokio::test]
 async fn what_models_get_wrong_is_answered_with_what_to_do() {
-    let wrong: [(Arc<dyn Toolset>, &str, Value, &str); 21] = [
-        (
-            Arc::new(BackgroundAgents),
-            "run_background_agent",
-            json!({"agent": "nobody", "task": "x"}),
-            "You can call: researcher, writer.",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "run_background_agent",
-            json!({"agent": "writer", "task": " "}),
-            "say in `task`",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "run_background_agent",
-            json!({"agent": "writer"}),
-            "missing field `task`",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "run_background_agent",
-            json!({"agent": "writer", "task": "x", "timeout": -5}),
-            "`timeout` is -5",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "run_background_agent",
-            json!({"agent": "writer", "task": "x", "budget": {"max_cost": -1}}),
-            "`max_cost` is -1",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "view_background_agent",
-            json!({"task_id": "t-zzzzz"}),
-            "you have no task 't-zzzzz'",
-        ),
-        (Arc::new(BackgroundAgents), "stop_background_agent", json!({"task_id": ""}), "you have no task ''"),
-        (
-            Arc::new(BackgroundAgents),
-            "wait_background_agents",
-            json!({"task_ids": []}),
-            "`task_ids` is empty",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "wait_background_agents",
-            json!({"task_ids": ["t-zzzzz"]}),
-            "you have no task 't-zzzzz'",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "wait_background_agents",
-            json!({"task_ids": vec!["t-1"; 101]}),
-            "at most 100 tasks",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "wait_background_agents",
-            json!({"task_ids": ["t-1"], "mode": "some"}),
-            "expected `all` or `any`",
-        ),
-        (
-            Arc::new(BackgroundAgents),
-            "send_background_agent",
-            json!({"task_id": "t-1", "message": ""}),
-            "say in `message`",
-        ),
-        (
-            Arc::new(Delegation),
-            "transfer_task",
-            json!({"agent": "support", "task": "x"}),
-            "You can call: researcher, writer.",
-        ),
-        (Arc::new(Delegation), "handoff", json!({"agent": "researcher"}), "You can call: support."),
-        (Arc::new(SubAgentTools), "researcher", json!({"task": ""}), "say in `task`"),
-        (Arc::new(SubAgentTools), "researcher", json!({"task": "x", "max_turns": -1}), "`max_turns` is -1"),
-        (
-            Arc::new(SubAgentTools),
-            "get_task_result",
-            json!({"task_id": "t-zzzzz", "wait": true}),
-            "you have no task",
-        ),
-        (
-            Arc::new(ManagedAgents),
-            "spawn_agent",
-            json!({"task": "x", "description": "d"}),
-            "`subagent_type` which agent should do it:\n- researcher: Finds",
-        ),
-        (
-            Arc::new(ManagedAgents),
-            "spawn_agent",
-            json!({"task": "x", "description": "d", "subagent_type": "Plan"}),
-            "You can call: researcher, writer.",
-        ),
-        (
-            Arc::new(ManagedAgents),
-            "wait_agent",
-            json!({"agent_id": "researcher"}),
-            "you have no task 'researcher'",
-        ),
-        (Arc::new(ManagedAgents), "send_message", json!({"to": "t-1", "message": " "}), "say in `message`"),
+    const RUN: &str = "run_background_agent";
+    const WAIT: &str = "wait_background_agents";
+    let background = [
+        (RUN, json!({"agent": "nobody", "task": "x"}), "You can call: researcher, writer."),
+        (RUN, json!({"agent": "writer", "task": " "}), "say in `task`"),
+        (RUN, json!({"agent": "writer"}), "missing field `task`"),
+        (RUN, json!({"agent": "writer", "task": "x", "timeout": -5}), "`timeout` is -5"),
+        (RUN, json!({"agent": "writer", "task": "x", "budget": {"max_cost": -1}}), "`max_cost` is -1"),
+        ("view_background_agent", json!({"task_id": "t-zzzzz"}), "you have no task 't-zzzzz'"),
+        ("stop_background_agent", json!({"task_id": ""}), "you have no task ''"),
+        (WAIT, json!({"task_ids": []}), "`task_ids` is empty"),
+        (WAIT, json!({"task_ids": ["t-zzzzz"]}), "you have no task 't-zzzzz'"),
+        (WAIT, json!({"task_ids": vec!["t-1"; 101]}), "at most 100 tasks"),
+        (WAIT, json!({"task_ids": ["t-1"], "mode": "some"}), "expected `all` or `any`"),
+        ("send_background_agent", json!({"task_id": "t-1", "message": ""}), "say in `message`"),
     ];
-    for (toolset, tool, arguments, said) in wrong {
-        let mut fixture =
-            DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
-        match fixture.call(tool, arguments.clone()).await {
-            Err(ToolError::Retry(text)) => assert!(text.contains(said), "{tool} {arguments}: {text}"),
-            other => panic!("{tool} {arguments}: {other:?}"),
+    let delegation = [
+        ("transfer_task", json!({"agent": "support", "task": "x"}), "You can call: researcher, writer."),
+        ("handoff", json!({"agent": "researcher"}), "You can call: support."),
+    ];
+    let sub_agents = [
+        ("researcher", json!({"task": ""}), "say in `task`"),
+        ("researcher", json!({"task": "x", "max_turns": -1}), "`max_turns` is -1"),
+        ("get_task_result", json!({"task_id": "t-zzzzz", "wait": true}), "you have no task"),
+    ];
+    let plan = json!({"task": "x", "description": "d", "subagent_type": "Plan"});
+    let which = "`subagent_type` which agent should do it:\n- researcher: Finds";
+    let managed = [
+        ("spawn_agent", json!({"task": "x", "description": "d"}), which),
+        ("spawn_agent", plan, "You can call: researcher, writer."),
+        ("wait_agent", json!({"agent_id": "researcher"}), "you have no task 'researcher'"),
+        ("send_message", json!({"to": "t-1", "message": " "}), "say in `message`"),
+    ];
+    let wrong: [&[(&str, Value, &str)]; 4] = [&background, &delegation, &sub_agents, &managed];
+    for (toolset, cases) in toolsets().into_iter().zip(wrong) {
+        for (tool, arguments, said) in cases {
+            let mut fixture = with_tool(toolset.clone(), tool).await;
+            match fixture.call(tool, arguments.clone()).await {
+                Err(ToolError::Retry(text)) => assert!(text.contains(said), "{tool} {arguments}: {text}"),
+                other => panic!("{tool} {arguments}: {other:?}"),
+            }
+            assert_eq!(fixture.gave_seat_back(), None);
         }
-        assert_eq!(fixture.gave_seat_back(), None);
     }
 }
 
@@ -208,8 +144,7 @@ async fn a_wait_without_end_ends_when_the_caller_is_stopped() {
         ),
         (Arc::new(SubAgentTools), "researcher", json!({"task": "Go"})),
     ] {
-        let mut fixture =
-            DispatcherFixture::new(wrappers::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
+        let mut fixture = with_tool(toolset, tool).await;
         fixture.context.cancel.cancel();
         assert!(fixture.call_error(tool, arguments).await.contains("you are being stopped"));
         assert!(fixture.gave_seat_back().is_some());

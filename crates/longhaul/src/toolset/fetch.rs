@@ -12,11 +12,11 @@ use reqwest::{Response, Url};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::fn_tool::{self, duration_from_secs};
+use super::fn_tool::{self, FnTool, ToolCallResult, duration_from_secs};
 use super::http_client::RemoteToolError;
 use super::text::{group_digits, pluralize, truncate};
 use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
-use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{CallContext, ToolEffects, ToolError, ToolOutput};
 #[cfg(feature = "mcp")]
 pub(super) use fetch_client::system_lookup;
 
@@ -99,9 +99,15 @@ impl Toolset for Fetch {
         Box::pin(async {
             let client = FetchClient::new(self.address_filter, self.lookup.clone())
                 .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why: why.to_string() })?;
-            let tools: Vec<Arc<dyn DynTool>> =
-                vec![Arc::new(FetchTool { client, limits: self.limits, private: self.private })];
-            Ok(tools)
+            let fetcher = Arc::new(PageFetcher { client, limits: self.limits });
+            let where_to = if self.private { "with private addresses" } else { "without private addresses" };
+            let text = "Reads one or more web pages, or other texts, by their URLs.";
+            let tool =
+                FnTool::new("fetch", ToolEffects::REPEATABLE, text, move |args: FetchArgs, context| {
+                    let fetcher = fetcher.clone();
+                    Box::pin(async move { fetcher.fetch(args, context).await })
+                });
+            Ok(vec![tool.aliases(&[("url", "urls")]).setting(Some(where_to.to_owned())).into_tool()])
         })
     }
 
@@ -112,10 +118,9 @@ impl Toolset for Fetch {
     }
 }
 
-struct FetchTool {
+struct PageFetcher {
     client: FetchClient,
     limits: FetchLimits,
-    private: bool,
 }
 
 /// The form in which a page is wanted.
@@ -147,31 +152,8 @@ const AT_ONCE: usize = 4;
 /// The longest time limit that a call may set, in seconds.
 const LONGEST: f64 = 300.0;
 
-impl Tool for FetchTool {
-    type Args = FetchArgs;
-
-    fn name(&self) -> &str {
-        "fetch"
-    }
-
-    fn description(&self) -> String {
-        "Reads one or more web pages, or other texts, by their URLs.".to_owned()
-    }
-
-    fn effects(&self) -> ToolEffects {
-        ToolEffects::REPEATABLE
-    }
-
-    fn aliases(&self) -> ArgumentAliases {
-        &[("url", "urls")]
-    }
-
-    fn setting(&self) -> Option<String> {
-        let where_to = if self.private { "with private addresses" } else { "without private addresses" };
-        Some(where_to.to_owned())
-    }
-
-    async fn call(&self, args: FetchArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
+impl PageFetcher {
+    async fn fetch(&self, args: FetchArgs, context: &CallContext) -> ToolCallResult {
         if args.urls.is_empty() || args.urls.len() > MOST_URLS {
             return Err(ToolError::Retry(format!(
                 "`urls` has {} of them: give 1 to {MOST_URLS}",
@@ -202,9 +184,7 @@ impl Tool for FetchTool {
             read.into_iter().map(|read| read.unwrap_or_else(|why| why.to_string())).collect();
         Ok(ToolOutput { is_error, ..texts.join("\n\n---\n\n").into() })
     }
-}
 
-impl FetchTool {
     /// Reads a URL and returns the text for the model, also when it fails.
     async fn read(
         &self,

@@ -182,14 +182,7 @@ impl<D: FileOp> FileOpTool<D> {
         // Stop the operation when the call is dropped.
         context.cancel = context.cancel.child_token();
         let _stop = context.cancel.clone().drop_guard();
-        let acted = tokio::task::spawn_blocking(move || act(&FileRoots::open_roots(context, access)?)).await;
-        match acted {
-            Ok(result) => result,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(ToolError::Failed("the program is ending".to_owned())),
-            },
-        }
+        super::run_blocking(move || act(&FileRoots::open_roots(context, access)?)).await
     }
 }
 

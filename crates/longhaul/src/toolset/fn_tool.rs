@@ -1,7 +1,6 @@
 //! A tool made of a name, a description and a function, and lenient parsing of arguments as models write
 //! them.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,14 +24,15 @@ pub(super) type ToolCallResult = Result<ToolOutput, ToolError>;
 #[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct NoArgs {}
 
+type ToolFn<A> = Box<dyn Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync>;
+
 /// A tool that calls a function.
-pub(super) struct FnTool<A, F> {
+pub(super) struct FnTool<A> {
     spec: ToolSpec,
     effects: ToolEffects,
     names: RuleNames,
     setting: Option<String>,
-    act: F,
-    args: PhantomData<fn(A)>,
+    act: ToolFn<A>,
 }
 
 /// The arguments of a tool.
@@ -41,26 +41,28 @@ pub(super) trait ToolArgs: DeserializeOwned + Serialize + JsonSchema + Send + 's
 impl<A: DeserializeOwned + Serialize + JsonSchema + Send + 'static> ToolArgs for A {}
 
 /// Creates a tool from its name, its effects, the description for the model, and its function.
-pub(super) fn fn_tool<A, F>(
+pub(super) fn fn_tool<A: ToolArgs>(
     name: impl Into<String>,
     effects: ToolEffects,
     description: impl Into<String>,
-    act: F,
-) -> FnTool<A, F>
-where
-    A: ToolArgs,
-    F: Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync + 'static,
-{
-    let spec =
-        ToolSpec { name: name.into(), description: description.into(), parameters: arguments_schema::<A>() };
-    FnTool { spec, effects, names: RuleNames::default(), setting: None, act, args: PhantomData }
+    act: impl Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync + 'static,
+) -> Arc<dyn DynTool> {
+    FnTool::new(name, effects, description, act).into_tool()
 }
 
-impl<A, F> FnTool<A, F>
-where
-    A: ToolArgs,
-    F: Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync + 'static,
-{
+impl<A: ToolArgs> FnTool<A> {
+    /// Starts a tool that needs more than [`fn_tool`] takes.
+    pub(super) fn new(
+        name: impl Into<String>,
+        effects: ToolEffects,
+        description: impl Into<String>,
+        act: impl Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync + 'static,
+    ) -> Self {
+        let (name, description) = (name.into(), description.into());
+        let spec = ToolSpec { name, description, parameters: arguments_schema::<A>() };
+        FnTool { spec, effects, names: RuleNames::default(), setting: None, act: Box::new(act) }
+    }
+
     /// Lists the agents that an argument can name in that argument's description.
     pub(super) fn with_agent_choices(mut self, parameter: &str, agents: &[AgentInfo]) -> Self {
         if let Some(schema) = self.spec.parameters["properties"][parameter].as_object_mut() {
@@ -95,11 +97,7 @@ where
     }
 }
 
-impl<A, F> DynTool for FnTool<A, F>
-where
-    A: ToolArgs,
-    F: Fn(A, &CallContext) -> CallFuture<'_> + Send + Sync + 'static,
-{
+impl<A: ToolArgs> DynTool for FnTool<A> {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
     }

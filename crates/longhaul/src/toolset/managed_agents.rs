@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::fn_tool::{self, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank};
+use super::fn_tool::{self, FnTool, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank};
 use super::task_ops::{self, Launch};
 use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
@@ -48,7 +48,7 @@ impl Toolset for ManagedAgents {
 fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
     let mine: Arc<[AgentInfo]> = agents.into();
     vec![
-        fn_tool(
+        FnTool::new(
             "spawn_agent",
             ToolEffects::LAUNCHES,
             format!(
@@ -69,8 +69,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
             "Waits until an agent has ended and returns its result. Only for when you cannot go on without it: \
              if you do not wait, it is sent to you as a message. A timeout stops nothing.",
             |args: WaitAgentArgs, cx| Box::pin(wait(args, cx)),
-        )
-        .into_tool(),
+        ),
         fn_tool(
             "list_agents",
             ToolEffects::POLLS_TASKS,
@@ -81,25 +80,24 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
                     task_ops::json_output(&ListAgentsReply { agents: list.rows, note: list.note })
                 })
             },
-        )
-        .into_tool(),
+        ),
         fn_tool(
             "cancel_agent",
             ToolEffects::INTERNAL,
             "Cancels an agent and every agent that it spawned. What it had by then is kept.",
             |args: CancelAgentArgs, cx| {
-                Box::pin(async move { task_ops::stop_with_receipt(&args.agent_id, TaskIdField::Agent, cx).await })
+                Box::pin(
+                    async move { task_ops::stop_with_receipt(&args.agent_id, TaskIdField::Agent, cx).await },
+                )
             },
-        )
-        .into_tool(),
+        ),
         fn_tool(
             "send_message",
             ToolEffects::LAUNCHES,
             "Sends a message to an agent, or to all that have not ended with to: \"*\". A running agent reads it before \
              its next step; one that has ended is continued under a new agent_id, which is returned.",
             |args: SendMessageArgs, cx| Box::pin(send(args, cx)),
-        )
-        .into_tool(),
+        ),
         fn_tool(
             "task_output",
             ToolEffects::POLLS_TASKS,
@@ -107,8 +105,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
              Long output is shown in parts: use offset and limit, or tail_lines. \
              Not needed to get a result: that is sent to you as a message.",
             |args: TaskOutputArgs, cx| Box::pin(output(args, cx)),
-        )
-        .into_tool(),
+        ),
     ]
 }
 

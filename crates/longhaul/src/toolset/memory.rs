@@ -145,7 +145,7 @@ impl AgentMemory {
         act: fn(&mut MemoryDatabase, A, &CallContext) -> Result<String, MemoryError>,
     ) -> Arc<dyn DynTool> {
         let path = self.path.clone();
-        let tool = fn_tool(name, effects, text, move |args: A, context| {
+        fn_tool(name, effects, text, move |args: A, context| {
             let (path, context) = (path.clone(), context.clone());
             Box::pin(super::run_blocking(move || {
                 let place = database_path(&path, context.working_dir.as_deref())?;
@@ -162,8 +162,7 @@ impl AgentMemory {
                     )),
                 })
             }))
-        });
-        tool.into_tool()
+        })
     }
 }
 

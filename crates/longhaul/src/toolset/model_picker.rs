@@ -6,9 +6,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fn_tool::{NoArgs, ToolCallResult, fn_tool};
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::entry::ModelChoice;
-use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{ToolEffects, ToolError, ToolOutput};
 
 /// The toolset `model_picker`: `change_model` and `revert_model`.
 #[derive(Debug, Clone)]
@@ -29,8 +30,24 @@ impl Toolset for ModelPicker {
     }
 
     fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
-        let change = ChangeModel { models: self.models.clone() };
-        Box::pin(async { Ok(vec![Arc::new(change) as Arc<dyn DynTool>, Arc::new(RevertModel)]) })
+        let models = self.models.clone();
+        let text = format!(
+            "Goes on with another model, from your next reply on. One of: {}.",
+            self.models.join(", ")
+        );
+        let change =
+            fn_tool("change_model", ToolEffects::READ_ONLY, text, move |args: ChangeModelArgs, _| {
+                let changed = change(&models, args.model);
+                Box::pin(async { changed })
+            });
+        let text = "Goes back to the model that you began with, from your next reply on.";
+        let revert = fn_tool("revert_model", ToolEffects::READ_ONLY, text, |_: NoArgs, _| {
+            Box::pin(async {
+                let text = "From your next reply on you run on your own model again.".to_owned();
+                Ok(ToolOutput { text, model: Some(ModelChoice::Own), ..ToolOutput::default() })
+            })
+        });
+        Box::pin(async { Ok(vec![change, revert]) })
     }
 
     fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
@@ -42,66 +59,19 @@ impl Toolset for ModelPicker {
     }
 }
 
-struct ChangeModel {
-    models: Arc<Vec<String>>,
-}
-
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct ChangeModelArgs {
     /// The model to go on with.
     model: String,
 }
 
-impl Tool for ChangeModel {
-    type Args = ChangeModelArgs;
-
-    fn name(&self) -> &str {
-        "change_model"
+fn change(models: &[String], model: String) -> ToolCallResult {
+    if !models.contains(&model) {
+        let there = models.join(", ");
+        return Err(ToolError::Retry(format!(
+            "there is no model '{model}' to change to; there are: {there}"
+        )));
     }
-
-    fn description(&self) -> String {
-        format!("Goes on with another model, from your next reply on. One of: {}.", self.models.join(", "))
-    }
-
-    fn effects(&self) -> ToolEffects {
-        ToolEffects::READ_ONLY
-    }
-
-    async fn call(&self, args: ChangeModelArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
-        if !self.models.contains(&args.model) {
-            return Err(ToolError::Retry(format!(
-                "there is no model '{}' to change to; there are: {}",
-                args.model,
-                self.models.join(", ")
-            )));
-        }
-        let text = format!("From your next reply on you run on {}.", args.model);
-        Ok(ToolOutput { text, model: Some(ModelChoice::Other(args.model)), ..ToolOutput::default() })
-    }
-}
-
-struct RevertModel;
-
-#[derive(Deserialize, Serialize, JsonSchema)]
-struct RevertModelArgs {}
-
-impl Tool for RevertModel {
-    type Args = RevertModelArgs;
-
-    fn name(&self) -> &str {
-        "revert_model"
-    }
-
-    fn description(&self) -> String {
-        "Goes back to the model that you began with, from your next reply on.".to_owned()
-    }
-
-    fn effects(&self) -> ToolEffects {
-        ToolEffects::READ_ONLY
-    }
-
-    async fn call(&self, _: RevertModelArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
-        let text = "From your next reply on you run on your own model again.".to_owned();
-        Ok(ToolOutput { text, model: Some(ModelChoice::Own), ..ToolOutput::default() })
-    }
+    let text = format!("From your next reply on you run on {model}.");
+    Ok(ToolOutput { text, model: Some(ModelChoice::Other(model)), ..ToolOutput::default() })
 }

@@ -56,7 +56,6 @@ pub(crate) fn read_tool_output(store: Arc<dyn Store>, kept: &[Digest], cap: usiz
             Box::pin(async move { read(&*store, &kept, &args, most).await })
         },
     )
-    .into_tool()
 }
 
 async fn read(store: &dyn Store, kept: &[Digest], args: &ReadToolOutputArgs, most: usize) -> ToolCallResult {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::fn_tool::{self, NoArgs, ToolArgs, fn_tool, non_blank};
+use super::fn_tool::{self, FnTool, NoArgs, ToolArgs, non_blank};
 use super::stable_ids::candidate_ids;
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError};
@@ -206,7 +206,7 @@ impl ProjectTasks {
         act: fn(&ProjectTaskFile, A, &CallContext) -> Result<Value, ToolError>,
     ) -> Arc<dyn DynTool> {
         let path = self.path.clone();
-        let tool = fn_tool(name, effects, text, move |args: A, context| {
+        let tool = FnTool::new(name, effects, text, move |args: A, context| {
             let (path, context) = (path.clone(), context.clone());
             Box::pin(super::run_blocking(move || {
                 let file = ProjectTaskFile::open(&path, context.working_dir.as_deref())?;

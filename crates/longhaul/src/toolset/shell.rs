@@ -11,12 +11,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::{CommandEnv, CommandSpec, command_dir, default_env, run_command};
-use super::fn_tool::{NoArgs, duration_from_secs, fn_tool, number, to_index};
+use super::fn_tool::{FnTool, NoArgs, duration_from_secs, fn_tool, number, to_index};
 use super::sandbox::Sandbox;
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::id::TaskId;
 use crate::process::ProcessGuardian;
-use crate::tool::{ArgumentAliases, CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError};
 use jobs::BackgroundJobs;
 
 mod jobs;
@@ -161,8 +161,7 @@ impl Toolset for Shell {
 
     fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
-            let shell: Arc<dyn DynTool> = Arc::new(ShellTool { setting: self.setting.clone() });
-            Ok(vec![shell, self.run_job(), self.list_jobs(), self.view_job(), self.stop_job()])
+            Ok(vec![self.run_command(), self.run_job(), self.list_jobs(), self.view_job(), self.stop_job()])
         })
     }
 
@@ -175,10 +174,6 @@ impl Toolset for Shell {
     }
 }
 
-struct ShellTool {
-    setting: Arc<CommandSettings>,
-}
-
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct ShellArgs {
     /// The command line, as for `sh -c`.
@@ -187,42 +182,6 @@ struct ShellArgs {
     cwd: Option<String>,
     /// After how many seconds the command is ended: 30 if left out, at most 600.
     timeout: Option<f64>,
-}
-
-impl Tool for ShellTool {
-    type Args = ShellArgs;
-
-    fn name(&self) -> &str {
-        "shell"
-    }
-
-    fn description(&self) -> String {
-        "Runs a shell command (sh -c) in the working directory, without input, and returns what it wrote to stdout \
-         and stderr and its exit code. What the command leaves running in the background is ended with it. For what is \
-         to go on running, use run_background_job."
-            .to_owned()
-    }
-
-    fn effects(&self) -> ToolEffects {
-        ToolEffects::default()
-    }
-
-    fn aliases(&self) -> ArgumentAliases {
-        ALIASES
-    }
-
-    fn setting(&self) -> Option<String> {
-        Some(self.setting.describe())
-    }
-
-    async fn call(&self, args: ShellArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        require_command(&args.cmd)?;
-        let timeout = bounded(args.timeout, self.setting.timeout)?;
-        let spec =
-            self.setting.command_spec(context, args.cmd, args.cwd.as_deref(), CommandEnv::new()).await?;
-        let result = run_command(&spec, timeout, context, &self.setting.guardian).await?;
-        result.into_tool_output(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
-    }
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -258,12 +217,33 @@ struct StopJobArgs {
 }
 
 impl Shell {
+    fn run_command(&self) -> Arc<dyn DynTool> {
+        let setting = self.setting.clone();
+        let text = "Runs a shell command (sh -c) in the working directory, without input, and returns what it wrote to stdout \
+                    and stderr and its exit code. What the command leaves running in the background is ended with it. For what is \
+                    to go on running, use run_background_job.";
+        FnTool::new("shell", ToolEffects::default(), text, move |args: ShellArgs, context: &CallContext| {
+            let setting = setting.clone();
+            Box::pin(async move {
+                require_command(&args.cmd)?;
+                let timeout = bounded(args.timeout, setting.timeout)?;
+                let cwd = args.cwd.as_deref();
+                let spec = setting.command_spec(context, args.cmd, cwd, CommandEnv::new()).await?;
+                let result = run_command(&spec, timeout, context, &setting.guardian).await?;
+                result.into_tool_output(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
+            })
+        })
+        .aliases(ALIASES)
+        .setting(Some(self.setting.describe()))
+        .into_tool()
+    }
+
     fn run_job(&self) -> Arc<dyn DynTool> {
         let shell = self.clone();
         let text = "Starts a shell command that goes on running beside your work, and returns at once with the job's id: \
                     for servers, watchers and long builds. Look at it with view_background_job. It is ended when your \
                     task ends.";
-        fn_tool(
+        FnTool::new(
             "run_background_job",
             ToolEffects::default(),
             text,
@@ -305,7 +285,6 @@ impl Shell {
                 })
             },
         )
-        .into_tool()
     }
 
     fn view_job(&self) -> Arc<dyn DynTool> {
@@ -330,7 +309,6 @@ impl Shell {
                 })
             },
         )
-        .into_tool()
     }
 
     fn stop_job(&self) -> Arc<dyn DynTool> {
@@ -351,7 +329,6 @@ impl Shell {
                 })
             },
         )
-        .into_tool()
     }
 }
 

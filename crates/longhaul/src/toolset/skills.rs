@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fn_tool::{ToolCallResult, fn_tool};
 use super::{OpenFuture, Toolset, ToolsetContext};
-use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{ToolEffects, ToolError};
 
 /// How many bytes of a skill's file are read.
 const FILE_CAP: usize = 128 * 1024;
@@ -70,7 +71,10 @@ impl Toolset for Skills {
             if found.is_empty() {
                 return Ok(Vec::new());
             }
-            Ok(vec![Arc::new(ReadSkill { skills: found }) as Arc<dyn DynTool>])
+            let text = "Reads a skill: its instructions, or another of its files.";
+            Ok(vec![fn_tool("read_skill", ToolEffects::READ_ONLY, text, move |args: ReadSkillArgs, _| {
+                Box::pin(read_skill(found.clone(), args))
+            })])
         })
     }
 
@@ -123,10 +127,6 @@ enum SkillError {
     BadFrontMatter(String),
 }
 
-struct ReadSkill {
-    skills: Arc<Vec<Skill>>,
-}
-
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct ReadSkillArgs {
     /// The skill.
@@ -135,34 +135,15 @@ struct ReadSkillArgs {
     file: Option<String>,
 }
 
-impl Tool for ReadSkill {
-    type Args = ReadSkillArgs;
-
-    fn name(&self) -> &str {
-        "read_skill"
-    }
-
-    fn description(&self) -> String {
-        "Reads a skill: its instructions, or another of its files.".to_owned()
-    }
-
-    fn effects(&self) -> ToolEffects {
-        ToolEffects::READ_ONLY
-    }
-
-    async fn call(&self, args: ReadSkillArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
-        let Some(skill) = self.skills.iter().find(|skill| skill.name == args.name).cloned() else {
-            let names: Vec<&str> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
-            return Err(ToolError::Retry(format!(
-                "there is no skill '{}'; there are: {}",
-                args.name,
-                names.join(", ")
-            )));
-        };
-        let file = args.file.unwrap_or_else(|| "SKILL.md".to_owned());
-        let read = tokio::task::spawn_blocking(move || read(&skill.dir, &file)).await;
-        read.unwrap_or_else(|error| Err(ToolError::Failed(error.to_string()))).map(Into::into)
-    }
+async fn read_skill(skills: Arc<Vec<Skill>>, args: ReadSkillArgs) -> ToolCallResult {
+    let Some(skill) = skills.iter().find(|skill| skill.name == args.name).cloned() else {
+        let names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
+        let (asked, names) = (args.name, names.join(", "));
+        return Err(ToolError::Retry(format!("there is no skill '{asked}'; there are: {names}")));
+    };
+    let file = args.file.unwrap_or_else(|| "SKILL.md".to_owned());
+    let read = tokio::task::spawn_blocking(move || read(&skill.dir, &file)).await;
+    read.unwrap_or_else(|error| Err(ToolError::Failed(error.to_string()))).map(Into::into)
 }
 
 fn read(dir: &Path, file: &str) -> Result<String, ToolError> {
@@ -204,6 +185,7 @@ fn others(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::DynTool;
     use crate::toolset::tool_fixture::call_context_in;
     use serde_json::json;
 

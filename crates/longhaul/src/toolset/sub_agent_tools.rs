@@ -92,10 +92,11 @@ fn agent_tool(info: &AgentInfo) -> Arc<dyn DynTool> {
     fn_tool(
         info.name.as_str(),
         ToolEffects::LAUNCHES,
-        format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
+        format!(
+            "{what}\nWith background: true it works while you go on, and its result is sent to you as a message."
+        ),
         move |args: SubAgentArgs, cx| Box::pin(ask(agent.clone(), args, cx)),
     )
-    .into_tool()
 }
 
 async fn ask(agent: AgentName, args: SubAgentArgs, cx: &CallContext) -> ToolCallResult {
@@ -130,17 +131,17 @@ fn task_tools() -> [Arc<dyn DynTool>; 3] {
             "Tells how a background task stands, with its result if it has ended and its live output if not. \
              With wait: true it waits for the end. Long output is shown in parts: use offset and limit. Not needed to get a result: that is sent to you as a message.",
             |args: GetTaskResultArgs, cx| Box::pin(get(args, cx)),
-        )
-        .into_tool(),
+        ),
         fn_tool(
             "stop_task",
             ToolEffects::INTERNAL,
             "Stops a background task and every task that it started. What it had by then is kept.",
             |args: StopTaskArgs, cx| {
-                Box::pin(async move { task_ops::stop_with_receipt(&args.task_id, TaskIdField::Task, cx).await })
+                Box::pin(
+                    async move { task_ops::stop_with_receipt(&args.task_id, TaskIdField::Task, cx).await },
+                )
             },
-        )
-        .into_tool(),
+        ),
         fn_tool(
             "list_tasks",
             ToolEffects::POLLS_TASKS,
@@ -151,8 +152,7 @@ fn task_tools() -> [Arc<dyn DynTool>; 3] {
                     task_ops::json_output(&ListTasksReply { tasks: list.rows, note: list.note })
                 })
             },
-        )
-        .into_tool(),
+        ),
     ]
 }
 

@@ -1,12 +1,11 @@
 //! A tool that lets a model think aloud, and has no effect.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fn_tool::{ToolCallResult, fn_tool};
 use super::{OpenFuture, Toolset, ToolsetContext};
-use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{ToolEffects, ToolError};
 
 /// The toolset `think`: one tool, `think`, that takes a thought.
 ///
@@ -27,10 +26,12 @@ impl Toolset for Think {
     }
 
     fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
-        Box::pin(async {
-            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(ThinkTool)];
-            Ok(tools)
-        })
+        let text =
+            "Writes a thought down. It finds out nothing and changes nothing: it is room to reason in.";
+        let tool = fn_tool("think", ToolEffects::READ_ONLY, text, |args: ThinkArgs, _| {
+            Box::pin(async move { think(&args) })
+        });
+        Box::pin(async { Ok(vec![tool]) })
     }
 
     fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
@@ -40,34 +41,16 @@ impl Toolset for Think {
     }
 }
 
-struct ThinkTool;
-
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct ThinkArgs {
     /// What you think.
     thought: String,
 }
 
-impl Tool for ThinkTool {
-    type Args = ThinkArgs;
-
-    fn name(&self) -> &str {
-        "think"
-    }
-
-    fn description(&self) -> String {
-        "Writes a thought down. It finds out nothing and changes nothing: it is room to reason in.".to_owned()
-    }
-
-    fn effects(&self) -> ToolEffects {
-        ToolEffects::READ_ONLY
-    }
-
-    async fn call(&self, args: ThinkArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
-        match args.thought.trim() {
-            "" => Err(ToolError::Retry("the thought is empty: say in `thought` what you think".to_owned())),
-            _ => Ok("Noted. Go on.".into()),
-        }
+fn think(args: &ThinkArgs) -> ToolCallResult {
+    match args.thought.trim() {
+        "" => Err(ToolError::Retry("the thought is empty: say in `thought` what you think".to_owned())),
+        _ => Ok("Noted. Go on.".into()),
     }
 }
 

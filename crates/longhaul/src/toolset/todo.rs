@@ -52,8 +52,7 @@ impl Toolset for Todo {
                 move |args: CreateTodoArgs, context| {
                     Box::pin(create(scope, vec![args.description], true, context))
                 },
-            )
-            .into_tool(),
+            ),
             fn_tool(
                 "create_todos",
                 effects,
@@ -61,22 +60,19 @@ impl Toolset for Todo {
                 move |args: CreateTodosArgs, context| {
                     Box::pin(create(scope, args.descriptions, false, context))
                 },
-            )
-            .into_tool(),
+            ),
             fn_tool(
                 "update_todos",
                 effects,
                 "Sets the status of one or more entries of the todo list.",
                 move |args: UpdateTodosArgs, context| Box::pin(update(scope, args.updates, context)),
-            )
-            .into_tool(),
+            ),
             fn_tool(
                 "list_todos",
                 effects,
                 "Shows the todo list with the status of each entry.",
                 move |_: NoArgs, context| Box::pin(list(scope, context)),
-            )
-            .into_tool(),
+            ),
         ];
         Box::pin(async { Ok(tools) })
     }

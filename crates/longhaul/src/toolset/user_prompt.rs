@@ -1,16 +1,14 @@
 //! Asks the user a question.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::fn_tool::non_blank;
+use super::fn_tool::{ToolCallResult, fn_tool, non_blank};
 use super::text::truncate;
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::entry::{ExpectedAnswer, Question, QuestionAnswer};
-use crate::tool::{CallContext, DynTool, Tool, ToolEffects, ToolError, ToolOutput};
+use crate::tool::{CallContext, ToolEffects, ToolError, ToolOutput};
 
 /// The toolset `user_prompt`: one tool, `user_prompt`, that asks a question and waits for the answer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,10 +27,11 @@ impl Toolset for UserPrompt {
     }
 
     fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
-        Box::pin(async {
-            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(UserPromptTool)];
-            Ok(tools)
-        })
+        let text = "Asks the user a question and waits for the answer.";
+        let tool = fn_tool("user_prompt", ToolEffects::READ_ONLY, text, |args: UserPromptArgs, context| {
+            Box::pin(ask(args, context))
+        });
+        Box::pin(async { Ok(vec![tool]) })
     }
 
     fn instruction(&self, _context: &ToolsetContext) -> Option<String> {
@@ -44,8 +43,6 @@ impl Toolset for UserPrompt {
         Some(text.to_owned())
     }
 }
-
-struct UserPromptTool;
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct UserPromptArgs {
@@ -60,59 +57,38 @@ struct UserPromptArgs {
 /// How often the question is asked: once more after an answer that does not match the schema.
 const ROUNDS: usize = 2;
 
-impl Tool for UserPromptTool {
-    type Args = UserPromptArgs;
-
-    fn name(&self) -> &str {
-        "user_prompt"
+async fn ask(args: UserPromptArgs, context: &CallContext) -> ToolCallResult {
+    if args.message.trim().is_empty() {
+        return Err(ToolError::Retry("the question is empty: say in `message` what you want to know".into()));
     }
-
-    fn description(&self) -> String {
-        "Asks the user a question and waits for the answer.".to_owned()
-    }
-
-    fn effects(&self) -> ToolEffects {
-        ToolEffects::READ_ONLY
-    }
-
-    async fn call(&self, args: UserPromptArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        if args.message.trim().is_empty() {
-            return Err(ToolError::Retry(
-                "the question is empty: say in `message` what you want to know".into(),
-            ));
-        }
-        let schema = args.schema.filter(|schema| !schema.is_empty()).map(Value::Object);
-        let form = schema.as_ref().map(AnswerSchema::new).transpose()?;
-        let asked = match non_blank(args.title) {
-            Some(title) => format!("{}\n\n{}", title.trim(), args.message),
-            None => args.message,
-        };
-        let mut text = asked.clone();
-        let (mut words, mut why) = (String::new(), String::new());
-        for _ in 0..ROUNDS {
-            let question = Question { text, wants: ExpectedAnswer::Words { schema: schema.clone() } };
-            words = match context.ask(question).await {
-                QuestionAnswer::Given(words) => words,
-                QuestionAnswer::Declined => return Ok(refused("decline", "The user would not answer.")),
-                QuestionAnswer::Nobody(why) => {
-                    return Ok(refused(
-                        "cancel",
-                        &format!("Nobody answered: {why}. Go on without an answer."),
-                    ));
-                }
-            };
-            let Some(form) = &form else { return Ok(accepted(json!({"response": words}))) };
-            match form.parse_answer(&words) {
-                Ok(content) => return Ok(accepted(content)),
-                Err(wrong) => why = wrong.to_string(),
+    let schema = args.schema.filter(|schema| !schema.is_empty()).map(Value::Object);
+    let form = schema.as_ref().map(AnswerSchema::new).transpose()?;
+    let asked = match non_blank(args.title) {
+        Some(title) => format!("{}\n\n{}", title.trim(), args.message),
+        None => args.message,
+    };
+    let mut text = asked.clone();
+    let (mut words, mut why) = (String::new(), String::new());
+    for _ in 0..ROUNDS {
+        let question = Question { text, wants: ExpectedAnswer::Words { schema: schema.clone() } };
+        words = match context.ask(question).await {
+            QuestionAnswer::Given(words) => words,
+            QuestionAnswer::Declined => return Ok(refused("decline", "The user would not answer.")),
+            QuestionAnswer::Nobody(why) => {
+                return Ok(refused("cancel", &format!("Nobody answered: {why}. Go on without an answer.")));
             }
-            text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", truncate(&words, 200));
+        };
+        let Some(form) = &form else { return Ok(accepted(json!({"response": words}))) };
+        match form.parse_answer(&words) {
+            Ok(content) => return Ok(accepted(content)),
+            Err(wrong) => why = wrong.to_string(),
         }
-        let reply = json!({"action": "accept", "content": {"response": words}, "error": format!(
-            "The user was asked twice, and the answer still does not fit the schema: {why}. These are their words."
-        )});
-        Ok(ToolOutput { is_error: true, ..reply.to_string().into() })
+        text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", truncate(&words, 200));
     }
+    let reply = json!({"action": "accept", "content": {"response": words}, "error": format!(
+        "The user was asked twice, and the answer still does not fit the schema: {why}. These are their words."
+    )});
+    Ok(ToolOutput { is_error: true, ..reply.to_string().into() })
 }
 
 fn accepted(content: Value) -> ToolOutput {

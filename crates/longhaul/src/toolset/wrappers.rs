@@ -36,7 +36,10 @@ pub(super) fn map_tools(
 /// Adds a prefix to the names of a toolset's tools: `prefix_name`.
 pub fn with_prefix(inner: Arc<dyn Toolset>, prefix: impl Into<String>) -> Arc<dyn Toolset> {
     let prefix = prefix.into();
-    map_tools(inner, move |inner| Arc::new(PrefixedTool { inner, prefix: prefix.clone() }))
+    map_tools(inner, move |inner| {
+        let name = format!("{prefix}_{}", inner.spec().name);
+        Arc::new(RenamedTool { inner, name, prefix: Some(prefix.clone()) })
+    })
 }
 
 /// A toolset with changed tools or a changed instruction.
@@ -88,19 +91,16 @@ where
     }
 }
 
-struct PrefixedTool {
-    inner: Arc<dyn DynTool>,
-    prefix: String,
-}
-
 /// Gives a tool another name.
 pub(crate) fn rename_tool(inner: Arc<dyn DynTool>, name: String) -> Arc<dyn DynTool> {
-    Arc::new(RenamedTool { inner, name })
+    Arc::new(RenamedTool { inner, name, prefix: None })
 }
 
 struct RenamedTool {
     inner: Arc<dyn DynTool>,
     name: String,
+    /// The prefix of the name, if it has one. Rules for other tools of the toolset have it too.
+    prefix: Option<String>,
 }
 
 impl DynTool for RenamedTool {
@@ -116,31 +116,12 @@ impl DynTool for RenamedTool {
         Some(&*self.inner)
     }
 
-    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> CallFuture<'a> {
-        self.inner.call(arguments, context)
-    }
-}
-
-impl DynTool for PrefixedTool {
-    fn spec(&self) -> ToolSpec {
-        let mut spec = self.inner.spec();
-        spec.name = format!("{}_{}", self.prefix, spec.name);
-        spec
-    }
-
-    fn effects(&self) -> ToolEffects {
-        self.inner.effects()
-    }
-
-    fn wrapped(&self) -> Option<&dyn DynTool> {
-        Some(&*self.inner)
-    }
-
     fn rule_names(&self) -> RuleNames {
         let mut names = self.inner.rule_names();
-        let prefixed: Vec<_> =
-            names.covered_by.iter().map(|tool| format!("{}_{tool}", self.prefix)).collect();
-        names.covered_by.extend(prefixed);
+        if let Some(prefix) = &self.prefix {
+            let prefixed: Vec<_> = names.covered_by.iter().map(|tool| format!("{prefix}_{tool}")).collect();
+            names.covered_by.extend(prefixed);
+        }
         names
     }
 

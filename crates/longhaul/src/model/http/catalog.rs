@@ -118,16 +118,7 @@ pub(super) struct ProviderEntry {
 }
 
 const fn chat(name: &'static str, base_url: &'static str, keys: &'static [&'static str]) -> ProviderEntry {
-    let base_url = Some(base_url);
-    ProviderEntry {
-        name,
-        api: ApiType::Chat,
-        base_url,
-        auth: Auth::Bearer,
-        keys,
-        keyless: false,
-        default_model: None,
-    }
+    ProviderEntry { keys, keyless: false, ..local(name, Some(base_url)) }
 }
 
 const fn local(name: &'static str, base_url: Option<&'static str>) -> ProviderEntry {

@@ -59,15 +59,19 @@ pub(super) struct RequestExtras {
 
 /// An option that is wrong or not supported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("provider_opts: {0}")]
 pub(super) struct ProviderOptsError(String);
+
+fn wrong<T>(why: impl Into<String>) -> Result<T, ProviderOptsError> {
+    Err(ProviderOptsError(why.into()))
+}
 
 /// Removes the protocol from the options and returns it.
 pub(super) fn take_api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, ProviderOptsError> {
     let Some(value) = settings.provider_opts.remove("api_type") else { return Ok(None) };
     serde_json::from_value(value.clone()).map(Some).map_err(|_| {
         ProviderOptsError(format!(
-            "provider_opts: api_type is openai_chatcompletions, openai_responses, anthropic or gemini, not {value}"
+            "api_type is openai_chatcompletions, openai_responses, anthropic or gemini, not {value}"
         ))
     })
 }
@@ -81,36 +85,34 @@ pub(super) fn translate_opts(
 ) -> Result<RequestExtras, ProviderOptsError> {
     let opts = &mut settings.provider_opts;
     if let Some((key, instead)) = REFUSED.iter().find(|(key, _)| opts.contains_key(*key)) {
-        return Err(ProviderOptsError(format!(
-            "provider_opts: {key} is an option of docker-agent that Longhaul does not support: {instead}"
-        )));
+        return wrong(format!(
+            "{key} is an option of docker-agent that Longhaul does not support: {instead}"
+        ));
     }
     if let Some(key) = REFUSED_BY_DMR.iter().find(|key| provider == "dmr" && opts.contains_key(**key)) {
-        return Err(ProviderOptsError(format!(
-            "provider_opts: {key} is an option of docker-agent that Longhaul does not support: use `docker model configure`"
-        )));
+        return wrong(format!(
+            "{key} is an option of docker-agent that Longhaul does not support: use `docker model configure`"
+        ));
     }
     let mut beside =
         RequestExtras { headers: http_headers(opts)?, api_version: api_version(provider, opts)? };
     match opts.remove("transport").as_ref().map(|value| value.as_str().unwrap_or_default()) {
         None | Some("sse") => {}
         Some(_) => {
-            return Err(ProviderOptsError(
-                "provider_opts: transport can only be sse here; leave it out".to_owned(),
-            ));
+            return wrong("transport can only be sse here; leave it out");
         }
     }
     if let Some(size) = opts.remove("context_size") {
-        let tokens = size.as_u64().filter(|tokens| *tokens > 0);
-        settings.context_size = Some(tokens.ok_or_else(|| {
-            ProviderOptsError(format!("provider_opts: context_size is a number of tokens, not {size}"))
-        })?);
+        let Some(tokens) = size.as_u64().filter(|tokens| *tokens > 0) else {
+            return wrong(format!("context_size is a number of tokens, not {size}"));
+        };
+        settings.context_size = Some(tokens);
     }
     match opts.remove("extra_body") {
         None => {}
         Some(Value::Object(body)) => opts.extend(body),
         Some(other) => {
-            return Err(ProviderOptsError(format!("provider_opts: extra_body is a map, not {other}")));
+            return wrong(format!("extra_body is a map, not {other}"));
         }
     }
     gemini(api, opts)?;
@@ -124,7 +126,7 @@ pub(super) fn translate_opts(
 }
 
 fn http_headers(opts: &mut Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, ProviderOptsError> {
-    let wrong = |what: &str| ProviderOptsError(format!("provider_opts: http_headers {what}"));
+    let wrong = |what: &str| ProviderOptsError(format!("http_headers {what}"));
     let headers = match opts.remove("http_headers") {
         None => return Ok(Vec::new()),
         Some(Value::Object(headers)) => headers,
@@ -152,11 +154,9 @@ fn http_headers(opts: &mut Map<String, Value>) -> Result<Vec<(HeaderName, Header
 fn api_version(provider: &str, opts: &mut Map<String, Value>) -> Result<Option<String>, ProviderOptsError> {
     match opts.remove("api_version") {
         None => Ok(None),
-        Some(_) if provider != "azure" => {
-            Err(ProviderOptsError("provider_opts: api_version is for azure only".to_owned()))
-        }
+        Some(_) if provider != "azure" => wrong("api_version is for azure only"),
         Some(Value::String(version)) => Ok(Some(version)),
-        Some(other) => Err(ProviderOptsError(format!("provider_opts: api_version is a text, not {other}"))),
+        Some(other) => wrong(format!("api_version is a text, not {other}")),
     }
 }
 
@@ -167,11 +167,11 @@ fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), ProviderOpt
             continue;
         }
         if api != ApiType::Gemini {
-            return Err(ProviderOptsError(format!("provider_opts: {key} is for Gemini only")));
+            return wrong(format!("{key} is for Gemini only"));
         }
         match opts.entry("tools").or_insert_with(|| json!([])) {
             Value::Array(tools) => tools.push(json!({ tool: {} })),
-            other => return Err(ProviderOptsError(format!("provider_opts: tools is a list, not {other}"))),
+            other => return wrong(format!("tools is a list, not {other}")),
         }
     }
     if api != ApiType::Gemini {
@@ -182,9 +182,7 @@ fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), ProviderOpt
         match opts.entry("generationConfig").or_insert_with(|| json!({})) {
             Value::Object(config) => config.insert(name.to_owned(), value),
             other => {
-                return Err(ProviderOptsError(format!(
-                    "provider_opts: generationConfig is a map, not {other}"
-                )));
+                return wrong(format!("generationConfig is a map, not {other}"));
             }
         };
     }
@@ -205,7 +203,7 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
     let keys = ["interleaved_thinking", "thinking_display", "thinking_prefix_mismatch", "fallbacks"];
     if api != ApiType::Anthropic {
         if let Some(key) = keys.iter().find(|key| opts.get(**key).is_some_and(|value| value != false)) {
-            return Err(ProviderOptsError(format!("provider_opts: {key} is for Anthropic's models only")));
+            return wrong(format!("{key} is for Anthropic's models only"));
         }
         opts.remove("interleaved_thinking");
         return Ok(Vec::new());
@@ -222,23 +220,16 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
             betas.push("server-side-fallback-2026-06-01");
         }
         Some(other) => {
-            return Err(ProviderOptsError(format!(
-                "provider_opts: fallbacks is a list of models, not {other}"
-            )));
+            return wrong(format!("fallbacks is a list of models, not {other}"));
         }
     }
     let mut thinking = Map::new();
     if let Some(shown) = opts.remove("thinking_display") {
         if !matches!(shown.as_str(), Some("summarized" | "omitted")) {
-            return Err(ProviderOptsError(format!(
-                "provider_opts: thinking_display is summarized or omitted, not {shown}"
-            )));
+            return wrong(format!("thinking_display is summarized or omitted, not {shown}"));
         }
         if !thinks {
-            return Err(ProviderOptsError(
-                "provider_opts: thinking_display has no effect without thinking: set thinking_budget"
-                    .to_owned(),
-            ));
+            return wrong("thinking_display has no effect without thinking: set thinking_budget");
         }
         thinking.insert("display".to_owned(), shown);
     }
@@ -250,9 +241,7 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
             .then(|| json!("drop_block")),
         Some(value) if matches!(value.as_str(), Some("error" | "drop_block")) => Some(value),
         Some(other) => {
-            return Err(ProviderOptsError(format!(
-                "provider_opts: thinking_prefix_mismatch is error or drop_block, not {other}"
-            )));
+            return wrong(format!("thinking_prefix_mismatch is error or drop_block, not {other}"));
         }
     };
     if let Some(binding) = binding {
@@ -273,7 +262,7 @@ fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static 
             }
             Ok(betas)
         }
-        other => Err(ProviderOptsError(format!("provider_opts: thinking is a map, not {other}"))),
+        other => wrong(format!("thinking is a map, not {other}")),
     }
 }
 
@@ -281,7 +270,7 @@ fn is_on(opts: &mut Map<String, Value>, key: &str) -> Result<bool, ProviderOptsE
     match opts.remove(key) {
         None => Ok(false),
         Some(Value::Bool(on)) => Ok(on),
-        Some(other) => Err(ProviderOptsError(format!("provider_opts: {key} is true or false, not {other}"))),
+        Some(other) => wrong(format!("{key} is true or false, not {other}")),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 
 use super::error::{ModelScriptError, ScriptSource};
 use super::template_context::{self, TEMPLATE_VARIABLES};
-use super::yaml::SpannedJson;
+use crate::model::yaml_tree::YamlTree;
 
 /// The variable that holds the value of an expression.
 const VALUE: &str = "value";
@@ -221,31 +221,38 @@ impl<'a> TemplateCompiler<'a> {
 
     pub(super) fn compile_arguments(
         &mut self,
-        node: Option<Spanned<SpannedJson>>,
+        node: Option<Spanned<YamlTree<String>>>,
     ) -> Result<ScriptArguments, ModelScriptError> {
         match node {
             None => Ok(ScriptArguments::Json(JsonTemplate::Fixed("{}".to_owned()))),
-            Some(Spanned { value: SpannedJson::Text(text), referenced, defined }) => {
+            Some(Spanned { value: YamlTree::Text(text), referenced, defined }) => {
                 self.compile_text(Spanned::new(text, referenced, defined)).map(ScriptArguments::Raw)
             }
             Some(node) => self.tree(node).map(ScriptArguments::Json),
         }
     }
 
-    fn tree(&mut self, node: Spanned<SpannedJson>) -> Result<JsonTemplate, ModelScriptError> {
+    fn tree(&mut self, node: Spanned<YamlTree<String>>) -> Result<JsonTemplate, ModelScriptError> {
         Ok(match node.value {
-            SpannedJson::Null => JsonTemplate::Fixed("null".to_owned()),
-            SpannedJson::Bool(value) => JsonTemplate::Fixed(value.to_string()),
-            SpannedJson::Number(value) => JsonTemplate::Fixed(value.to_string()),
-            SpannedJson::Text(text) if !has_template(&text) => JsonTemplate::Fixed(quoted(&text)),
-            SpannedJson::Text(text) => {
+            YamlTree::Null => JsonTemplate::Fixed("null".to_owned()),
+            YamlTree::Bool(value) => JsonTemplate::Fixed(value.to_string()),
+            YamlTree::Int(value) if (i64::MIN.into()..=u64::MAX.into()).contains(&value) => {
+                JsonTemplate::Fixed(value.to_string())
+            }
+            YamlTree::Int(value) => return Err(self.no_number(node.defined, &value)),
+            YamlTree::Float(value) => match serde_json::Number::from_f64(value) {
+                Some(number) => JsonTemplate::Fixed(number.to_string()),
+                None => return Err(self.no_number(node.defined, &value)),
+            },
+            YamlTree::Text(text) if !has_template(&text) => JsonTemplate::Fixed(quoted(&text)),
+            YamlTree::Text(text) => {
                 let text = Spanned::new(text, node.referenced, node.defined);
                 match self.lone_expression(&text) {
                     Some(expression) => JsonTemplate::Value(expression),
                     None => JsonTemplate::Text(self.template(text)?),
                 }
             }
-            SpannedJson::List(items) => {
+            YamlTree::List(items) => {
                 let items: Vec<JsonTemplate> =
                     items.into_iter().map(|item| self.tree(item)).collect::<Result<_, _>>()?;
                 match items.iter().map(fixed).collect::<Option<Vec<_>>>() {
@@ -253,7 +260,7 @@ impl<'a> TemplateCompiler<'a> {
                     None => JsonTemplate::List(items),
                 }
             }
-            SpannedJson::Map(fields) => {
+            YamlTree::Map(fields) => {
                 let mut made = Vec::with_capacity(fields.len());
                 for (key, value) in fields {
                     made.push((quoted(&key), self.tree(value)?));
@@ -265,6 +272,10 @@ impl<'a> TemplateCompiler<'a> {
                 }
             }
         })
+    }
+
+    fn no_number(&self, at: serde_saphyr::Location, value: &dyn std::fmt::Display) -> ModelScriptError {
+        self.source.error_at(at, format!("{value} is not a JSON number"))
     }
 
     /// A text that is only one `{{ expression }}` keeps the type of its value.

@@ -5,11 +5,12 @@ use std::fmt;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use super::error::{ModelScriptError, ScriptSource};
 use crate::message::StopReason;
+use crate::model::yaml_tree::YamlTree;
 
 /// The maximum size of a script in bytes.
 const LARGEST: usize = 4 << 20;
@@ -67,7 +68,7 @@ pub(super) struct TurnYaml {
 #[serde(deny_unknown_fields)]
 pub(super) struct CallYaml {
     pub(super) tool: String,
-    pub(super) arguments: Option<Spanned<SpannedJson>>,
+    pub(super) arguments: Option<Spanned<YamlTree<String>>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -116,82 +117,6 @@ impl<'de> Deserialize<'de> for FailureYaml {
         }
 
         deserializer.deserialize_any(WordOrStatus)
-    }
-}
-
-/// Any YAML that can be JSON, with the position of each value.
-#[derive(Debug)]
-pub(super) enum SpannedJson {
-    Null,
-    Bool(bool),
-    Number(serde_json::Number),
-    Text(String),
-    List(Vec<Spanned<SpannedJson>>),
-    Map(Vec<(String, Spanned<SpannedJson>)>),
-}
-
-impl<'de> Deserialize<'de> for SpannedJson {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(SpannedJsonVisitor)
-    }
-}
-
-struct SpannedJsonVisitor;
-
-impl<'de> Visitor<'de> for SpannedJsonVisitor {
-    type Value = SpannedJson;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value that can be JSON")
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<SpannedJson, E> {
-        Ok(SpannedJson::Null)
-    }
-
-    fn visit_none<E: de::Error>(self) -> Result<SpannedJson, E> {
-        Ok(SpannedJson::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<SpannedJson, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<SpannedJson, E> {
-        Ok(SpannedJson::Bool(value))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<SpannedJson, E> {
-        Ok(SpannedJson::Number(value.into()))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<SpannedJson, E> {
-        Ok(SpannedJson::Number(value.into()))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<SpannedJson, E> {
-        let number = serde_json::Number::from_f64(value);
-        number.map(SpannedJson::Number).ok_or_else(|| E::custom(format_args!("{value} is not a JSON number")))
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<SpannedJson, E> {
-        Ok(SpannedJson::Text(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<SpannedJson, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            list.push(item);
-        }
-        Ok(SpannedJson::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SpannedJson, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(field) = map.next_entry()? {
-            fields.push(field);
-        }
-        Ok(SpannedJson::Map(fields))
     }
 }
 

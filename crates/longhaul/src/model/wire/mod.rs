@@ -21,6 +21,7 @@ mod reply_chunks;
 mod rules_tests;
 mod schema;
 pub(crate) mod sse;
+mod sse_reply;
 #[cfg(test)]
 mod testing;
 mod text_calls;

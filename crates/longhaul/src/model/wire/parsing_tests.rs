@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::super::testing::{limited, rejected, server};
 use super::*;
 
 #[test]
@@ -20,16 +21,9 @@ fn errors_are_read_wherever_they_are() {
         (401, "", "401"),
         (429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, "pay"),
     ] {
-        assert_eq!(
-            error_from_response(status, body.as_bytes()),
-            ModelErrorKind::Rejected(expected.to_owned()),
-            "{body}"
-        );
+        assert_eq!(error_from_response(status, body.as_bytes()), rejected(expected), "{body}");
     }
-    assert_eq!(
-        error_from_response(429, b"{\"error\":{\"message\":\"slow\"}}"),
-        ModelErrorKind::RateLimited("slow".into())
-    );
+    assert_eq!(error_from_response(429, b"{\"error\":{\"message\":\"slow\"}}"), limited("slow"));
     for status in [408, 409, 500, 502, 503, 529] {
         let kind = error_from_response(status, b"{\"error\":{\"message\":\"down\"}}");
         assert_eq!(kind, ModelErrorKind::Server { status, message: "down".into() });
@@ -39,22 +33,15 @@ fn errors_are_read_wherever_they_are() {
 
 #[test]
 fn an_error_in_a_stream_says_what_it_is_or_may_pass() {
-    let server = |status| ModelErrorKind::Server { status, message: "m".into() };
     for (error, expected) in [
-        (json!({"error": {"code": 429, "message": "m"}}), ModelErrorKind::RateLimited("m".into())),
-        (json!({"error": {"code": "429", "message": "m"}}), ModelErrorKind::RateLimited("m".into())),
-        (
-            json!({"error": {"type": "rate_limit_error", "message": "m"}}),
-            ModelErrorKind::RateLimited("m".into()),
-        ),
-        (json!({"type": "error", "code": "server_error", "message": "m"}), server(500)),
-        (json!({"error": {"type": "overloaded_error", "message": "m"}}), server(503)),
-        (json!({"error": {"code": 502, "message": "m"}}), server(502)),
-        (json!({"error": "m"}), server(500)),
-        (
-            json!({"error": {"type": "invalid_request_error", "message": "m"}}),
-            ModelErrorKind::Rejected("m (400)".into()),
-        ),
+        (json!({"error": {"code": 429, "message": "m"}}), limited("m")),
+        (json!({"error": {"code": "429", "message": "m"}}), limited("m")),
+        (json!({"error": {"type": "rate_limit_error", "message": "m"}}), limited("m")),
+        (json!({"type": "error", "code": "server_error", "message": "m"}), server(500, "m")),
+        (json!({"error": {"type": "overloaded_error", "message": "m"}}), server(503, "m")),
+        (json!({"error": {"code": 502, "message": "m"}}), server(502, "m")),
+        (json!({"error": "m"}), server(500, "m")),
+        (json!({"error": {"type": "invalid_request_error", "message": "m"}}), rejected("m (400)")),
         (
             json!({"error": {"code": "tool_use_failed", "message": "m"}}),
             ModelErrorKind::Truncated("m".into()),

@@ -50,11 +50,6 @@ enum PendingEvent {
 }
 
 impl SseParser {
-    /// A parser at the start of a stream.
-    pub(crate) fn new() -> Self {
-        SseParser::default()
-    }
-
     /// A parser with another limit for events.
     pub(crate) fn with_max_event(longest: usize) -> Self {
         SseParser { longest, ..SseParser::default() }

@@ -6,7 +6,7 @@ type SseRecord = Vec<(String, String)>;
 
 /// The events of a stream that comes in these pieces.
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> SseRecord {
-    let mut sse = SseParser::new();
+    let mut sse = SseParser::default();
     let mut seen = Vec::new();
     let mut each = |e: &SseEvent<'_>| {
         seen.push((e.name.to_owned(), e.data.to_owned()));
@@ -92,14 +92,14 @@ fn an_error_field_is_an_event_named_so() {
 
 #[test]
 fn what_never_ends_is_an_error() {
-    let mut sse = SseParser::new();
+    let mut sse = SseParser::default();
     let piece = vec![b'a'; 1 << 20];
     let mut fed = 0;
     while sse.feed(&piece, |_| Ok(())).is_ok() {
         fed += 1;
         assert!(fed <= 16);
     }
-    let mut sse = SseParser::new();
+    let mut sse = SseParser::default();
     let piece = [b"data: ", piece.as_slice(), b"\n"].concat();
     fed = 0;
     while sse.feed(&piece, |_| Ok(())).is_ok() {
@@ -110,7 +110,7 @@ fn what_never_ends_is_an_error() {
 
 #[test]
 fn an_answer_that_never_ends_is_an_error() {
-    let mut sse = SseParser::new();
+    let mut sse = SseParser::default();
     let piece = [b"data: ".as_slice(), &vec![b'a'; 1 << 20], b"\n\n"].concat();
     let mut fed = 0;
     while sse.feed(&piece, |_| Ok(())).is_ok() {
@@ -123,7 +123,7 @@ fn an_answer_that_never_ends_is_an_error() {
 #[test]
 fn an_error_of_the_reader_is_passed_on() {
     let wrong = || Err(ModelErrorKind::Truncated("wrong".into()));
-    assert_eq!(SseParser::new().feed(b"data: a\n\ndata: b\n\n", |_| wrong()), wrong());
+    assert_eq!(SseParser::default().feed(b"data: a\n\ndata: b\n\n", |_| wrong()), wrong());
 }
 
 proptest! {
@@ -147,11 +147,11 @@ proptest! {
 #[test]
 fn a_stream_or_an_event_that_does_not_end_is_not_asked_for_again() {
     let event = format!("data: {}\n\n", "x".repeat(1 << 20));
-    let mut sse = SseParser::new();
+    let mut sse = SseParser::default();
     let ended = (0..70).find_map(|_| sse.feed(event.as_bytes(), |_| Ok(())).err()).unwrap();
     assert!(matches!(&ended, ModelErrorKind::TooLarge(why) if why.contains("64 MiB")), "{ended}");
     assert!(!ended.is_transient() && !ended.is_outage());
-    let mut sse = SseParser::new();
+    let mut sse = SseParser::default();
     let line = "x".repeat(1 << 20);
     let ended = (0..20).find_map(|_| sse.feed(line.as_bytes(), |_| Ok(())).err()).unwrap();
     assert!(matches!(&ended, ModelErrorKind::TooLarge(why) if why.contains("4 MiB")), "{ended}");

@@ -123,31 +123,18 @@ async fn no_secret_is_in_an_error_or_an_answer() {
 async fn settings_that_cannot_work_are_named() {
     let toolset_context = ToolsetContext::new("a");
     let good = || settings("GET", "https://example.com/${a}".into(), &["a"]);
+    let at = |endpoint: &str| ApiSettings { endpoint: endpoint.into(), ..good() };
+    let headers = [("X", "a\nb")].into_iter().collect();
     for (wrong, says) in [
         (ApiSettings { name: "two words".into(), ..good() }, "name: 'two words'"),
         (ApiSettings { method: "BREW".into(), ..good() }, "method: 'BREW'"),
-        (
-            ApiSettings { endpoint: "example.com/${a}".into(), ..good() },
-            "endpoint: an argument cannot stand before",
-        ),
-        (
-            ApiSettings { endpoint: "ftp://example.com".into(), ..good() },
-            "endpoint: it does not begin with http",
-        ),
-        (
-            ApiSettings { endpoint: "https://example.com/${b}".into(), ..good() },
-            "it names ${b}, which is not under args",
-        ),
-        (ApiSettings { endpoint: "https://example.com/${a".into(), ..good() }, "has no '}'"),
-        (
-            ApiSettings { endpoint: "https://example.com/${a || 'x'}".into(), ..good() },
-            "is not the name of an argument",
-        ),
+        (at("example.com/${a}"), "endpoint: an argument cannot stand before"),
+        (at("ftp://example.com"), "endpoint: it does not begin with http"),
+        (at("https://example.com/${b}"), "it names ${b}, which is not under args"),
+        (at("https://example.com/${a"), "has no '}'"),
+        (at("https://example.com/${a || 'x'}"), "is not the name of an argument"),
         (ApiSettings { required: vec!["z".into()], ..good() }, "required: 'z'"),
-        (
-            ApiSettings { headers: [("X", "a\nb")].into_iter().collect(), ..good() },
-            "headers: the value of the header 'X'",
-        ),
+        (ApiSettings { headers, ..good() }, "headers: the value of the header 'X'"),
     ] {
         let api = Api::new(wrong);
         let error = api.open(&toolset_context).await.err().unwrap().to_string();

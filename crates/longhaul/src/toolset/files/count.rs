@@ -1,7 +1,6 @@
 //! The tool `count_lines`.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::file_roots::FileRoots;
 use super::lines::LineReader;
 use super::path_resolver::RootedPath;
-use super::walk::{FileKind, WalkOptions};
+use super::walk::{FileKind, FileReadError, WalkOptions};
 use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
 use crate::toolset::text::{group_digits, pluralize};
@@ -62,8 +61,8 @@ impl FileOp for CountLines {
                     tallies.entry(kind).or_default().add(LineCount { files: 1, lines });
                 }
                 Ok(None) => binary += 1,
-                Err(CountError::File) => unread += 1,
-                Err(CountError::Stopped(error)) => return Err(error),
+                Err(FileReadError::Unreadable) => unread += 1,
+                Err(FileReadError::Stopped(error)) => return Err(error),
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -76,22 +75,10 @@ impl FileOp for CountLines {
     }
 }
 
-/// Why a file was not counted: it could not be read, or the call was cancelled.
-enum CountError {
-    File,
-    Stopped(ToolError),
-}
-
-impl From<io::Error> for CountError {
-    fn from(_: io::Error) -> Self {
-        CountError::File
-    }
-}
-
-fn lines_of(place: &RootedPath, roots: &FileRoots) -> Result<Option<u64>, CountError> {
-    let opened = roots.open_file(place)?.ok_or(CountError::File)?;
+fn lines_of(place: &RootedPath, roots: &FileRoots) -> Result<Option<u64>, FileReadError> {
+    let opened = roots.open_file(place)?.ok_or(FileReadError::Unreadable)?;
     match LineReader::open(opened.file, 0)? {
-        Some(lines) => lines.count(|| roots.check_cancelled().map_err(CountError::Stopped)).map(Some),
+        Some(lines) => lines.count(|| roots.check_cancelled().map_err(FileReadError::Stopped)).map(Some),
         None => Ok(None),
     }
 }

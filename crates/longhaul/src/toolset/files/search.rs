@@ -1,6 +1,5 @@
 //! The tool `search_files_content`.
 
-use std::io;
 use std::ops::ControlFlow;
 
 use regex::Regex;
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::file_roots::FileRoots;
 use super::lines::LineReader;
 use super::path_resolver::RootedPath;
-use super::walk::{FileKind, WalkOptions, exclude_patterns};
+use super::walk::{FileKind, FileReadError, WalkOptions, exclude_patterns};
 use super::{FileOp, FileOpOutput, paths};
 use crate::tool::{ArgumentAliases, ToolError};
 use crate::toolset::fn_tool::flag;
@@ -56,8 +55,12 @@ impl FileOp for SearchFilesContent {
         };
         let mut found = SearchResults::default();
         let summary = roots.walk(start, &how, |seen| {
-            if seen.kind == FileKind::File && found.search(&seen.place, &query, roots)?.is_err() {
-                found.unread += 1;
+            if seen.kind == FileKind::File {
+                match found.search(&seen.place, &query, roots) {
+                    Err(FileReadError::Stopped(error)) => return Err(error),
+                    Err(FileReadError::Unreadable) => found.unread += 1,
+                    Ok(()) => {}
+                }
             }
             Ok(if found.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -117,31 +120,18 @@ struct SearchResults {
 }
 
 impl SearchResults {
-    /// The outer error ends the search; the inner one concerns only this file.
     fn search(
         &mut self,
         place: &RootedPath,
         query: &SearchQuery,
         roots: &FileRoots,
-    ) -> Result<io::Result<()>, ToolError> {
-        let opened = match roots.open_file(place) {
-            Ok(Some(opened)) => opened,
-            Ok(None) => return Ok(Ok(())),
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut lines = match LineReader::open(opened.file, MAX_LINE) {
-            Ok(Some(lines)) => lines,
-            Ok(None) => return Ok(Ok(())),
-            Err(error) => return Ok(Err(error)),
-        };
+    ) -> Result<(), FileReadError> {
+        let Some(opened) = roots.open_file(place)? else { return Ok(()) };
+        let Some(mut lines) = LineReader::open(opened.file, MAX_LINE)? else { return Ok(()) };
         self.files += 1;
         for number in 1_u64.. {
-            roots.check_cancelled()?;
-            let line = match lines.next() {
-                Ok(Some(line)) => line,
-                Ok(None) => break,
-                Err(error) => return Ok(Err(error)),
-            };
+            roots.check_cancelled().map_err(FileReadError::Stopped)?;
+            let Some(line) = lines.next()? else { break };
             self.long += u64::from(line.missing > 0);
             let Some(at) = query.find(&line.text) else { continue };
             if self.matches.len() == MAX_MATCHES {
@@ -154,7 +144,7 @@ impl SearchResults {
                 excerpt_around(&line.text, at)
             ));
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 

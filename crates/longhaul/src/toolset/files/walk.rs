@@ -51,6 +51,18 @@ pub(super) enum FileKind {
     Other,
 }
 
+/// Why a file was not read: it cannot be, or the call was cancelled.
+pub(super) enum FileReadError {
+    Unreadable,
+    Stopped(ToolError),
+}
+
+impl From<std::io::Error> for FileReadError {
+    fn from(_: std::io::Error) -> Self {
+        FileReadError::Unreadable
+    }
+}
+
 /// What a walk left out.
 #[derive(Default)]
 pub(super) struct WalkSummary {

@@ -183,11 +183,7 @@ impl ProjectTaskList {
         if !dependencies.iter().any(|other| other == on) {
             dependencies.push(on.to_owned());
         }
-        self.change(
-            id,
-            ProjectTaskChange { dependencies: Some(dependencies), ..ProjectTaskChange::default() },
-            now,
-        )
+        self.set_dependencies(id, dependencies, now)
     }
 
     pub(super) fn remove_dependency(
@@ -198,11 +194,11 @@ impl ProjectTaskList {
     ) -> Result<&ProjectTask, ToolError> {
         let mut dependencies = self.get(id)?.dependencies.clone();
         dependencies.retain(|other| other != on);
-        self.change(
-            id,
-            ProjectTaskChange { dependencies: Some(dependencies), ..ProjectTaskChange::default() },
-            now,
-        )
+        self.set_dependencies(id, dependencies, now)
+    }
+
+    fn set_dependencies(&mut self, id: &str, all: Vec<String>, now: &str) -> Result<&ProjectTask, ToolError> {
+        self.change(id, ProjectTaskChange { dependencies: Some(all), ..ProjectTaskChange::default() }, now)
     }
 
     /// Sorts the tasks: unblocked before blocked, then by priority, then oldest first.
@@ -287,21 +283,13 @@ mod tests {
         let order: Vec<_> = list.sorted().iter().map(|(task, _)| task.id.as_str()).collect();
         assert_eq!(order, ["d", "c", "f", "a", "b", "e"]);
         assert_eq!(list.next().unwrap().id, "c");
-        for id in ["c", "f", "a"] {
-            list.change(
-                id,
-                ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() },
-                "now",
-            )
-            .unwrap();
-        }
+        let done = |list: &mut ProjectTaskList, id: &str| {
+            let status = Some(ProjectTaskStatus::Done);
+            list.change(id, ProjectTaskChange { status, ..ProjectTaskChange::default() }, "now").unwrap();
+        };
+        ["c", "f", "a"].iter().for_each(|id| done(&mut list, id));
         assert_eq!(list.next().unwrap().id, "b", "what it waited for is done");
-        list.change(
-            "b",
-            ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() },
-            "now",
-        )
-        .unwrap();
+        done(&mut list, "b");
         assert_eq!(list.next(), None, "e was blocked by hand");
     }
 

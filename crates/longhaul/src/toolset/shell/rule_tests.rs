@@ -13,7 +13,7 @@ const HARMLESS: &str = include_str!("data/harmless.txt");
 
 fn tools() -> [Arc<dyn DynTool>; 2] {
     let shell = Shell::new();
-    [Arc::new(ShellTool { setting: shell.setting.clone() }), shell.run_job()]
+    [shell.run_command(), shell.run_job()]
 }
 
 fn rights(argument: &str, approved: bool) -> Rights {

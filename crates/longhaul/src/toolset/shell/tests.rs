@@ -12,11 +12,11 @@ use crate::toolset::tool_fixture::{call_context_in, until};
 /// A task that runs commands in its own directory.
 struct ShellFixture {
     dir: TempDir,
-    tool: Arc<ShellTool>,
+    tool: Arc<dyn DynTool>,
     context: CallContext,
 }
 
-type ShellCallResult = Result<ToolOutput, ToolError>;
+type ShellCallResult = Result<crate::tool::ToolOutput, ToolError>;
 
 impl ShellFixture {
     fn new() -> Self {
@@ -26,11 +26,11 @@ impl ShellFixture {
     fn with(shell: Shell) -> Self {
         let dir = TempDir::new().unwrap();
         let (context, _) = call_context_in(dir.path());
-        ShellFixture { dir, tool: Arc::new(ShellTool { setting: shell.setting }), context }
+        ShellFixture { dir, tool: shell.run_command(), context }
     }
 
     async fn call(&self, arguments: serde_json::Value) -> ShellCallResult {
-        DynTool::call(&*self.tool, &arguments.to_string(), &self.context).await
+        self.tool.call(&arguments.to_string(), &self.context).await
     }
 
     async fn run(&self, cmd: &str) -> ShellCallResult {
@@ -41,7 +41,7 @@ impl ShellFixture {
     async fn begin(&self, cmd: &str) -> (JoinHandle<ShellCallResult>, Vec<u32>) {
         let (tool, context) = (self.tool.clone(), self.context.clone());
         let arguments = json!({ "cmd": cmd }).to_string();
-        let call = tokio::spawn(async move { DynTool::call(&*tool, &arguments, &context).await });
+        let call = tokio::spawn(async move { tool.call(&arguments, &context).await });
         until("the command runs", || self.pids().is_some()).await;
         (call, self.pids().unwrap())
     }

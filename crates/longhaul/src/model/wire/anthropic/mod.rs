@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::alternating_turns::{AlternatingTurns, merge_value, write_json as write};
 use super::schema_dialect::{ANTHROPIC, ANTHROPIC_OUTPUT};
+use super::sse_reply::SseReplyParser;
 use super::structured_output::{self, SchemaDelivery};
 use super::tools::{ToolBytes, WireTool};
 use super::{ReplyParser, WireCache, WireProtocol};
@@ -73,7 +74,7 @@ impl WireProtocol for Anthropic {
     }
 
     fn parser(&self) -> Box<dyn ReplyParser> {
-        Box::new(parser::AnthropicParser::default())
+        Box::<SseReplyParser<parser::AnthropicReplyBuilder>>::default()
     }
 
     fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {

@@ -3,41 +3,18 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::ReplyParser;
 use super::super::parsing::sanitized_line;
 use super::super::reply_chunks::{LenientStr, assign_call_ids, push_reasoning_chunk, push_text_chunk};
-use super::super::sse::{SseEvent, SseParser};
+use super::super::sse::SseEvent;
+use super::super::sse_reply::ReplyBuilder;
 use super::content_blocks::is_server_block;
 use super::error;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// Parses one response.
+/// Builds the reply of one response.
 #[derive(Default)]
-pub(super) struct AnthropicParser {
-    sse: SseParser,
-    answer: AnthropicReplyBuilder,
-}
-
-impl ReplyParser for AnthropicParser {
-    fn is_complete(&self) -> bool {
-        self.answer.over
-    }
-
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
-        let AnthropicParser { sse, answer } = self;
-        sse.feed(bytes, |event| answer.event(event, chunks))
-    }
-
-    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
-        let AnthropicParser { sse, answer } = self;
-        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
-        std::mem::take(answer).reply()
-    }
-}
-
-#[derive(Default)]
-struct AnthropicReplyBuilder {
+pub(super) struct AnthropicReplyBuilder {
     /// The blocks, with their index in the stream.
     pieces: Vec<(u64, AnthropicBlock)>,
     stop: Option<String>,
@@ -143,7 +120,11 @@ struct AnthropicOutputDetails {
     thinking_tokens: Option<u64>,
 }
 
-impl AnthropicReplyBuilder {
+impl ReplyBuilder for AnthropicReplyBuilder {
+    fn is_complete(&self) -> bool {
+        self.over
+    }
+
     fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = event.data.trim();
         if self.over || data.is_empty() || data == "[DONE]" {
@@ -172,6 +153,12 @@ impl AnthropicReplyBuilder {
         Ok(())
     }
 
+    fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
+        std::mem::take(self).into_reply()
+    }
+}
+
+impl AnthropicReplyBuilder {
     fn begin(&mut self, message: AnthropicMessage, chunks: &mut Vec<ReplyChunk>) {
         self.model = message.model.unwrap_or_default();
         self.count(message.usage);
@@ -279,7 +266,7 @@ impl AnthropicReplyBuilder {
         self.pieces.iter_mut().rev().find(|(at, _)| *at == index).map(|(_, piece)| piece)
     }
 
-    fn reply(self) -> Result<Reply, ModelErrorKind> {
+    fn into_reply(self) -> Result<Reply, ModelErrorKind> {
         let Some(stop) = self.stop else {
             let seen = if self.pieces.is_empty() { "nothing came" } else { "no stop_reason came" };
             return Err(ModelErrorKind::Truncated(seen.to_owned()));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::testing::exam::survives;
 use super::super::testing::{
-    RecordedCase, check_refusal, data_lines, failure, outcome, read_recorded, reply, traffic,
+    RecordedCase, data_lines, failure, limited, outcome, recorded, rejected, reply, server,
 };
 use super::*;
 use crate::message::{Call, Reply, StopReason, Usage};
@@ -94,11 +94,10 @@ fn a_stream_without_its_end() {
     // Not even the blank line came.
     assert_eq!(reply(&Anthropic, but_stop.trim_end()), reply(&Anthropic, &all));
     let cut = sse(&events[..events.len() - 2]);
-    assert!(matches!(failure(&Anthropic, &cut), ModelErrorKind::Truncated(_)));
-    assert!(matches!(failure(&Anthropic, ""), ModelErrorKind::Truncated(_)));
-    assert!(matches!(failure(&Anthropic, &cut[..cut.len() - 30]), ModelErrorKind::Truncated(_)));
-    assert!(matches!(failure(&Anthropic, "data: {\"type\n\n"), ModelErrorKind::Truncated(_)));
-    assert!(matches!(failure(&Anthropic, "<html>Bad gateway</html>"), ModelErrorKind::Truncated(_)));
+    let broken = ["", &cut, &cut[..cut.len() - 30], "data: {\"type\n\n", "<html>Bad gateway</html>"];
+    for stream in broken {
+        assert!(matches!(failure(&Anthropic, stream), ModelErrorKind::Truncated(_)), "{stream}");
+    }
 }
 
 #[test]
@@ -226,15 +225,12 @@ fn tools_of_the_provider_are_kept_and_what_is_unknown_is_not() {
 #[test]
 fn errors_in_the_middle() {
     for (kind, expected) in [
-        (
-            "overloaded_error",
-            ModelErrorKind::Server { status: 529, message: "overloaded_error: Oh no".into() },
-        ),
-        ("api_error", ModelErrorKind::Server { status: 500, message: "api_error: Oh no".into() }),
-        ("timeout_error", ModelErrorKind::Server { status: 504, message: "timeout_error: Oh no".into() }),
-        ("rate_limit_error", ModelErrorKind::RateLimited("rate_limit_error: Oh no".into())),
-        ("invalid_request_error", ModelErrorKind::Rejected("invalid_request_error: Oh no".into())),
-        ("authentication_error", ModelErrorKind::Rejected("authentication_error: Oh no".into())),
+        ("overloaded_error", server(529, "overloaded_error: Oh no")),
+        ("api_error", server(500, "api_error: Oh no")),
+        ("timeout_error", server(504, "timeout_error: Oh no")),
+        ("rate_limit_error", limited("rate_limit_error: Oh no")),
+        ("invalid_request_error", rejected("invalid_request_error: Oh no")),
+        ("authentication_error", rejected("authentication_error: Oh no")),
     ] {
         let error = json!({"type": "error", "error": {"type": kind, "message": "Oh no"}, "request_id": "r"});
         let mut events = text_reply("end_turn")[..4].to_vec();
@@ -299,14 +295,14 @@ fn deltas_without_a_beginning_and_answers_that_are_not_streamed() {
 fn error_answers() {
     let body =
         br#"{"type":"error","error":{"type":"invalid_request_error","message":"temperature: range: 0..1"}}"#;
-    let words = "invalid_request_error: temperature: range: 0..1".to_owned();
+    let words = "invalid_request_error: temperature: range: 0..1";
     for (status, expected) in [
-        (400, ModelErrorKind::Rejected(words.clone())),
-        (401, ModelErrorKind::Rejected(words.clone())),
-        (413, ModelErrorKind::Rejected(words.clone())),
-        (429, ModelErrorKind::RateLimited(words.clone())),
-        (408, ModelErrorKind::Server { status: 408, message: words.clone() }),
-        (529, ModelErrorKind::Server { status: 529, message: words.clone() }),
+        (400, rejected(words)),
+        (401, rejected(words)),
+        (413, rejected(words)),
+        (429, limited(words)),
+        (408, server(408, words)),
+        (529, server(529, words)),
     ] {
         assert_eq!(Anthropic.error_from_response(status, body), expected);
     }
@@ -316,7 +312,7 @@ fn error_answers() {
         panic!()
     };
     assert!(message.starts_with("<html>") && message.chars().count() < 700);
-    assert_eq!(Anthropic.error_from_response(404, b"\xff"), ModelErrorKind::Rejected("\u{fffd}".into()));
+    assert_eq!(Anthropic.error_from_response(404, b"\xff"), rejected("\u{fffd}"));
 }
 
 #[test]
@@ -372,12 +368,7 @@ fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 5
 
 #[test]
 fn recorded_traffic() {
-    for case in traffic("anthropic") {
-        if case.status != 200 {
-            check_refusal(&Anthropic, &case);
-            continue;
-        }
-        let reply = read_recorded(&Anthropic, &case);
+    for (case, reply) in recorded(&Anthropic, "anthropic") {
         let calls =
             reply.calls().map(|c| (c.tool.clone(), serde_json::from_str(&c.arguments).unwrap())).collect();
         let used = reply.usage;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::alternating_turns::{AlternatingTurns, merge_value, write_json as write};
 use super::schema_dialect::GEMINI;
+use super::sse_reply::SseReplyParser;
 use super::tools::{ToolBytes, WireTool};
 use super::{ReplyParser, WireCache, WireProtocol, status_errors};
 use crate::model::settings::ModelSettings;
@@ -63,7 +64,7 @@ impl WireProtocol for Gemini {
     }
 
     fn parser(&self) -> Box<dyn ReplyParser> {
-        Box::new(parser::GeminiParser::default())
+        Box::<SseReplyParser<parser::GeminiReplyBuilder>>::default()
     }
 
     fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {

@@ -4,37 +4,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::ReplyParser;
 use super::super::parsing::sanitized_line;
 use super::super::reply_chunks::{LenientStr, assign_call_ids, push_reasoning_chunk, push_text_chunk};
-use super::super::sse::{SseEvent, SseParser};
+use super::super::sse::SseEvent;
+use super::super::sse_reply::ReplyBuilder;
 use super::GeminiError;
 use super::content_parts::SignatureTarget;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// Parses one response.
+/// Builds the reply of one response.
 #[derive(Default)]
-pub(super) struct GeminiParser {
-    sse: SseParser,
-    answer: GeminiReplyBuilder,
-}
-
-impl ReplyParser for GeminiParser {
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
-        let GeminiParser { sse, answer } = self;
-        sse.feed(bytes, |event| answer.event(event, chunks))
-    }
-
-    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
-        let GeminiParser { sse, answer } = self;
-        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
-        std::mem::take(answer).reply()
-    }
-}
-
-#[derive(Default)]
-struct GeminiReplyBuilder {
+pub(super) struct GeminiReplyBuilder {
     blocks: Vec<Block>,
     /// Whether the last block is complete, so that the next part begins a new one.
     closed: bool,
@@ -119,7 +100,7 @@ struct GeminiUsage {
     thoughts_token_count: Option<u64>,
 }
 
-impl GeminiReplyBuilder {
+impl ReplyBuilder for GeminiReplyBuilder {
     fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
@@ -135,6 +116,12 @@ impl GeminiReplyBuilder {
         self.take(read(data)?, chunks)
     }
 
+    fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
+        std::mem::take(self).into_reply()
+    }
+}
+
+impl GeminiReplyBuilder {
     fn take(&mut self, event: GeminiEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         if let Some(error) = event.error {
             return Err(GeminiError::from_json(&error).kind());
@@ -219,7 +206,7 @@ impl GeminiReplyBuilder {
         }
     }
 
-    fn reply(mut self) -> Result<Reply, ModelErrorKind> {
+    fn into_reply(mut self) -> Result<Reply, ModelErrorKind> {
         let stop = self.stop()?;
         assign_call_ids(&mut self.blocks);
         let used = self.usage;

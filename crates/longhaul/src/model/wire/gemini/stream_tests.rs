@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::testing::exam::survives;
 use super::super::testing::{
-    RecordedCase, check_refusal, data_lines, failure, outcome, read, read_recorded, reply, traffic,
+    RecordedCase, data_lines, failure, limited, outcome, read, recorded, rejected, reply, server,
 };
 use super::*;
 use crate::message::{Block, Call, StopReason, Usage};
@@ -84,14 +84,11 @@ fn every_finish_reason() {
 
 #[test]
 fn a_stream_without_its_end() {
-    assert!(matches!(failure(&Gemini, &sse(&[event(said("Hi"), None)])), ModelErrorKind::Truncated(_)));
+    let open = sse(&[event(said("Hi"), None)]);
     let unspecified = sse(&[event(said("Hi"), Some("FINISH_REASON_UNSPECIFIED"))]);
-    assert!(matches!(failure(&Gemini, &unspecified), ModelErrorKind::Truncated(_)));
-    assert!(matches!(failure(&Gemini, ""), ModelErrorKind::Truncated(_)));
-    assert!(matches!(
-        failure(&Gemini, "data: {\"candidates\": [{\"con\r\n\r\n"),
-        ModelErrorKind::Truncated(_)
-    ));
+    for stream in [&open, &unspecified, "", "data: {\"candidates\": [{\"con\r\n\r\n"] {
+        assert!(matches!(failure(&Gemini, stream), ModelErrorKind::Truncated(_)), "{stream}");
+    }
     let whole = sse(&[event(said("Hi"), Some("STOP"))]);
     assert_eq!(reply(&Gemini, whole.trim_end()), reply(&Gemini, &whole));
 }
@@ -195,27 +192,18 @@ fn thoughts_and_signatures_stay_with_their_parts() {
 #[test]
 fn errors_in_the_middle_as_object_and_as_array() {
     for (error, expected) in [
-        (
-            json!({"code": 503, "message": "busy", "status": "UNAVAILABLE"}),
-            ModelErrorKind::Server { status: 503, message: "UNAVAILABLE: busy".into() },
-        ),
+        (json!({"code": 503, "message": "busy", "status": "UNAVAILABLE"}), server(503, "UNAVAILABLE: busy")),
         (
             json!({"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED"}),
-            ModelErrorKind::RateLimited("RESOURCE_EXHAUSTED: quota".into()),
+            limited("RESOURCE_EXHAUSTED: quota"),
         ),
-        (
-            json!({"message": "quota", "status": "RESOURCE_EXHAUSTED"}),
-            ModelErrorKind::RateLimited("RESOURCE_EXHAUSTED: quota".into()),
-        ),
+        (json!({"message": "quota", "status": "RESOURCE_EXHAUSTED"}), limited("RESOURCE_EXHAUSTED: quota")),
         (
             json!({"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}),
-            ModelErrorKind::Rejected("INVALID_ARGUMENT: no".into()),
+            rejected("INVALID_ARGUMENT: no"),
         ),
-        (
-            json!({"code": 499, "status": "CANCELLED"}),
-            ModelErrorKind::Server { status: 500, message: "CANCELLED".into() },
-        ),
-        (json!("odd"), ModelErrorKind::Server { status: 500, message: "odd".into() }),
+        (json!({"code": 499, "status": "CANCELLED"}), server(500, "CANCELLED")),
+        (json!("odd"), server(500, "odd")),
     ] {
         let error = json!({ "error": error });
         let stream = sse(&[event(said("Hi"), None), error.clone()]);
@@ -235,21 +223,12 @@ fn error_answers() {
     let body = br#"{"error":{"code":429,"message":"Quota.","status":"RESOURCE_EXHAUSTED","details":[
         {"@type":"type.googleapis.com/google.rpc.Help"},
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
-    assert_eq!(
-        Gemini.error_from_response(429, body),
-        ModelErrorKind::RateLimited("RESOURCE_EXHAUSTED: Quota.".into())
-    );
+    assert_eq!(Gemini.error_from_response(429, body), limited("RESOURCE_EXHAUSTED: Quota."));
     assert_eq!(Gemini.retry_after(body), Some(Duration::from_millis(34_500)));
     assert_eq!(Gemini.retry_after(b"{}"), None);
     let array = br#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#;
-    assert_eq!(
-        Gemini.error_from_response(400, array),
-        ModelErrorKind::Rejected("INVALID_ARGUMENT: API key not valid.".into())
-    );
-    assert_eq!(
-        Gemini.error_from_response(500, b""),
-        ModelErrorKind::Server { status: 500, message: String::new() }
-    );
+    assert_eq!(Gemini.error_from_response(400, array), rejected("INVALID_ARGUMENT: API key not valid."));
+    assert_eq!(Gemini.error_from_response(500, b""), server(500, ""));
 }
 
 #[test]
@@ -306,12 +285,7 @@ fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 4
 
 #[test]
 fn recorded_traffic() {
-    for case in traffic("gemini") {
-        if case.status != 200 {
-            check_refusal(&Gemini, &case);
-            continue;
-        }
-        let reply = read_recorded(&Gemini, &case);
+    for (case, reply) in recorded(&Gemini, "gemini") {
         let calls =
             reply.calls().map(|c| (c.tool.clone(), serde_json::from_str(&c.arguments).unwrap())).collect();
         let used = [reply.usage.input, reply.usage.cached, reply.usage.output, reply.usage.reasoning];

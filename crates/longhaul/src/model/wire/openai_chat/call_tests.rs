@@ -27,96 +27,53 @@ fn calls_come_in_fragments_side_by_side_and_interleaved() {
 
 #[test]
 fn calls_are_told_apart_however_they_are_numbered() {
-    let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
-    let two = pairs(&[("look", "{\"a\":1}"), ("look", "{\"b\":2}")]);
-    // Without an index, with ids and without.
-    assert_eq!(
-        made(&[
-            json!({"id": "a", "function": f("look", "{\"a\":1}")}),
-            json!({"id": "b", "function": f("look", "{\"b\":2}")})
-        ]),
-        two
-    );
-    assert_eq!(
-        made(&[json!({"function": f("look", "{\"a\":1}")}), json!({"function": f("look", "{\"b\":2}")})]),
-        two
-    );
-    // All with the same index, with ids (Ollama) and without (Gemini's compatible API).
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("look", "{\"a\":1}")}),
-            json!({"index": 0, "id": "b", "function": f("look", "{\"b\":2}")})
-        ]),
-        two
-    );
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "function": f("look", "{\"a\":1}")}),
-            json!({"index": 0, "function": f("look", "{\"b\":2}")})
-        ]),
-        two
-    );
-    // Without an index, the same id twice.
-    assert_eq!(
-        made(&[
-            json!({"id": "a", "function": f("look", "{\"a\":1}")}),
-            json!({"id": "a", "function": f("look", "{\"b\":2}")})
-        ]),
-        two
-    );
-    // In fragments, without an index.
-    assert_eq!(
-        made(&[
-            json!({"id": "a", "function": f("look", "{\"a\"")}),
-            json!({"function": {"arguments": ":1}"}}),
-            json!({"id": "b", "function": f("look", "")}),
-            json!({"function": {"arguments": "{\"b\":2}"}}),
-        ]),
-        two
-    );
-    // The name and a new id in every delta.
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("look", "")}),
-            json!({"index": 0, "id": "b", "function": f("look", "{\"a\"")}),
-            json!({"index": 0, "id": "c", "function": f("look", ":1}")}),
-            json!({"index": 0, "id": "d", "function": f("look", "{\"b\":2}")}),
-        ]),
-        two
-    );
-    // The name in every delta, and an empty delta at the end.
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("look", "{\"a\"")}),
-            json!({"index": 0, "function": f("look", ":1}")}),
-            json!({"index": 0, "function": f("look", "")}),
-            json!({"index": 1, "id": "b", "function": f("look", "{\"b\":2}")}),
-        ]),
-        two
-    );
+    // A delta without an index, and one with the index 0; an empty id is none.
+    let bare = |id: &str, name: &str, arguments: &str| {
+        let function = json!({"name": name, "arguments": arguments});
+        if id.is_empty() { json!({ "function": function }) } else { json!({"id": id, "function": function}) }
+    };
+    let zero = |id: &str, name: &str, arguments: &str| {
+        let mut delta = bare(id, name, arguments);
+        delta["index"] = json!(0);
+        delta
+    };
+    let more = |arguments: &str| json!({"function": {"arguments": arguments}});
+    let (one, two) = ("{\"a\":1}", "{\"b\":2}");
+    let mut second = zero("b", "look", two);
+    second["index"] = json!(1);
+    for (how, deltas) in [
+        ("without an index, with ids", vec![bare("a", "look", one), bare("b", "look", two)]),
+        ("without an index or ids", vec![bare("", "look", one), bare("", "look", two)]),
+        ("the same index, with ids (Ollama)", vec![zero("a", "look", one), zero("b", "look", two)]),
+        ("the same index, no ids (Gemini)", vec![zero("", "look", one), zero("", "look", two)]),
+        ("without an index, the same id twice", vec![bare("a", "look", one), bare("a", "look", two)]),
+        (
+            "in fragments, without an index",
+            vec![bare("a", "look", "{\"a\""), more(":1}"), bare("b", "look", ""), more(two)],
+        ),
+        (
+            "the name and a new id in every delta",
+            vec![
+                zero("a", "look", ""),
+                zero("b", "look", "{\"a\""),
+                zero("c", "look", ":1}"),
+                zero("d", "look", two),
+            ],
+        ),
+        (
+            "the name in every delta, and an empty delta at the end",
+            vec![zero("a", "look", "{\"a\""), zero("", "look", ":1}"), zero("", "look", ""), second],
+        ),
+    ] {
+        assert_eq!(made(&deltas), pairs(&[("look", one), ("look", two)]), "{how}");
+    }
     // Calls without arguments, all with the same index.
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("look", "")}),
-            json!({"index": 0, "id": "b", "function": f("read", "")})
-        ]),
-        pairs(&[("look", "{}"), ("read", "{}")])
-    );
+    let empty = made(&[zero("a", "look", ""), zero("b", "read", "")]);
+    assert_eq!(empty, pairs(&[("look", "{}"), ("read", "{}")]));
     // A name in pieces, and one that grows.
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("lo", "")}),
-            json!({"index": 0, "function": f("ok", "{}")})
-        ]),
-        pairs(&[("look", "{}")])
-    );
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("lo", "")}),
-            json!({"index": 0, "function": f("look", "{}")})
-        ]),
-        pairs(&[("look", "{}")])
-    );
+    for rest in ["ok", "look"] {
+        assert_eq!(made(&[zero("a", "lo", ""), zero("", rest, "{}")]), pairs(&[("look", "{}")]), "{rest}");
+    }
 }
 
 #[test]
@@ -125,18 +82,13 @@ fn arguments_are_what_was_written_and_no_arguments_are_none() {
         let look = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": arguments}});
         assert_eq!(made(&[look]), pairs(&[("look", "{}")]), "{arguments}");
     }
-    assert_eq!(
-        made(&[json!({"index": 0, "id": "a", "function": {"name": "look"}})]),
-        pairs(&[("look", "{}")])
-    );
-    assert_eq!(
-        made(&[json!({"index": 0, "function": {"name": "look", "arguments": "at 7"}})]),
-        pairs(&[("look", "at 7")])
-    );
-    assert_eq!(
-        made(&[json!({"index": 0, "function": {"name": "look", "arguments": {"at":1}}})]),
-        pairs(&[("look", "{\"at\":1}")])
-    );
+    for (delta, arguments) in [
+        (json!({"index": 0, "id": "a", "function": {"name": "look"}}), "{}"),
+        (json!({"index": 0, "function": {"name": "look", "arguments": "at 7"}}), "at 7"),
+        (json!({"index": 0, "function": {"name": "look", "arguments": {"at":1}}}), "{\"at\":1}"),
+    ] {
+        assert_eq!(made(&[delta]), pairs(&[("look", arguments)]));
+    }
     let cut = piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": ""}}));
     assert_eq!(calls(&reply(&[cut, finish("length")])), pairs(&[("look", "")]));
 }

@@ -16,6 +16,7 @@ use super::message_list::{self, MessageList};
 use super::openai_responses::is_reasoning_model;
 use super::schema::SchemaDialect;
 use super::schema_dialect::{LOCAL, OPENAI, openai_strict};
+use super::sse_reply::SseReplyParser;
 use super::structured_output::{self, SchemaDelivery};
 use super::tool_names::wire_name;
 use super::tools::WireTool;
@@ -173,7 +174,7 @@ impl WireProtocol for OpenAiChat {
     }
 
     fn parser(&self) -> Box<dyn ReplyParser> {
-        Box::new(parser::ChatParser::new())
+        Box::<SseReplyParser<parser::ChatReplyBuilder>>::default()
     }
 }
 

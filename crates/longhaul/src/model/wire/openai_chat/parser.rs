@@ -11,21 +11,16 @@ use super::messages::DETAILS;
 use super::tool_calls::{ChatCallCollector, ChatCallDelta, ChatFunctionDelta};
 use super::usage::parse_usage;
 use crate::message::{Reply, StopReason, Usage};
-use crate::model::wire::ReplyParser;
 use crate::model::wire::parsing::{
     BlockCollector, error_from_stream, raw_number, raw_string, reported_cost, sanitized_line,
 };
-use crate::model::wire::sse::{SseEvent, SseParser};
+use crate::model::wire::sse::SseEvent;
+use crate::model::wire::sse_reply::ReplyBuilder;
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// Parses a chat completion chunk by chunk.
-pub(super) struct ChatParser {
-    sse: SseParser,
-    answer: ChatReplyBuilder,
-}
-
+/// Builds the reply of one response.
 #[derive(Default)]
-struct ChatReplyBuilder {
+pub(super) struct ChatReplyBuilder {
     collector: BlockCollector,
     calls: ChatCallCollector,
     details: ReasoningDetails,
@@ -116,31 +111,11 @@ impl<'a> ChatEvent<'a> {
     }
 }
 
-impl ChatParser {
-    pub(super) fn new() -> Self {
-        ChatParser { sse: SseParser::new(), answer: ChatReplyBuilder::default() }
-    }
-}
-
-impl ReplyParser for ChatParser {
+impl ReplyBuilder for ChatReplyBuilder {
     fn is_complete(&self) -> bool {
-        self.answer.done
+        self.done
     }
 
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
-        let ChatParser { sse, answer } = self;
-        sse.feed(bytes, |event| answer.event(event, chunks))
-    }
-
-    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
-        let ChatParser { sse, answer } = self;
-        // These chunks cannot be streamed any more, but their content is in the reply.
-        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
-        answer.reply()
-    }
-}
-
-impl ChatReplyBuilder {
     fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = event.data.trim();
         if self.done {
@@ -191,6 +166,36 @@ impl ChatReplyBuilder {
         Ok(())
     }
 
+    fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
+        let Some(finish) = self.finish.take() else {
+            let why = if self.collector.is_empty() { "nothing came" } else { "no finish_reason came" };
+            return Err(ModelErrorKind::Truncated(why.to_owned()));
+        };
+        let said = if self.collector.has_calls() { StopReason::Calls } else { StopReason::End };
+        let stop = match finish.to_ascii_lowercase().as_str() {
+            "length" | "max_tokens" | "model_length" | "max_output_tokens" => StopReason::Length,
+            "content_filter" | "refusal" | "safety" | "sensitive" => StopReason::Refused,
+            "error" | "insufficient_system_resource" | "network_error" => {
+                return Err(ModelErrorKind::Server {
+                    status: 503,
+                    message: format!("it stopped with `{finish}`"),
+                });
+            }
+            "abort" | "aborted" | "cancelled" => {
+                return Err(ModelErrorKind::Truncated(format!("it stopped with `{finish}`")));
+            }
+            _ if self.refused && said == StopReason::End => StopReason::Refused,
+            _ => said,
+        };
+        if let Some(details) = self.details.take() {
+            self.collector.attach_opaque(json!({ DETAILS: details }));
+        }
+        let blocks = self.collector.finish(stop);
+        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
+    }
+}
+
+impl ChatReplyBuilder {
     fn choice(
         &mut self,
         choice: ChatChoice<'_>,
@@ -277,34 +282,6 @@ impl ChatReplyBuilder {
         if let Some(groq) = raw.and_then(|raw| serde_json::from_str::<Groq<'_>>(raw.get()).ok()) {
             self.used(groq.usage);
         }
-    }
-
-    fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
-        let Some(finish) = self.finish.take() else {
-            let why = if self.collector.is_empty() { "nothing came" } else { "no finish_reason came" };
-            return Err(ModelErrorKind::Truncated(why.to_owned()));
-        };
-        let said = if self.collector.has_calls() { StopReason::Calls } else { StopReason::End };
-        let stop = match finish.to_ascii_lowercase().as_str() {
-            "length" | "max_tokens" | "model_length" | "max_output_tokens" => StopReason::Length,
-            "content_filter" | "refusal" | "safety" | "sensitive" => StopReason::Refused,
-            "error" | "insufficient_system_resource" | "network_error" => {
-                return Err(ModelErrorKind::Server {
-                    status: 503,
-                    message: format!("it stopped with `{finish}`"),
-                });
-            }
-            "abort" | "aborted" | "cancelled" => {
-                return Err(ModelErrorKind::Truncated(format!("it stopped with `{finish}`")));
-            }
-            _ if self.refused && said == StopReason::End => StopReason::Refused,
-            _ => said,
-        };
-        if let Some(details) = self.details.take() {
-            self.collector.attach_opaque(json!({ DETAILS: details }));
-        }
-        let blocks = self.collector.finish(stop);
-        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
     }
 }
 

@@ -41,13 +41,7 @@ fn oracle(body: &str) -> ReplaySummary {
 
 #[test]
 fn recorded_traffic_is_read_as_it_was() {
-    let wire = wire();
-    for case in testing::traffic("openai_chat") {
-        if case.status != 200 {
-            testing::check_refusal(&wire, &case);
-            continue;
-        }
-        let reply = testing::read_recorded(&wire, &case);
+    for (case, reply) in testing::recorded(&wire(), "openai_chat") {
         let ReplaySummary { text, reasoning, mut made, finish, usage } = oracle(&case.body);
         let finish = finish.unwrap();
         if finish != "length" {

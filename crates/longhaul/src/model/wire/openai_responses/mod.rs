@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::message_list::{self, MessageList};
 use super::schema_dialect::{OPENAI, openai_strict};
+use super::sse_reply::SseReplyParser;
 use super::structured_output::{self, SchemaDelivery};
 use super::tool_names::wire_name;
 use super::tools::WireTool;
@@ -161,7 +162,7 @@ impl WireProtocol for OpenAiResponses {
     }
 
     fn parser(&self) -> Box<dyn ReplyParser> {
-        Box::new(parser::ResponsesParser::new())
+        Box::<SseReplyParser<parser::ResponsesReplyBuilder>>::default()
     }
 }
 

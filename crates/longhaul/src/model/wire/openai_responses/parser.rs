@@ -8,21 +8,16 @@ use serde_json::{Value, json};
 
 use super::items::encrypted_reasoning;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
-use crate::model::wire::ReplyParser;
 use crate::model::wire::parsing::{
     BlockCollector, error_from_stream, raw_number, raw_string, reported_cost, sanitized_line, token_count,
 };
-use crate::model::wire::sse::{SseEvent, SseParser};
+use crate::model::wire::sse::SseEvent;
+use crate::model::wire::sse_reply::ReplyBuilder;
 use crate::model::{ModelErrorKind, ReplyChunk};
 
-/// Parses a response chunk by chunk.
-pub(super) struct ResponsesParser {
-    sse: SseParser,
-    answer: ResponsesReplyBuilder,
-}
-
+/// Builds the reply of one response.
 #[derive(Default)]
-struct ResponsesReplyBuilder {
+pub(super) struct ResponsesReplyBuilder {
     collector: BlockCollector,
     /// The block of each item, by its output index and by its ids.
     by_index: HashMap<u64, usize>,
@@ -64,31 +59,11 @@ struct ResponsesObject<'a> {
     incomplete_details: Option<&'a RawValue>,
 }
 
-impl ResponsesParser {
-    pub(super) fn new() -> Self {
-        ResponsesParser { sse: SseParser::new(), answer: ResponsesReplyBuilder::default() }
-    }
-}
-
-impl ReplyParser for ResponsesParser {
+impl ReplyBuilder for ResponsesReplyBuilder {
     fn is_complete(&self) -> bool {
-        self.answer.stop.is_some()
+        self.stop.is_some()
     }
 
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
-        let ResponsesParser { sse, answer } = self;
-        sse.feed(bytes, |event| answer.event(event, chunks))
-    }
-
-    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
-        let ResponsesParser { sse, answer } = self;
-        // These chunks cannot be streamed any more, but their content is in the reply.
-        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
-        answer.reply()
-    }
-}
-
-impl ResponsesReplyBuilder {
     fn event(&mut self, sse: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = sse.data.trim();
         // Ignore anything after the end of the response.
@@ -160,6 +135,17 @@ impl ResponsesReplyBuilder {
         Ok(())
     }
 
+    fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
+        let Some(stop) = self.stop.take() else {
+            let why = if self.collector.is_empty() { "nothing came" } else { "no final status came" };
+            return Err(ModelErrorKind::Truncated(why.to_owned()));
+        };
+        let blocks = self.collector.finish(stop);
+        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
+    }
+}
+
+impl ResponsesReplyBuilder {
     /// The block of the item that an event is about, or a new one if no such item began.
     fn place(&mut self, event: &ResponsesEvent<'_>, new: Block) -> usize {
         let (index, id) = (raw_number(event.output_index), raw_string(event.item_id).unwrap_or_default());
@@ -315,15 +301,6 @@ impl ResponsesReplyBuilder {
             let at = self.collector.open_block(block);
             self.take(at, item, true, chunks);
         }
-    }
-
-    fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
-        let Some(stop) = self.stop.take() else {
-            let why = if self.collector.is_empty() { "nothing came" } else { "no final status came" };
-            return Err(ModelErrorKind::Truncated(why.to_owned()));
-        };
-        let blocks = self.collector.finish(stop);
-        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
     }
 }
 

@@ -3,7 +3,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::message::{Block, Reply, StopReason, Usage};
 use crate::model::ModelErrorKind;
-use crate::model::wire::testing::{self, call, calls, failure, ids, text, thought};
+use crate::model::wire::testing::{
+    self, call, calls, failure, ids, limited, rejected, server, text, thought,
+};
 
 const WIRE: OpenAiResponses = OpenAiResponses;
 
@@ -173,37 +175,25 @@ fn an_incomplete_response_says_why() {
 #[test]
 fn errors_end_it() {
     let begun = stream(&[added(0, message()), delta("output_text", 0, "a")]);
-    let server = |status| ModelErrorKind::Server { status, message: "down".into() };
+    let data = |event: Value| format!("data: {event}\n\n");
+    let ended = |kind: &str, code: &str, message: &str| {
+        let error = json!({"code": code, "message": message});
+        data(json!({"type": kind, "response": {"status": "failed", "error": error}}))
+    };
+    let error = json!({"type": "error", "code": "server_error", "message": "down"});
+    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "down"}});
     for (end, expected) in [
-        (
-            "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"down\"}\n\n",
-            server(500),
-        ),
-        (
-            "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"down\"}}\n\n",
-            server(503),
-        ),
-        (
-            "data: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":\"down\"}}}\n\n",
-            server(500),
-        ),
-        (
-            "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"502\",\"message\":\"down\"}}}\n\n",
-            server(502),
-        ),
-        ("{\"error\":{\"message\":\"down\"}}", server(500)),
-        ("event: error\ndata: down\n\n", server(500)),
-        (
-            "data: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"rate_limit_exceeded\",\"message\":\"slow\"}}}\n\n",
-            ModelErrorKind::RateLimited("slow".into()),
-        ),
-        (
-            "data: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"invalid_prompt\",\"message\":\"no\"}}}\n\n",
-            ModelErrorKind::Rejected("no (400)".into()),
-        ),
+        (format!("event: error\n{}", data(error)), server(500, "down")),
+        (data(overloaded), server(503, "down")),
+        (ended("response.failed", "server_error", "down"), server(500, "down")),
+        (ended("response.completed", "502", "down"), server(502, "down")),
+        (json!({"error": {"message": "down"}}).to_string(), server(500, "down")),
+        ("event: error\ndata: down\n\n".to_owned(), server(500, "down")),
+        (ended("response.failed", "rate_limit_exceeded", "slow"), limited("slow")),
+        (ended("response.failed", "invalid_prompt", "no"), rejected("no (400)")),
     ] {
         assert_eq!(failure(&WIRE, &format!("{begun}{end}")), expected, "{end}");
-        assert_eq!(failure(&WIRE, end), expected, "{end}");
+        assert_eq!(failure(&WIRE, &end), expected, "{end}");
     }
     assert!(failure(&WIRE, "data: {\"type\":\"response.failed\"}\n\n").is_transient());
 }
@@ -256,12 +246,7 @@ fn names_of_events_and_strange_items_do_not_matter() {
 
 #[test]
 fn recorded_traffic_is_read_as_it_was() {
-    for case in testing::traffic("openai_responses") {
-        if case.status != 200 {
-            testing::check_refusal(&WIRE, &case);
-            continue;
-        }
-        let reply = testing::read_recorded(&WIRE, &case);
+    for (case, reply) in testing::recorded(&WIRE, "openai_responses") {
         // The last event repeats everything.
         let last = testing::data_lines(&case.body).pop().unwrap();
         let response = &last["response"];

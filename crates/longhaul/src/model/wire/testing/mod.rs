@@ -106,6 +106,18 @@ pub(super) fn failure(wire: &dyn WireProtocol, stream: &str) -> ModelErrorKind {
     }
 }
 
+pub(super) fn server(status: u16, message: &str) -> ModelErrorKind {
+    ModelErrorKind::Server { status, message: message.to_owned() }
+}
+
+pub(super) fn limited(message: &str) -> ModelErrorKind {
+    ModelErrorKind::RateLimited(message.to_owned())
+}
+
+pub(super) fn rejected(message: &str) -> ModelErrorKind {
+    ModelErrorKind::Rejected(message.to_owned())
+}
+
 /// The text and the thinking of some chunks.
 pub(super) fn streamed(chunks: &[ReplyChunk]) -> (String, String) {
     let (mut text, mut reasoning) = (String::new(), String::new());
@@ -197,12 +209,23 @@ pub(super) fn body(
 /// One recorded exchange.
 pub(super) struct RecordedCase {
     pub(super) case: String,
-    pub(super) status: u16,
+    status: u16,
     pub(super) body: String,
 }
 
+/// The recorded replies of a family. Errors are checked here.
+pub(super) fn recorded(wire: &dyn WireProtocol, family: &str) -> Vec<(RecordedCase, Reply)> {
+    let (replies, refusals): (Vec<_>, Vec<_>) = traffic(family).into_iter().partition(|c| c.status == 200);
+    refusals.iter().for_each(|case| check_refusal(wire, case));
+    let read = |case: RecordedCase| {
+        let reply = read_recorded(wire, &case);
+        (case, reply)
+    };
+    replies.into_iter().map(read).collect()
+}
+
 /// The recorded traffic of a family, if there is any on this machine.
-pub(super) fn traffic(family: &str) -> Vec<RecordedCase> {
+fn traffic(family: &str) -> Vec<RecordedCase> {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let folder = match std::env::var_os("LONGHAUL_TRAFFIC") {
         Some(folder) => Some(PathBuf::from(folder)),
@@ -232,7 +255,7 @@ pub(super) fn traffic(family: &str) -> Vec<RecordedCase> {
 }
 
 /// Parses a recorded stream in pieces of many sizes.
-pub(super) fn read_recorded(wire: &dyn WireProtocol, case: &RecordedCase) -> Reply {
+fn read_recorded(wire: &dyn WireProtocol, case: &RecordedCase) -> Reply {
     let stream = case.body.as_bytes();
     let whole = pieces(wire, [stream]);
     for size in [1, 7, 1009] {
@@ -258,7 +281,7 @@ pub(super) fn data_lines(body: &str) -> Vec<Value> {
 }
 
 /// Checks that an error matches its status and contains the provider's message.
-pub(super) fn check_refusal(wire: &dyn WireProtocol, case: &RecordedCase) {
+fn check_refusal(wire: &dyn WireProtocol, case: &RecordedCase) {
     let kind = wire.error_from_response(case.status, case.body.as_bytes());
     let error: Value = serde_json::from_str(&case.body).unwrap();
     let said = [&error["error"]["message"], &error["error"], &error["message"]];
