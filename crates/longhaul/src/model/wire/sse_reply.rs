@@ -6,7 +6,7 @@ use crate::message::Reply;
 use crate::model::{ModelErrorKind, ReplyChunk};
 
 /// Builds a reply from the events of a response.
-pub(super) trait ReplyBuilder: Default + Send {
+pub(super) trait SseReplyBuilder: Default + Send {
     /// Takes an event and adds what it contains to `chunks`.
     fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind>;
 
@@ -26,7 +26,7 @@ pub(super) struct SseReplyParser<B> {
     answer: B,
 }
 
-impl<B: ReplyBuilder> ReplyParser for SseReplyParser<B> {
+impl<B: SseReplyBuilder> ReplyParser for SseReplyParser<B> {
     fn is_complete(&self) -> bool {
         self.answer.is_complete()
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::parsing::sanitized_line;
 use super::super::reply_chunks::{LenientStr, assign_call_ids, push_reasoning_chunk, push_text_chunk};
 use super::super::sse::SseEvent;
-use super::super::sse_reply::ReplyBuilder;
+use super::super::sse_reply::SseReplyBuilder;
 use super::content_blocks::is_server_block;
 use super::error;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
@@ -120,7 +120,7 @@ struct AnthropicOutputDetails {
     thinking_tokens: Option<u64>,
 }
 
-impl ReplyBuilder for AnthropicReplyBuilder {
+impl SseReplyBuilder for AnthropicReplyBuilder {
     fn is_complete(&self) -> bool {
         self.over
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::parsing::sanitized_line;
 use super::super::reply_chunks::{LenientStr, assign_call_ids, push_reasoning_chunk, push_text_chunk};
 use super::super::sse::SseEvent;
-use super::super::sse_reply::ReplyBuilder;
+use super::super::sse_reply::SseReplyBuilder;
 use super::GeminiError;
 use super::content_parts::SignatureTarget;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
@@ -100,7 +100,7 @@ struct GeminiUsage {
     thoughts_token_count: Option<u64>,
 }
 
-impl ReplyBuilder for GeminiReplyBuilder {
+impl SseReplyBuilder for GeminiReplyBuilder {
     fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {

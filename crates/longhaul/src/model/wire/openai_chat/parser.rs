@@ -15,7 +15,7 @@ use crate::model::wire::parsing::{
     BlockCollector, error_from_stream, raw_number, raw_string, reported_cost, sanitized_line,
 };
 use crate::model::wire::sse::SseEvent;
-use crate::model::wire::sse_reply::ReplyBuilder;
+use crate::model::wire::sse_reply::SseReplyBuilder;
 use crate::model::{ModelErrorKind, ReplyChunk};
 
 /// Builds the reply of one response.
@@ -111,7 +111,7 @@ impl<'a> ChatEvent<'a> {
     }
 }
 
-impl ReplyBuilder for ChatReplyBuilder {
+impl SseReplyBuilder for ChatReplyBuilder {
     fn is_complete(&self) -> bool {
         self.done
     }

@@ -12,7 +12,7 @@ use crate::model::wire::parsing::{
     BlockCollector, error_from_stream, raw_number, raw_string, reported_cost, sanitized_line, token_count,
 };
 use crate::model::wire::sse::SseEvent;
-use crate::model::wire::sse_reply::ReplyBuilder;
+use crate::model::wire::sse_reply::SseReplyBuilder;
 use crate::model::{ModelErrorKind, ReplyChunk};
 
 /// Builds the reply of one response.
@@ -59,7 +59,7 @@ struct ResponsesObject<'a> {
     incomplete_details: Option<&'a RawValue>,
 }
 
-impl ReplyBuilder for ResponsesReplyBuilder {
+impl SseReplyBuilder for ResponsesReplyBuilder {
     fn is_complete(&self) -> bool {
         self.stop.is_some()
     }
