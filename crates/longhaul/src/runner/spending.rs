@@ -92,7 +92,8 @@ impl TreeTotal {
         let mut sum = self.lock();
         let is_due = sum.due.is_some_and(|due| due <= Instant::now());
         if is_due {
-            sum.due = None;
+            // Not never: this read may fail, or be dropped halfway.
+            sum.due = Some(Instant::now() + AGAIN);
         }
         is_due
     }
@@ -113,6 +114,48 @@ impl TreeSum {
             spent.tokens = spent.tokens.saturating_add(tokens);
             spent.cost = spent.cost.saturating_add(cost);
             spent.unpriced = spent.unpriced.saturating_add(unpriced);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::entry::{Entry, Order, Submission, TeamRef};
+    use crate::id::{Attempt, TaskKey, WorkerId};
+    use crate::message::{Reply, Usage};
+    use crate::store::{Batch, ClaimRequest, Fence, MemoryStore};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_other_processes_use_counts_after_a_while_and_nothing_counts_twice() {
+        let (store, key, team) = (MemoryStore::new(), TaskKey::random(), TeamRef::Named("team".into()));
+        let id = key.candidate_ids().last().unwrap();
+        let first = Submission::root(id, key, Order::new("worker", "go"), team.clone());
+        let first = Entry::Submitted(Box::new(first));
+        store.append(Batch::one(id, Fence::New, vec![first])).await.unwrap();
+        let worker = WorkerId::from("w");
+        let claim = ClaimRequest { worker, teams: vec![team], roots: None, fresh_only: false, max: 1 };
+        store.claim(claim).await.unwrap();
+        let replies = async || {
+            let usage = Usage { input: 60, output: 40, ..Usage::default() };
+            let reply = Entry::Replied(Arc::new(Reply { usage, ..Reply::default() }));
+            store.append(Batch::one(id, Fence::Attempt(Attempt(1)), vec![reply])).await.unwrap();
+            journal::state(&store, id).await.unwrap()
+        };
+        let spending = TreeSpending::default();
+        let total = spending.total(id);
+        let tokens = async |top: &TaskState| total.spent(&store, top).await.unwrap().tokens;
+        let own = replies().await;
+        assert_eq!(tokens(&own).await, 100);
+        total.report(&own);
+        assert_eq!(tokens(&own).await, 100, "a report of what was read changes nothing");
+        // Written by another process: nobody reports it.
+        let other = replies().await;
+        for _ in 0..2 {
+            tokio::time::advance(AGAIN).await;
+            assert_eq!(tokens(&other).await, 200);
         }
     }
 }

@@ -96,6 +96,7 @@ struct EventFollower {
     reader: Option<LiveReader>,
     /// Whether the last read found so much that the next one should wait a little.
     busy: bool,
+    /// Whether it has read anything yet.
     begun: bool,
     over: bool,
     projectors: HashMap<TaskId, (EventProjector, Seq)>,

@@ -390,8 +390,11 @@ async fn a_tree_that_another_process_shows_is_read_live_until_it_does_not() {
     // A file that a killed process left is removed.
     let left = directory.path().join("tasks.db-readers").join(format!("{}.left", id(0)));
     std::fs::write(&left, "").unwrap();
-    while left.exists() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let removed = async {
+        while left.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), removed).await.unwrap();
     assert!(!runs.is_read_live(id(0)));
 }
