@@ -1,6 +1,9 @@
-//! Network interfaces of Longhaul: HTTP, server-sent events, the dashboard and MCP.
+//! Network interfaces of Longhaul: HTTP, server-sent events, OpenAI Responses and MCP.
 //!
-//! Empty for now. The crate exists so that the direction of dependencies is fixed:
-//! `longhaul-cli → longhaul-server → longhaul`.
+//! Each interface is a thin layer over [`backend::Backend`]. None of them owns a task: whoever comes through
+//! one may die, and the task goes on.
+
+pub mod backend;
+pub mod problem;
 
 pub use longhaul;

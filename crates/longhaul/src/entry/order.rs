@@ -1,5 +1,6 @@
 //! Orders: what a task does, and within which limits.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +77,9 @@ pub struct Order {
     /// order of a root can set it: a child always inherits the value from its parent.
     #[serde(skip_serializing_if = "is_false")]
     pub approved: bool,
+    /// What its submitter wants to find again with it. Longhaul itself does not use it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Order {
@@ -137,6 +141,8 @@ fluent_setters!(Order {
     isolation: Isolation => Some(isolation),
     /// Sets what happens to children that are still running when this task would finish.
     on_finish: OnFinish => Some(on_finish),
+    /// Sets what the submitter wants to find again with the task.
+    labels: BTreeMap<String, String>,
 });
 
 /// What a task may use. `None` means no limit.

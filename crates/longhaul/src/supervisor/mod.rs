@@ -127,15 +127,38 @@ impl Longhaul {
                 return Err(LonghaulError::UnknownModel { asked: model.clone(), team: reference, have });
             }
         }
-        self.submit_new(key, reference, order).await
+        Ok(self.submit_new(key, reference, order).await?.0)
     }
 
     /// Submits an order to a team that another process runs.
     pub async fn submit_to(&self, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
-        self.submit_new(TaskKey::random(), team, order).await
+        Ok(self.submit_new(TaskKey::random(), team, order).await?.0)
     }
 
-    async fn submit_new(&self, key: TaskKey, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
+    /// Like [`submit_to`](Self::submit_to), but only once per key. Returns whether the task is new.
+    ///
+    /// If the key was used before for another order, the existing task is returned all the same: compare the
+    /// orders if that matters to you.
+    pub async fn submit_once_to(
+        &self,
+        team: TeamRef,
+        key: &str,
+        order: Order,
+    ) -> Result<(TaskId, bool), LonghaulError> {
+        self.submit_new(TaskKey::named(key), team, order).await
+    }
+
+    /// The order of a task. Fails if there is no such task.
+    pub async fn order(&self, id: TaskId) -> Result<Order, LonghaulError> {
+        Ok(self.0.service.submission(id).await?.order)
+    }
+
+    async fn submit_new(
+        &self,
+        key: TaskKey,
+        team: TeamRef,
+        order: Order,
+    ) -> Result<(TaskId, bool), LonghaulError> {
         check_text("task", &order.task)?;
         let plan = NewTask {
             key,
@@ -147,7 +170,7 @@ impl Longhaul {
             retries: None,
             above: Vec::new(),
         };
-        Ok(self.0.service.submit(plan).await?.0)
+        Ok(self.0.service.submit(plan).await?)
     }
 
     /// The events of a task and its tree, from the start until the task has ended.

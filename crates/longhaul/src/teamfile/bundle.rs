@@ -35,6 +35,10 @@ pub struct TeamBundle {
     /// the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<PathBuf>,
+    /// Whether its tasks come from clients of a server (`longhaul serve`, `longhaul mcp`). Any process that
+    /// serves the team runs them, and no other process does unless it is asked to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
 }
 
 impl TeamBundle {
@@ -47,6 +51,7 @@ impl TeamBundle {
             files: BTreeMap::new(),
             models: Vec::new(),
             working_dir: None,
+            served: false,
         }
     }
 
@@ -69,6 +74,7 @@ impl TeamBundle {
             files: BTreeMap::new(),
             models: Vec::new(),
             working_dir: None,
+            served: false,
         };
         let mut open: Vec<(String, String)> = vec![(String::new(), bundle.text.clone())];
         while let Some((dir, text)) = open.pop() {

@@ -1,0 +1,141 @@
+//! Errors as problem documents (RFC 9457): what is wrong, with which field or id, and what to do.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use longhaul::LonghaulError;
+use longhaul::store::StoreError;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::backend::BackendError;
+
+/// The media type of a problem document.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// A problem document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// The kind of problem, for programs: `unknown_task`, `invalid_request`, …
+    pub code: &'static str,
+    /// The kind of problem in words. The same for all problems with this code.
+    pub title: &'static str,
+    /// What is wrong with this request.
+    pub detail: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    /// Creates a problem.
+    pub fn new(
+        status: StatusCode,
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Problem {
+        Problem { status: status.as_u16(), code, title, detail: detail.into(), hint: None }
+    }
+
+    /// A request that does not have the right form.
+    pub fn invalid(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_request", "The request is not valid", detail)
+    }
+
+    /// Something that does not exist.
+    pub fn not_found(code: &'static str, detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, code, "There is no such thing", detail)
+    }
+
+    /// Something that the current state of a task does not allow.
+    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::CONFLICT, code, "The task does not allow that now", detail)
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Problem {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// A failure of the server. The cause goes to the log, not to the client: it may name files.
+    fn internal(error: &dyn std::fmt::Display) -> Problem {
+        tracing::error!(%error, "a request failed");
+        let detail = "the request could not be completed; see the server's log";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The server failed", detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self)).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        response
+    }
+}
+
+impl From<BackendError> for Problem {
+    fn from(error: BackendError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            BackendError::UnknownTeam { .. } => Problem::not_found("unknown_team", detail),
+            BackendError::NoTeam { .. } => Problem::invalid(detail),
+            BackendError::UnknownAgent { .. } => Problem::not_found("unknown_agent", detail),
+            BackendError::KeyUsed { .. } => Problem::conflict("key_used", detail),
+            BackendError::Engine(error) => error.into(),
+            BackendError::NotCarried { error, .. } => {
+                let title = "No process runs the task";
+                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_running", title, detail);
+                match error.hint {
+                    Some(hint) => problem.with_hint(hint),
+                    None => problem,
+                }
+            }
+        }
+    }
+}
+
+impl From<LonghaulError> for Problem {
+    fn from(error: LonghaulError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            LonghaulError::UnknownAgent { .. } => Problem::not_found("unknown_agent", detail),
+            LonghaulError::UnknownModel { .. } => Problem::not_found("unknown_model", detail),
+            LonghaulError::NotFailed { .. } => Problem::conflict("not_failed", detail),
+            LonghaulError::AlreadyRetried { .. } => Problem::conflict("already_retried", detail),
+            LonghaulError::NotAsking { .. } => Problem::conflict("not_asking", detail),
+            LonghaulError::AmbiguousQuestion { .. } => Problem::conflict("ambiguous_question", detail),
+            LonghaulError::AlreadyAnswered { .. } => Problem::conflict("already_answered", detail),
+            LonghaulError::UnknownQuestion { .. } => Problem::not_found("unknown_question", detail),
+            LonghaulError::BadAnswer(_) | LonghaulError::Empty(_) | LonghaulError::NoTeam => {
+                Problem::invalid(detail)
+            }
+            LonghaulError::TooLong { .. } => {
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", "The request is too long", detail)
+            }
+            LonghaulError::Store(error) => error.into(),
+            error => Problem::internal(&error),
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            StoreError::NoTask(_) | StoreError::NotFound { .. } => Problem::not_found("unknown_task", detail),
+            StoreError::Ambiguous { .. } => Problem::invalid(detail),
+            StoreError::Illegal { .. } | StoreError::NotEnded(_) => Problem::conflict("not_allowed", detail),
+            StoreError::Limit { .. } => {
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, "limit_reached", "A limit is reached", detail)
+            }
+            error => Problem::internal(&error),
+        }
+    }
+}
