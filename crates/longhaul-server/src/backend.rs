@@ -54,6 +54,23 @@ pub struct ServedTeam {
 }
 
 impl ServedTeam {
+    /// A model without a known price that the order may use: that of its agent, or of an agent below it.
+    fn unpriced_model(&self, order: &Order) -> Option<String> {
+        let first = order.agent.as_ref().unwrap_or_else(|| self.team.root());
+        let chosen = order.model.as_ref().and_then(|model| self.team.model(model));
+        let (mut seen, mut next) = (Vec::new(), vec![first.clone()]);
+        while let Some(name) = next.pop() {
+            let Some(agent) = self.team.agent(&name).filter(|_| !seen.contains(&name)) else { continue };
+            let model = chosen.filter(|_| name == *first).unwrap_or(&agent.model);
+            if let Some(unpriced) = model.unpriced_model() {
+                return Some(unpriced);
+            }
+            next.extend(agent.sub_agents.iter().chain(&agent.handoffs).cloned());
+            seen.push(name);
+        }
+        None
+    }
+
     /// Its agents, the root first.
     pub fn agents(&self) -> Vec<AgentInfo> {
         let root = self.team.root();
@@ -113,6 +130,22 @@ pub enum BackendError {
         team: String,
         /// Its agents.
         have: Vec<String>,
+    },
+    /// The team has no such model.
+    #[error("there is no model '{asked}' in team '{team}'; it has: {}", .have.join(", "))]
+    UnknownModel {
+        /// The requested model.
+        asked: String,
+        /// The team.
+        team: String,
+        /// Its models.
+        have: Vec<String>,
+    },
+    /// The request limits the cost, and the price of a model is not known.
+    #[error("the price of {model} is not known, so a cost limit cannot be enforced")]
+    UnknownPrice {
+        /// The model.
+        model: String,
     },
     /// The key was used before, for another order.
     #[error("the idempotency key was used before for another request; that is task {task}")]
@@ -184,8 +217,17 @@ impl Backend {
                 have: team.agents().iter().map(|agent| agent.name.to_string()).collect(),
             });
         }
+        if let Some(model) = order.model.as_ref().filter(|model| team.team.model(model).is_none()) {
+            let have = team.team.model_names();
+            return Err(BackendError::UnknownModel { asked: model.clone(), team: team.name.clone(), have });
+        }
         order.working_dir = Some(team.working_dir.clone());
         order.tree_budget = order.tree_budget.or(team.budget);
+        if order.tree_budget.cost.or(order.budget.cost).is_some()
+            && let Some(model) = team.unpriced_model(&order)
+        {
+            return Err(BackendError::UnknownPrice { model });
+        }
         let reference = team.team.reference();
         let started = match &new.key {
             None => {
@@ -211,6 +253,18 @@ impl Backend {
         let sent = self.longhaul().send_with_budget(id, text, budget).await?;
         self.carry(sent.to).await?;
         Ok(sent)
+    }
+
+    /// Like [`send`](Self::send), for a letter that the task reads when it has nothing left to do.
+    pub async fn send_when_idle(&self, id: TaskId, text: &str) -> Result<SendReceipt, BackendError> {
+        let sent = self.longhaul().send_when_idle(id, text).await?;
+        self.carry(sent.to).await?;
+        Ok(sent)
+    }
+
+    /// Whether this is one of the teams that are served.
+    pub fn serves(&self, team: &TeamRef) -> bool {
+        self.0.teams.iter().any(|served| served.team.reference() == team)
     }
 
     /// Answers a question of a task, as [`Longhaul::answer`] does.

@@ -3,7 +3,10 @@
 //! Each interface is a thin layer over [`backend::Backend`]. None of them owns a task: whoever comes through
 //! one may die, and the task goes on.
 
+pub mod api;
 pub mod backend;
+pub mod events;
 pub mod problem;
+pub mod views;
 
 pub use longhaul;

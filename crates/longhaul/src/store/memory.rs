@@ -10,8 +10,9 @@ use tokio::sync::broadcast;
 use super::leases::{LeaseRenewal, LeaseWatch};
 use super::validate::{StoreLookup, TaskLinks, WriteDraft, check_deletable, validate_batch};
 use super::{
-    Batch, ClaimRequest, ClaimedTask, Clock, CountCondition, EntryKinds, Fence, Hint, HintStream, Lease,
-    LiveReader, LiveReaders, Store, StoreError, StoreFuture, StoredValue, TaskFilter,
+    Batch, ClaimRequest, ClaimedTask, Clock, CountCondition, EntryKinds, FeedItem, FeedPage, FeedPosition,
+    FeedScope, Fence, Hint, HintStream, Lease, LiveReader, LiveReaders, Store, StoreError, StoreFuture,
+    StoredValue, TaskFilter,
 };
 use crate::entry::{Entry, EntryKind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
@@ -34,7 +35,11 @@ impl MemoryStore {
     /// An empty store with its own clock.
     pub fn with_clock(clock: Clock) -> Self {
         let (hints, _) = broadcast::channel(super::HINT_CAPACITY);
-        MemoryStore { state: Mutex::default(), hints, clock, live_readers: LiveReaders::default() }
+        // The low bits of such an id are random.
+        let random = uuid::Uuid::now_v7().as_u128() & u128::from(u32::MAX);
+        let state =
+            MemoryState { number: u32::try_from(random).unwrap_or_default(), ..MemoryState::default() };
+        MemoryStore { state: Mutex::new(state), hints, clock, live_readers: LiveReaders::default() }
     }
 
     /// Nothing is left half-done under the lock, so a panic of another holder is harmless.
@@ -183,6 +188,14 @@ impl Store for MemoryStore {
         HintStream::from_channel(self.hints.subscribe())
     }
 
+    fn read_feed(&self, scope: FeedScope, after: FeedPosition, limit: usize) -> StoreFuture<'_, FeedPage> {
+        ready(self.lock().read_feed(scope, after, limit))
+    }
+
+    fn feed_end(&self) -> StoreFuture<'_, FeedPosition> {
+        ready(Ok(self.lock().feed_end()))
+    }
+
     fn read_live(&self, root: TaskId) -> LiveReader {
         self.live_readers.add(root, None)
     }
@@ -217,6 +230,12 @@ struct MemoryState {
     counts: StatusCounts,
     leases: HashMap<WorkerId, LeaseRenewal>,
     watch: LeaseWatch,
+    /// The number of this store in the positions of its feed.
+    number: u32,
+    /// How many entries and deletions there were.
+    rows: u64,
+    /// Every entry with its row, in order. A deletion has no task, and only the last is kept.
+    feed: Vec<(u64, Option<(TaskId, Seq)>)>,
     /// With the time when it was last stored.
     blobs: HashMap<Digest, (Arc<[u8]>, Timestamp)>,
     values: HashMap<String, StoredValue>,
@@ -290,10 +309,46 @@ impl MemoryState {
                 if let Entry::Letter(letter) = &line.record.entry {
                     task.letters.insert(letter.id.clone());
                 }
+                self.rows += 1;
+                self.feed.push((self.rows, Some((draft.task, line.record.seq))));
                 task.journal.push(line.record);
             }
         }
         Ok((verdict.ends, hints))
+    }
+
+    fn feed_end(&self) -> FeedPosition {
+        FeedPosition::new(self.number, 0, self.rows)
+    }
+
+    fn read_feed(&self, scope: FeedScope, after: FeedPosition, limit: usize) -> Result<FeedPage, StoreError> {
+        let end = self.feed_end();
+        if after.store() != end.store() || after > end {
+            return Err(StoreError::UnknownPosition(after));
+        }
+        let first = self.feed.partition_point(|(row, _)| *row <= after.minor());
+        let mut items = Vec::new();
+        for (row, entry) in &self.feed[first..] {
+            let position = FeedPosition::new(self.number, 0, *row);
+            match entry {
+                None if scope == FeedScope::All => items.push(FeedItem::Deleted { position }),
+                None => {}
+                Some((id, seq)) => {
+                    let Some(task) = self.tasks.get(id) else { continue };
+                    let root = task.state.root;
+                    let at = usize::try_from(seq.0.saturating_sub(1)).unwrap_or(usize::MAX);
+                    if let Some(record) = task.journal.get(at).filter(|_| scope.contains(*id, root)) {
+                        items.push(FeedItem::Entry { position, task: *id, root, record: record.clone() });
+                    }
+                }
+            }
+            if items.len() > limit {
+                items.truncate(limit);
+                let position = items.last().map_or(after, FeedItem::position);
+                return Ok(FeedPage { items, position, more: true });
+            }
+        }
+        Ok(FeedPage { items, position: end, more: false })
     }
 
     /// Stores the state of a task, and updates the indexes.
@@ -379,7 +434,11 @@ impl MemoryState {
         let known = |places: Option<&'a Vec<usize>>| {
             places.map_or(&[][..], Vec::as_slice).iter().filter_map(|p| self.at(*p))
         };
-        let is_wanted = |t: &&MemoryTask| filter.matches(&t.state);
+        let bound = match filter.submitted_before {
+            None => usize::MAX,
+            Some(task) => self.tasks.get(&task).map_or(0, |task| task.place),
+        };
+        let is_wanted = move |t: &&MemoryTask| t.place < bound && filter.matches(&t.state);
         match (&filter.parents[..], &filter.root) {
             ([parent], _) => Box::new(known(self.children.get(parent)).filter(is_wanted)),
             (parents @ [_, ..], _) => {
@@ -420,6 +479,10 @@ impl MemoryState {
             self.trees.remove(&id);
             self.values.retain(|name, _| super::task_of_stored_value(name) != Some(id));
         }
+        let tasks = &self.tasks;
+        self.feed.retain(|(_, entry)| entry.is_some_and(|(id, _)| tasks.contains_key(&id)));
+        self.rows += 1;
+        self.feed.push((self.rows, None));
         let mut needed: HashSet<&Digest> = HashSet::new();
         for task in self.tasks.values() {
             if let TeamRef::File(digest) = &task.state.team {
@@ -459,6 +522,8 @@ impl MemoryState {
         let record = Record { seq: Seq(state.seq.0 + 1), at, entry };
         state.apply(&record).ok()?;
         self.put_state(state.id, state.clone());
+        self.rows += 1;
+        self.feed.push((self.rows, Some((state.id, record.seq))));
         let journal = &mut self.tasks.get_mut(&state.id)?.journal;
         journal.push(record);
         let first = journal.first()?.clone();

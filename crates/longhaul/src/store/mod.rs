@@ -19,6 +19,7 @@ use crate::task::{IllegalTransition, Status, TaskState};
 
 mod subscriptions;
 mod clock;
+mod feed;
 mod validate;
 mod leases;
 mod live_readers;
@@ -28,6 +29,7 @@ mod sqlite;
 
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
+pub use feed::{FeedItem, FeedPage, FeedPosition, FeedScope, ParseFeedPositionError};
 pub use live_readers::LiveReader;
 pub(crate) use live_readers::LiveReaders;
 pub use memory::MemoryStore;
@@ -156,6 +158,30 @@ pub trait Store: Send + Sync + 'static {
     /// Hints that this process or another has appended something, from now on. A hint may be late, lost or
     /// spurious: it says that reading is worthwhile, and nothing more.
     fn hints(&self) -> HintStream;
+
+    /// Reads the feed: the entries of all journals in the order in which they became visible, from the one
+    /// after `after`, at most `limit`. Entries of deleted tasks are left out; a reader of all tasks finds
+    /// [`FeedItem::Deleted`] where tasks were deleted last.
+    ///
+    /// An entry that becomes visible later has a later position than every entry that was visible before, so
+    /// a reader that always reads on from where it was misses nothing and reads nothing twice. Positions stay
+    /// valid when the store is opened again. Fails with [`UnknownPosition`](StoreError::UnknownPosition) if
+    /// the position is not one of this store.
+    fn read_feed(&self, scope: FeedScope, after: FeedPosition, limit: usize) -> StoreFuture<'_, FeedPage> {
+        let _ = (scope, after, limit);
+        Box::pin(std::future::ready(Err(no_feed())))
+    }
+
+    /// The position of the last entry in the feed: reading on from it gives what is written from now on.
+    fn feed_end(&self) -> StoreFuture<'_, FeedPosition> {
+        Box::pin(std::future::ready(Err(no_feed())))
+    }
+
+    /// The position before everything in the feed.
+    fn feed_start(&self) -> StoreFuture<'_, FeedPosition> {
+        let end = self.feed_end();
+        Box::pin(async move { Ok(FeedPosition::new(end.await?.store(), 0, 0)) })
+    }
 
     /// Says that the streamed text of a tree is shown while it is written, until the result is dropped.
     fn read_live(&self, root: TaskId) -> LiveReader {
@@ -294,8 +320,13 @@ pub struct TaskFilter {
     pub retries: Option<TaskId>,
     /// Of one of these agents; of any if empty.
     pub agents: Vec<AgentName>,
+    /// Of one of these teams; of any if empty.
+    pub teams: Vec<TeamRef>,
     /// Only roots.
     pub roots: bool,
+    /// Submitted before this task, in submission order; none if there is no such task. With a limit, this is
+    /// the next page of a list from the newest to the oldest.
+    pub submitted_before: Option<TaskId>,
     /// Submitted at or after this.
     pub since: Option<Timestamp>,
     /// Submitted before this.
@@ -315,7 +346,9 @@ fluent_setters!(TaskFilter {
     continues: Option<TaskId>,
     retries: Option<TaskId>,
     agents: Vec<AgentName>,
+    teams: Vec<TeamRef>,
     roots: bool,
+    submitted_before: Option<TaskId>,
     since: Option<Timestamp>,
     before: Option<Timestamp>,
     active_since: Option<Timestamp>,
@@ -339,7 +372,7 @@ impl TaskFilter {
         TaskFilter { limit: Some(limit), ..TaskFilter::default() }
     }
 
-    /// Whether a task matches, whatever the limit is.
+    /// Whether a task matches, whatever the limit and `submitted_before` are: those depend on other tasks.
     pub fn matches(&self, state: &TaskState) -> bool {
         (self.status.is_empty() || self.status.contains(&state.status))
             && self.root.is_none_or(|root| state.root == root)
@@ -347,6 +380,7 @@ impl TaskFilter {
             && self.continues.is_none_or(|old| state.continues == Some(old))
             && self.retries.is_none_or(|old| state.retries == Some(old))
             && (self.agents.is_empty() || self.agents.contains(&state.agent))
+            && (self.teams.is_empty() || self.teams.contains(&state.team))
             && (!self.roots || state.parent.is_none())
             && self.since.is_none_or(|since| state.created >= since)
             && self.before.is_none_or(|before| state.created < before)
@@ -548,9 +582,18 @@ pub enum StoreError {
         /// The damaged data, the place, and how to fix it.
         what: String,
     },
+    /// The position in the feed is not one of this store: it was made by another one, or this one has lost
+    /// its latest entries.
+    #[error("the position {0} is not in the feed of this store")]
+    UnknownPosition(FeedPosition),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+fn no_feed() -> StoreError {
+    let what = "this store has no feed of all its entries".to_owned();
+    StoreError::Database { what, fault: DatabaseFault::Permanent }
 }
 
 /// Whether a database that failed may work again.

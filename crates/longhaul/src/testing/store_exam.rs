@@ -21,6 +21,7 @@
 
 mod claims;
 mod deletion;
+mod feed;
 mod fences;
 mod journal;
 mod setup;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 pub use self::claims::*;
 pub use self::deletion::*;
+pub use self::feed::*;
 pub use self::fences::*;
 pub use self::journal::*;
 pub use self::setup::{ExamSetup, TestClock};
@@ -112,6 +114,11 @@ macro_rules! store_exam {
             a_task_is_found_by_its_id_or_its_beginning
             an_append_gives_a_hint
             a_claim_gives_a_hint
+            the_feed_has_every_entry_once_and_in_order
+            a_reader_of_the_feed_misses_nothing
+            deleted_tasks_leave_the_feed
+            a_foreign_position_is_refused
+            a_list_is_read_in_pages_from_the_newest
             the_time_is_the_clocks
         }
     };

@@ -13,6 +13,7 @@ mod claims;
 mod count_cache;
 mod deletion;
 mod errors;
+mod feed;
 mod state_cache;
 mod health;
 mod file_identity;
@@ -50,8 +51,8 @@ use self::writer::{WriterHandle, WriterReply, WriterRequest};
 use super::leases::LeaseWatch;
 use super::validate::WriteDraft;
 use super::{
-    Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, HintStream, Lease, LiveReader, LiveReaders, Store,
-    StoreError, StoreFuture, StoredValue, TaskFilter,
+    Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, FeedPage, FeedPosition, FeedScope, HintStream,
+    Lease, LiveReader, LiveReaders, Store, StoreError, StoreFuture, StoredValue, TaskFilter,
 };
 use crate::entry::{Record, TeamRef};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
@@ -298,6 +299,14 @@ impl Store for SqliteStore {
             }
         }
         hints
+    }
+
+    fn read_feed(&self, scope: FeedScope, after: FeedPosition, limit: usize) -> StoreFuture<'_, FeedPage> {
+        self.readers.run(move |reader| reader.read_feed(scope, after, limit))
+    }
+
+    fn feed_end(&self) -> StoreFuture<'_, FeedPosition> {
+        self.readers.run(|reader| reader.feed_end())
     }
 
     fn read_live(&self, root: TaskId) -> LiveReader {

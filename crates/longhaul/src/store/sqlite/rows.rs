@@ -259,7 +259,9 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
         continues,
         retries,
         agents,
+        teams,
         roots,
+        submitted_before,
         since,
         before,
         active_since,
@@ -283,6 +285,16 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
             terms.add("parent", "IN (SELECT value FROM json_each(?))", vec![several]);
         }
     }
+    // Roots of one status are in submission order in the index of parents: see `parts_in_order`.
+    let by_root_status = *roots
+        && terms.terms.is_empty()
+        && root.is_none()
+        && status.len() == 1
+        && since.is_none()
+        && agents.is_empty();
+    if by_root_status {
+        terms.add("parent", "IS NULL", Vec::new());
+    }
     let shares_index = !terms.terms.is_empty() && retries.is_none() && continues.is_none()
         || root.is_some() && terms.terms.is_empty();
     if let Some(root) = root {
@@ -297,7 +309,10 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     match shares_index {
         // The status is in the index of the parent, and of the root.
         true if !status.is_empty() => terms.terms.push(format!("status {among}")),
-        false if is_live => terms.add("status", &among, Vec::new()),
+        false if is_live => {
+            terms.by_status = terms.terms.is_empty();
+            terms.add("status", &among, Vec::new());
+        }
         _ => {}
     }
     if let Some(since) = active_since {
@@ -326,13 +341,26 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
         terms.add("agent", &format!("IN ({among})"), agents);
     }
     if !status.is_empty() && !shares_index && !is_live {
+        terms.by_status = terms.terms.is_empty();
         terms.add("status", &among, Vec::new());
+    }
+    if !teams.is_empty() {
+        let among = vec!["?"; teams.len()].join(",");
+        // The index of the status has the team too.
+        let column = if terms.terms.len() == 1 && terms.by_status { "team" } else { "+team" };
+        terms.terms.push(format!("{column} IN ({among})"));
+        terms.values.extend(teams.iter().map(|team| Value::Text(team_text(team))));
     }
     if let Some(before) = before {
         terms.add("created", "< ?", vec![Value::Integer(not_before(*before))]);
     }
-    if *roots {
+    if *roots && !by_root_status {
         terms.add("parent", "IS NULL", Vec::new());
+    }
+    if let Some(task) = submitted_before {
+        // Every index ends with the number of the task, so this narrows the range of any of them.
+        terms.terms.push("n < (SELECT older.n FROM tasks AS older WHERE older.id = ?)".to_owned());
+        terms.values.push(Value::Text(task.to_string()));
     }
     let all = if terms.terms.is_empty() { "1".to_owned() } else { terms.terms.join(" AND ") };
     (all, terms.values)
@@ -363,7 +391,22 @@ pub(super) fn parts_in_order(filter: &TaskFilter) -> Vec<FilterPart> {
         };
         return filter.status.iter().map(part).collect();
     }
-    let all = filter_condition(filter).0 == "1";
+    let narrowed = TaskFilter {
+        submitted_before: None,
+        limit: None,
+        roots: false,
+        status: Vec::new(),
+        ..filter.clone()
+    };
+    if filter.limit.is_some() && filter.roots && narrowed == TaskFilter::default() {
+        let every = if filter.status.is_empty() { &Status::ALL[..] } else { &filter.status };
+        let part = |status: &Status| FilterPart {
+            filter: TaskFilter { status: vec![*status], ..filter.clone() },
+            in_order: true,
+        };
+        return every.iter().map(part).collect();
+    }
+    let all = TaskFilter { submitted_before: None, limit: None, ..filter.clone() } == TaskFilter::default();
     vec![FilterPart { filter: filter.clone(), in_order: all }]
 }
 
@@ -377,6 +420,8 @@ pub(super) fn filter_limit(filter: &TaskFilter) -> Value {
 struct SqlTerms {
     terms: Vec<String>,
     values: Vec<Value>,
+    /// Whether the first is the status.
+    by_status: bool,
 }
 
 impl SqlTerms {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::StoreFactory;
 use super::setup::{ExamSetup, cancelled, claim, completed, edit, ids, owner, stop, submission};
-use crate::entry::Entry;
+use crate::entry::{Entry, TeamRef};
 use crate::id::{AgentName, TaskId, TaskKey};
 use crate::store::{Fence, StoreError, TaskFilter};
 use crate::task::Status;
@@ -29,6 +29,67 @@ pub async fn lists_are_in_order_of_submission(make: StoreFactory<'_>) {
     assert_eq!(ids(&s.store.list(live).await.unwrap()), tasks[10..]);
     for state in s.store.list(TaskFilter::default()).await.unwrap() {
         assert_eq!(s.state(state.id).await, state);
+    }
+}
+
+/// The pages of a list, from the newest to the oldest, have every task once, whatever the filter is.
+pub async fn a_list_is_read_in_pages_from_the_newest(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
+    let other_team = TeamRef::Named("other".into());
+    let mut tasks = Vec::new();
+    for nth in 0..14 {
+        let id = s.fresh_id();
+        let change = |submitted: &mut crate::entry::Submission| {
+            if nth % 3 == 1 {
+                submitted.team = other_team.clone();
+            }
+            if nth % 4 == 3 {
+                (submitted.parent, submitted.root, submitted.depth) = (Some(tasks[0]), tasks[0], 1);
+            }
+        };
+        s.submit(id, edit(submission(id), change)).await.unwrap();
+        if nth % 5 == 2 {
+            s.write(id, Fence::Anyone, vec![stop()]).await.unwrap();
+        }
+        tasks.push(id);
+    }
+    let all = TaskFilter::default;
+    let status = |status: Status| TaskFilter { status: vec![status], ..TaskFilter::default() };
+    let filters = [
+        all(),
+        all().roots(true),
+        all().roots(true).live(),
+        all().live(),
+        status(Status::Cancelled),
+        status(Status::Cancelled).roots(true),
+        all().teams(vec![other_team.clone()]),
+        all().teams(vec![other_team.clone()]).live(),
+        all().teams(vec![other_team.clone(), TeamRef::Named("nobody's".into())]).roots(true),
+        all().teams(vec![TeamRef::Named("nobody's".into())]),
+        TaskFilter::tree(tasks[0]),
+        TaskFilter::children(tasks[0]).live(),
+        all().agents(vec![AgentName::from("worker")]).roots(true),
+        all().since(Some(s.store.now())).before(None),
+    ];
+    for filter in filters {
+        let whole: Vec<TaskId> = ids(&s.store.list(filter.clone()).await.unwrap());
+        let by_hand = s.store.list(all()).await.unwrap().into_iter().filter(|state| filter.matches(state));
+        assert_eq!(whole, by_hand.map(|state| state.id).collect::<Vec<_>>(), "{filter:?}");
+        for size in [1, 2, 5, 100] {
+            let (mut pages, mut before) = (Vec::new(), None);
+            loop {
+                let next = filter.clone().limit(Some(size)).submitted_before(before);
+                let page = ids(&s.store.list(next.clone()).await.unwrap());
+                assert_eq!(s.store.ids(next.clone()).await.unwrap(), page);
+                assert_eq!(s.store.count(next).await.unwrap(), page.len());
+                let Some(first) = page.first() else { break };
+                before = Some(*first);
+                pages.splice(0..0, page);
+            }
+            assert_eq!(pages, whole, "{filter:?}, {size} a page");
+        }
+        let nobody = filter.submitted_before(Some(s.fresh_id()));
+        assert!(s.store.list(nobody).await.unwrap().is_empty());
     }
 }
 

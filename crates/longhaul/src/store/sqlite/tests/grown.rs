@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::id::AgentName;
-use crate::store::sqlite::deletion;
+use crate::store::sqlite::{deletion, feed};
 use crate::task::Status;
 
 /// SQLite's plan for a query.
@@ -76,6 +76,28 @@ async fn whatever_is_asked_for_is_found_by_an_index() {
             let plan = plan(&connection, &sql);
             assert!(part.in_order && !plan.contains("TEMP B-TREE"), "{plan}");
         }
+    }
+}
+
+/// The next page of a list costs as much as the first, and the feed as much as it has.
+#[tokio::test]
+async fn pages_and_feeds_are_found_by_an_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory);
+    drop(SqliteStore::open(&path).unwrap());
+    let connection = schema::open_reader(&DatabasePath::prepare(&path).unwrap(), Duration::ZERO).unwrap();
+    let page = || TaskFilter::newest(5).submitted_before(Some(id(0)));
+    for filter in [page(), page().roots(true), page().roots(true).live(), TaskFilter::newest(5).roots(true)] {
+        for part in rows::parts_in_order(&filter) {
+            let (condition, _) = rows::filter_condition(&part.filter);
+            let sql = format!("SELECT n FROM tasks WHERE {condition} ORDER BY n DESC LIMIT 5");
+            let plan = plan(&connection, &sql);
+            assert!(part.in_order && plan.contains("SEARCH") && !plan.contains("SCAN"), "{filter:?}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{filter:?}: {plan}");
+        }
+    }
+    for sql in feed::STATEMENTS {
+        searches(&connection, sql);
     }
 }
 

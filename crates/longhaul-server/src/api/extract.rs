@@ -1,0 +1,79 @@
+//! What handlers take from a request. Whatever is wrong with it is answered with a problem that names it.
+
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::Json;
+use http::StatusCode;
+use http::request::Parts;
+use longhaul::TaskId;
+use serde::de::DeserializeOwned;
+
+use crate::problem::Problem;
+
+/// A body of JSON.
+pub(super) struct Payload<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Payload<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        match Json::<T>::from_request(request, state).await {
+            Ok(Json(value)) => Ok(Payload(value)),
+            Err(rejection) => Err(bad_body(&rejection)),
+        }
+    }
+}
+
+fn bad_body(rejection: &JsonRejection) -> Problem {
+    let detail = rejection.body_text();
+    match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", "The request is too long", detail)
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            let title = "The media type is not supported";
+            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", title, detail)
+                .with_hint("send JSON, with the header `Content-Type: application/json`")
+        }
+        _ => Problem::invalid(detail),
+    }
+}
+
+/// The query.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
+        read.map(|Query(value)| Params(value)).map_err(|rejection| Problem::invalid(rejection.body_text()))
+    }
+}
+
+/// The task in the path.
+pub(super) struct Id(pub(super) TaskId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read: Result<Path<String>, PathRejection> = Path::from_request_parts(parts, state).await;
+        let Path(text) = read.map_err(|rejection| Problem::invalid(rejection.body_text()))?;
+        task_id(&text).map(Id)
+    }
+}
+
+/// The task with this id, by its form alone.
+pub(super) fn task_id(text: &str) -> Result<TaskId, Problem> {
+    text.parse().map_err(|error: longhaul::id::ParseTaskIdError| Problem::invalid(error.to_string()))
+}
+
+/// A time in a query.
+pub(super) fn time(name: &str, text: Option<&str>) -> Result<Option<jiff::Timestamp>, Problem> {
+    let wrong = |text: &str| {
+        let shown: String = text.chars().take(40).collect();
+        Problem::invalid(format!("{name}: '{shown}' is not a time: write it as 2026-11-17T12:00:00Z"))
+    };
+    text.map(|text| text.parse().map_err(|_| wrong(text))).transpose()
+}
