@@ -2,6 +2,7 @@
 
 mod groups;
 mod ids;
+mod serve_args;
 mod suggest;
 mod task_args;
 
@@ -18,6 +19,7 @@ use crate::view::OutputStream;
 
 pub(crate) use groups::command;
 pub(crate) use ids::task_ids;
+pub(crate) use serve_args::*;
 pub(crate) use suggest::parse;
 pub(crate) use task_args::*;
 
@@ -74,6 +76,14 @@ pub(crate) enum CliCommand {
     /// Run a tree in the background: what `run --detach` starts
     #[command(hide = true)]
     Carry(CarryArgs),
+    /// Serve teams to other programs over HTTP
+    ///
+    /// Clients need a token: `longhaul serve` creates the first one and prints where it is. See docs/serve.md.
+    Serve(ServeArgs),
+    /// Create, list and revoke the tokens of `longhaul serve`
+    Token(TokenArgs),
+    /// Print a link that signs a browser in to the running server
+    Open(OpenArgs),
     /// Check team files for errors
     Check(CheckArgs),
     /// List the tools of a team's agents

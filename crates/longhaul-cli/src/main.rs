@@ -8,6 +8,7 @@ mod cmd;
 mod demo;
 mod exit;
 mod seen_events;
+mod serve_lock;
 mod tree_owner;
 mod keyboard;
 mod notify;

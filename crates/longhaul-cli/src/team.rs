@@ -94,8 +94,31 @@ pub(crate) fn assemble_team(
     file: &Path,
     dir: &Path,
 ) -> Result<TeamFromFile, CliError> {
+    assemble_team_file(context, environment, &args.model, file, dir, false)
+}
+
+/// Does the same for a team that clients of a server use.
+pub(crate) fn assemble_served_team(
+    context: &CliContext,
+    environment: &Environment,
+    models: &[String],
+    file: &Path,
+    dir: &Path,
+) -> Result<TeamFromFile, CliError> {
+    assemble_team_file(context, environment, models, file, dir, true)
+}
+
+fn assemble_team_file(
+    context: &CliContext,
+    environment: &Environment,
+    models: &[String],
+    file: &Path,
+    dir: &Path,
+    served: bool,
+) -> Result<TeamFromFile, CliError> {
     let mut bundle = load_bundle(file)?;
-    bundle.models = args.model.iter().map(|typed| parse_model_override(typed)).collect();
+    bundle.served = served;
+    bundle.models = models.iter().map(|typed| parse_model_override(typed)).collect();
     for chosen in &bundle.models {
         check_model_name(&chosen.model, &bundle)?;
     }

@@ -33,6 +33,11 @@ pub(crate) struct TeamRegistry {
 
 /// Loads a team from a team file that is kept in the store.
 pub trait TeamLoader: Send + Sync + 'static {
+    /// Whether to load this file. Tasks of teams that are not wanted are left to other processes.
+    fn wants(&self, _file: &[u8]) -> bool {
+        true
+    }
+
     /// The team that this file describes. Fails if the file is not a valid team file.
     fn load(&self, file: &[u8]) -> Result<Team, TeamError>;
 }
@@ -64,8 +69,8 @@ impl TeamRegistry {
                 continue;
             }
             let file = match store.blob(digest.clone()).await {
-                Ok(Some(file)) => file,
-                Ok(None) => continue,
+                Ok(Some(file)) if loader.wants(&file) => file,
+                Ok(_) => continue,
                 // The other teams still load.
                 Err(error @ StoreError::Damaged { .. }) => {
                     tracing::warn!(team = %reference, %error, "the team file of unfinished tasks is damaged");

@@ -11,10 +11,10 @@ use crate::view::text_format::wrap_text;
 /// The groups, as in docs/commands.md. A command in no group is listed last; a test makes sure that there is
 /// none.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Run", &["run", "attach", "resume", "demo", "init", "check", "tools", "schema"]),
-    ("Look", &["tui", "tasks", "show", "logs", "wait", "export"]),
+    ("Run", &["run", "attach", "resume", "serve", "demo", "init", "check", "tools", "schema"]),
+    ("Look", &["tui", "tasks", "show", "logs", "wait", "export", "open"]),
     ("Steer", &["send", "answer", "stop", "retry"]),
-    ("Keep", &["prune", "doctor", "completions", "man", "help"]),
+    ("Keep", &["prune", "token", "doctor", "completions", "man", "help"]),
 ];
 
 /// Returns the command-line parser, with grouped help.

@@ -14,10 +14,12 @@ mod resume;
 mod retry;
 mod run;
 mod send;
+mod serve;
 mod completions_and_man;
 mod show;
 mod stop;
 mod tasks;
+mod token;
 mod tools;
 mod wait;
 
@@ -164,6 +166,9 @@ pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<Cli
         CliCommand::Resume(args) => resume::run(context, &args).await,
         CliCommand::Attach(args) => attach::run(context, &args).await,
         CliCommand::Carry(args) => carry::run(context, &args).await,
+        CliCommand::Serve(args) => serve::run(context, &args).await,
+        CliCommand::Token(args) => token::run(context, &args),
+        CliCommand::Open(args) => token::open(context, &args),
         CliCommand::Check(args) => check::run(context, &args).await,
         CliCommand::Tools(args) => tools::run(context, &args).await,
         CliCommand::Doctor(args) => doctor::run(context, &args).await,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::task_service::{NewTask, PostResult, TaskService};
+use super::task_service::{PostResult, TaskPlan, TaskService};
 use crate::dispatch::{
     Caller, DispatchError, DispatchFuture, Dispatcher, EarlierResult, LetterContent, SendReceipt, WaitMode,
     WaitResult, check_order, find_task, is_answered_by,
@@ -114,7 +114,7 @@ impl TaskService {
 
     async fn launch(&self, caller: &Caller, call: CallId, order: Order) -> Result<TaskId, DispatchError> {
         let (order, state, above) = self.prepare(caller, order).await?;
-        let plan = NewTask {
+        let plan = TaskPlan {
             key: TaskKey::for_child(caller.task, call),
             order,
             team: state.team.clone(),

@@ -27,7 +27,7 @@ use error::check_text;
 pub use error::{LonghaulError, MAX_TEXT_BYTES};
 use follow::FollowUntil;
 pub use follow::TaskEvents;
-use task_service::{NewTask, TaskService};
+use task_service::{TaskPlan, TaskService};
 pub use tree_group::TreeGroup;
 pub use wait::TaskWait;
 
@@ -160,7 +160,7 @@ impl Longhaul {
         order: Order,
     ) -> Result<(TaskId, bool), LonghaulError> {
         check_text("task", &order.task)?;
-        let plan = NewTask {
+        let plan = TaskPlan {
             key,
             order,
             team,

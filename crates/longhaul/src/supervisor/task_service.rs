@@ -60,7 +60,7 @@ pub(crate) enum RetryResult {
 }
 
 /// A task to be submitted.
-pub(crate) struct NewTask {
+pub(crate) struct TaskPlan {
     pub(crate) key: TaskKey,
     pub(crate) order: Order,
     pub(crate) team: TeamRef,
@@ -75,7 +75,7 @@ pub(crate) struct NewTask {
 
 impl TaskService {
     /// Writes a task to the store. Returns true if it did not exist before.
-    pub(crate) async fn submit(&self, plan: NewTask) -> Result<(TaskId, bool), StoreError> {
+    pub(crate) async fn submit(&self, plan: TaskPlan) -> Result<(TaskId, bool), StoreError> {
         for id in plan.key.candidate_ids() {
             let root = plan.parent.as_ref().map_or(id, |parent| parent.root);
             let submitted = Submission {
@@ -229,7 +229,7 @@ impl TaskService {
         }
     }
 
-    async fn continuation(&self, old: &TaskState, letter: &Letter) -> Result<NewTask, StoreError> {
+    async fn continuation(&self, old: &TaskState, letter: &Letter) -> Result<TaskPlan, StoreError> {
         let submitted = self.submission(old.id).await?;
         let order = Order { task: letter.text.clone(), title: None, ..submitted.order };
         let parent = match submitted.parent {
@@ -237,7 +237,7 @@ impl TaskService {
             Some(parent) => Some(self.completion_recipient(parent, &letter.from).await?),
             None => None,
         };
-        Ok(NewTask {
+        Ok(TaskPlan {
             key: TaskKey::for_continuation(old.id),
             order,
             team: submitted.team,
@@ -262,7 +262,7 @@ impl TaskService {
             None => None,
         };
         for nth in 1..=u32::MAX {
-            let plan = NewTask {
+            let plan = TaskPlan {
                 key: TaskKey::for_retry(old.id, nth),
                 order: submitted.order.clone(),
                 team: submitted.team.clone(),

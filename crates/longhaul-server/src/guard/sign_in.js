@@ -1,0 +1,20 @@
+// Turns the one-time code in the fragment into a session. The code leaves the address bar before anything else.
+const code = new URLSearchParams(location.hash.slice(1)).get("code");
+const status = document.getElementById("status");
+if (code) {
+  history.replaceState(null, "", "/");
+  status.textContent = "Signing in …";
+  fetch("/api/v1/session", {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-longhaul": "1" },
+    body: JSON.stringify({ code }),
+  })
+    .then((answer) => {
+      status.textContent = answer.ok
+        ? "You are signed in."
+        : "This link was used before or has expired. Run longhaul open for a new one.";
+    })
+    .catch(() => {
+      status.textContent = "The server does not answer.";
+    });
+}
