@@ -231,8 +231,7 @@ async fn start(
     if let [only] = &teams[..] {
         builder = builder.limits(only.limits.clone());
     }
-    let people =
-        AttendanceOptions { unattended: Some(Unattended::Wait), ask_timeout: None, attended: false };
+    let people = AttendanceOptions { unattended: Some(Unattended::Wait), ask_timeout: None, attended: false };
     let loader = ServedTeamLoader(BundleLoader::new(environment.clone()));
     let longhaul = people.apply_to(builder).loader(loader).shared_store(shared).start().await?;
     Ok((longhaul, served))
