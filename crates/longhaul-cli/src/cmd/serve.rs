@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::agent::{TeamError, Unattended};
+use longhaul::entry::TeamRef;
 use longhaul::store::Store;
 use longhaul::teamfile::{BundleLoader, Environment, TeamBundle};
+use longhaul::toolset::OwnServer;
 use longhaul::worker::TeamLoader;
 use longhaul::{Longhaul, Team};
 use longhaul_server::access::{AccessControl, AccessDir, DEFAULT_TOKEN};
@@ -50,12 +52,18 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
     let listener = listen(context, args).await?;
     let hosts = allowed_hosts(args, &listener)?;
 
-    let environment = team::build_environment(context, &args.providers, &data_dir)?;
+    // The agents of this server can neither call it nor read its tokens.
+    let own_server = OwnServer::new([listener.address()], [data_dir.path().to_owned()]);
+    let environment = team::build_environment(context, &args.providers, &data_dir)?.own_server(own_server);
     let teams = load_teams(context, args, &data_dir, &environment, &names, &dir).await?;
     let (longhaul, served) = start(&*store, store.clone(), &environment, teams, &names, &dir).await?;
 
     let url = listener.url();
-    let digests = served.iter().map(|team| team.team.reference().to_string()).collect();
+    let digests = served.iter().filter_map(|team| match team.team.reference() {
+        TeamRef::File(digest) => Some(digest.clone()),
+        _ => None,
+    });
+    let digests = digests.collect();
     lock.describe(&ServerInfo { pid: std::process::id(), url: Some(url.clone()), teams: digests })?;
     let draining = CancellationToken::new();
     let guard = Guard::new(access.clone(), hosts, GuardLimits::default(), draining.clone());

@@ -36,6 +36,7 @@ mod run;
 mod sampling;
 mod second;
 mod secrets;
+mod serve;
 #[path = "../../../longhaul/tests/it/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;

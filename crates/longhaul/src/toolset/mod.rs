@@ -41,6 +41,8 @@ mod output_truncation;
 mod http_client;
 mod redaction;
 #[cfg(feature = "toolsets")]
+mod own_server;
+#[cfg(feature = "toolsets")]
 mod sandbox;
 #[cfg(feature = "toolsets")]
 mod script;
@@ -95,6 +97,8 @@ pub use model_picker::ModelPicker;
 #[cfg(feature = "toolsets")]
 pub use openapi::OpenApi;
 pub(crate) use output_truncation::{read_tool_output, truncate_output};
+#[cfg(feature = "toolsets")]
+pub use own_server::OwnServer;
 #[cfg(feature = "toolsets")]
 pub use project_tasks::ProjectTasks;
 pub use redaction::with_redaction;
