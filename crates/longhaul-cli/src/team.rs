@@ -94,8 +94,32 @@ pub(crate) fn assemble_team(
     file: &Path,
     dir: &Path,
 ) -> Result<TeamFromFile, CliError> {
+    assemble_from_file(context, environment, &args.model, file, dir, false)
+}
+
+/// Assembles a team whose tasks come from clients. `file` and `dir` are whole paths: the same team file served in
+/// the same directory is the same team for every process. Fails as [`assemble_team`] does.
+pub(crate) fn assemble_served_team(
+    context: &CliContext,
+    environment: &Environment,
+    models: &[String],
+    file: &Path,
+    dir: &Path,
+) -> Result<TeamFromFile, CliError> {
+    assemble_from_file(context, environment, models, file, dir, true)
+}
+
+fn assemble_from_file(
+    context: &CliContext,
+    environment: &Environment,
+    models: &[String],
+    file: &Path,
+    dir: &Path,
+    served: bool,
+) -> Result<TeamFromFile, CliError> {
     let mut bundle = load_bundle(file)?;
-    bundle.models = args.model.iter().map(|typed| parse_model_override(typed)).collect();
+    bundle.served = served;
+    bundle.models = models.iter().map(|typed| parse_model_override(typed)).collect();
     for chosen in &bundle.models {
         check_model_name(&chosen.model, &bundle)?;
     }

@@ -4,6 +4,7 @@
 //! one may die, and the task goes on.
 
 pub mod backend;
+pub mod mcp;
 pub mod problem;
 
 pub use longhaul;
