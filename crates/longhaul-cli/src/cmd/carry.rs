@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use longhaul::TaskId;
 use longhaul::store::{Store, TaskFilter};
 
-use super::{CliContext, carry_served};
 use super::resume::{AttendanceOptions, TreeRunner, why_not_runnable};
+use super::{CliContext, carry_served};
 use crate::args::{CarryArgs, UnattendedArg};
 use crate::background::{self, BackgroundStartup, PidFileLock};
 use crate::data_dir::DataDir;

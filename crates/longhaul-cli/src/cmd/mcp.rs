@@ -31,7 +31,8 @@ pub(super) async fn run(context: &CliContext, args: &McpArgs) -> Result<CliExitC
     let made = team::assemble_served_team(context, &environment, &args.served.model, &file, &dir)?;
     require_trust(context, &data_dir, &args.served, &file, &made)?;
     if std::io::stdin().is_terminal() {
-        context.note("an MCP client starts this command; `longhaul mcp install CLIENT --team FILE` sets one up");
+        context
+            .note("an MCP client starts this command; `longhaul mcp install CLIENT --team FILE` sets one up");
     }
     let store = data_dir.open_store()?;
     let team = made.save_to(&*store).await?;
@@ -82,9 +83,8 @@ pub(super) fn team_file(args: &ServedTeamArgs) -> Result<PathBuf, CliError> {
 
 /// The directory that tasks work in.
 pub(super) fn served_dir(args: &ServedTeamArgs) -> Result<PathBuf, CliError> {
-    team::resolve_working_dir(args.dir.as_deref()).map_err(|error| {
-        error.with_hint("`--dir DIR` names a directory that exists")
-    })
+    team::resolve_working_dir(args.dir.as_deref())
+        .map_err(|error| error.with_hint("`--dir DIR` names a directory that exists"))
 }
 
 /// Fails if the team file is not trusted. A client cannot ask, so this never does.

@@ -155,7 +155,8 @@ impl ClientEntry<'_> {
         let object = |text: &str, what: &str| -> Result<Object, String> {
             match text.trim() {
                 "" => Ok(Object::new()),
-                text => serde_json::from_str(text).map_err(|error| format!("{what} is not a JSON object: {error}")),
+                text => serde_json::from_str(text)
+                    .map_err(|error| format!("{what} is not a JSON object: {error}")),
             }
         };
         let raw = |text: String| RawValue::from_string(text).map_err(|error| error.to_string());
@@ -255,7 +256,9 @@ mod tests {
         let new = entry(McpClient::Claude).add_to(old).unwrap();
         assert!(new.contains("\"z\": 1.50,") && new.contains("\"a\": [1,  2]"), "{new}");
         assert!(new.contains("\"other\": {\"command\":\"x\"}"), "{new}");
-        assert!(new.find("\"z\"") < new.find("\"mcpServers\"") && new.find("\"mcpServers\"") < new.find("\"a\""));
+        assert!(
+            new.find("\"z\"") < new.find("\"mcpServers\"") && new.find("\"mcpServers\"") < new.find("\"a\"")
+        );
         let read: Value = serde_json::from_str(&new).unwrap();
         assert_eq!(read["mcpServers"]["longhaul"]["args"], json!(["mcp", "--team", "/my teams/a.yaml"]));
         assert_eq!(entry(McpClient::Claude).add_to(&new).unwrap(), new, "a second time changes nothing");

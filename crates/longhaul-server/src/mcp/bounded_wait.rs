@@ -179,7 +179,6 @@ impl BoundedWait<'_> {
     }
 }
 
-
 fn is_over(mode: WaitMode, states: &[TaskState]) -> bool {
     match mode {
         WaitMode::All => states.iter().all(|state| state.status.is_final()),
@@ -197,7 +196,9 @@ async fn next_change(hints: &mut HintStream, roots: &HashSet<TaskId>) {
     ]);
     loop {
         match hints.next().await {
-            Some(Hint::Task { root, kinds, .. }) if roots.contains(&root) && kinds.intersects(matter) => return,
+            Some(Hint::Task { root, kinds, .. }) if roots.contains(&root) && kinds.intersects(matter) => {
+                return;
+            }
             Some(Hint::Task { .. }) => {}
             Some(Hint::Lagged) => return,
             None => std::future::pending().await,

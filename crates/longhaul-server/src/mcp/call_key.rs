@@ -18,9 +18,7 @@ pub(super) fn call_key(meta: &Map<String, Value>, tool: &str, order: &Order) -> 
         let turn = meta.get("x-codex-turn-metadata")?;
         // An object, or one that is encoded as text.
         let session = match turn {
-            Value::String(encoded) => {
-                text(serde_json::from_str::<Value>(encoded).ok()?.get("session_id"))
-            }
+            Value::String(encoded) => text(serde_json::from_str::<Value>(encoded).ok()?.get("session_id")),
             turn => text(turn.get("session_id")),
         };
         Some(vec!["codex".to_owned(), session?, call])
@@ -49,9 +47,7 @@ mod tests {
     #[test]
     fn a_repeated_call_has_the_same_key_and_another_has_not() {
         let claude = json!({"claudecode/toolUseId": "toolu_1"});
-        let codex = |session: &str, call: &str| {
-            json!({"callId": call, "x-codex-turn-metadata": {"session_id": session}})
-        };
+        let codex = |session: &str, call: &str| json!({"callId": call, "x-codex-turn-metadata": {"session_id": session}});
         let encoded = json!({"callId": "c1", "x-codex-turn-metadata": "{\"session_id\":\"s1\"}"});
         assert!(key(claude.clone(), "Go.").is_some());
         assert_eq!(key(claude.clone(), "Go."), key(claude.clone(), "Go."));

@@ -13,10 +13,11 @@ use longhaul::toolset::client_tools::{
 };
 use longhaul::{Budget, Order, TaskId};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, CreateTaskResult,
-    GetTaskParams, GetTaskResult, Implementation, InputRequiredResult, InputResponses, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, ServerCapabilities, ServerConfig, Tool, ToolAnnotations, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
+    CreateTaskResult, GetTaskParams, GetTaskResult, Implementation, InputRequiredResult, InputResponses,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
+    Tool, ToolAnnotations, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -65,9 +66,13 @@ impl ServerHandler for McpServer {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = client_tools(&self.tasks.agents()).into_iter().map(|tool| {
-            let schema = if let Value::Object(schema) = tool.spec.parameters { schema } else { Default::default() };
+            let schema =
+                if let Value::Object(schema) = tool.spec.parameters { schema } else { Default::default() };
             let stops = tool.spec.name == "stop_background_agent";
-            let hints = ToolAnnotations::new().read_only(tool.read_only).destructive(stops).open_world(!tool.read_only);
+            let hints = ToolAnnotations::new()
+                .read_only(tool.read_only)
+                .destructive(stops)
+                .open_world(!tool.read_only);
             Tool::new(tool.spec.name, tool.spec.description, Arc::new(schema)).with_annotations(hints)
         });
         Ok(ListToolsResult::with_all_items(tools.collect()))
@@ -90,7 +95,9 @@ impl ServerHandler for McpServer {
             None => None,
             Some(state) => match serde_json::from_str(state) {
                 Ok(state) => Some(Retry { state, responses: request.input_responses.unwrap_or_default() }),
-                Err(_) => return Err(ErrorData::invalid_params("`requestState` is not from this server", None)),
+                Err(_) => {
+                    return Err(ErrorData::invalid_params("`requestState` is not from this server", None));
+                }
             },
         };
         match self.answer_call(&request.name, call, retry, &context).await {
@@ -124,7 +131,10 @@ impl ServerHandler for McpServer {
             Some(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
             None => {
                 let data = json!({"uri": request.uri});
-                Err(ErrorData::resource_not_found(format!("there is no resource {}", request.uri), Some(data)))
+                Err(ErrorData::resource_not_found(
+                    format!("there is no resource {}", request.uri),
+                    Some(data),
+                ))
             }
         }
     }
@@ -211,7 +221,8 @@ impl McpServer {
                 let state = tasks.find(&typed).await?;
                 tasks.keep_running(&state).await;
                 let snapshot = tasks.snapshot(state.id).await?;
-                let questions = if state.status.is_final() { Vec::new() } else { tasks.questions(&state).await? };
+                let questions =
+                    if state.status.is_final() { Vec::new() } else { tasks.questions(&state).await? };
                 text_result(view_text(&snapshot, part, &questions, tasks.now())).into()
             }
             ClientCall::Stop(typed) => {
@@ -221,7 +232,9 @@ impl McpServer {
                 }
                 text_result(stop_text(&before)).into()
             }
-            ClientCall::Wait { tasks, mode, timeout } => self.wait(&tasks, mode, timeout, retry, context).await?,
+            ClientCall::Wait { tasks, mode, timeout } => {
+                self.wait(&tasks, mode, timeout, retry, context).await?
+            }
             ClientCall::Send { task, message } => {
                 let state = tasks.find(&task).await?;
                 let sent = tasks.backend().send(state.id, &message, Budget::default()).await?;
@@ -393,7 +406,8 @@ fn ask_client(
     mut shown: BTreeSet<String>,
 ) -> CallToolResponse {
     shown.extend(questions.iter().map(question_key));
-    let requests = questions.iter().map(|question| (question_key(question), input_request(question))).collect();
+    let requests =
+        questions.iter().map(|question| (question_key(question), input_request(question))).collect();
     let state = RetryState { task: task.map(|id| id.to_string()), shown };
     InputRequiredResult::new(Some(requests), serde_json::to_string(&state).ok()).into()
 }

@@ -44,7 +44,8 @@ pub fn router(backend: &Backend, options: &McpHttpOptions) -> Result<Router, Bac
         // Only names that need no escaping in a path.
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if !team.name.is_empty() && team.name.chars().all(plain) {
-            router = router.route_service(&format!("/mcp/{}", team.name), service(backend, &team.name, options)?);
+            router =
+                router.route_service(&format!("/mcp/{}", team.name), service(backend, &team.name, options)?);
         }
     }
     Ok(router)
@@ -65,5 +66,9 @@ fn service(
         Some(hosts) => config.with_allowed_hosts(hosts.clone()),
         None => config.disable_allowed_hosts(),
     };
-    Ok(StreamableHttpService::new(move || Ok(server.clone()), Arc::new(LocalSessionManager::default()), config))
+    Ok(StreamableHttpService::new(
+        move || Ok(server.clone()),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    ))
 }

@@ -62,7 +62,10 @@ fn answer_form(asks: &Question) -> (AnswerForm, ElicitationSchema) {
         serde_json::from_value::<ElicitationSchema>(object)
     };
     let text = |description: String| {
-        let plain = schema(json!({"answer": {"type": "string", "title": "Answer", "description": description}}), "answer");
+        let plain = schema(
+            json!({"answer": {"type": "string", "title": "Answer", "description": description}}),
+            "answer",
+        );
         plain.unwrap_or_else(|_| ElicitationSchema::new(Default::default()))
     };
     match &asks.wants {
@@ -141,7 +144,10 @@ mod tests {
     fn each_kind_of_question_has_a_form_and_its_answer_is_what_the_engine_takes() {
         let answer = |text: &str| Ok(PersonReply::Answer(text.to_owned()));
         assert_eq!(parse_reply(&approval(), &accept(json!({"decision": "always"}))), answer("always"));
-        assert_eq!(parse_reply(&words(None), &accept(json!({"answer": "The red one."}))), answer("The red one."));
+        assert_eq!(
+            parse_reply(&words(None), &accept(json!({"answer": "The red one."}))),
+            answer("The red one.")
+        );
         let choice = words(Some(json!({"type": "string", "enum": ["red", "blue"]})));
         assert_eq!(answer_form(&choice).0, AnswerForm::Value);
         assert_eq!(parse_reply(&choice, &accept(json!({"answer": "red"}))), answer("\"red\""));

@@ -90,7 +90,8 @@ pub(super) fn task_result(snapshot: &Snapshot) -> CallToolResult {
         return with_task_id(CallToolResult::success(content), id);
     }
     let why = failure_text(state).unwrap_or_else(|| state.status.to_string());
-    let mut content = vec![ContentBlock::text(format!("Task {id} of {} {}: {why}", state.agent, state.status))];
+    let mut content =
+        vec![ContentBlock::text(format!("Task {id} of {} {}: {why}", state.agent, state.status))];
     let (kind, partial) = match &snapshot.outcome {
         Some(Outcome::Failed { failure, partial }) => {
             (serde_json::to_value(failure.kind).unwrap_or_default(), partial.as_ref())

@@ -57,7 +57,11 @@ impl TeamTasks {
         self.served().map(ServedTeam::agents).unwrap_or_default()
     }
 
-    pub(super) async fn start(&self, order: longhaul::Order, key: Option<String>) -> Result<StartedTask, Problem> {
+    pub(super) async fn start(
+        &self,
+        order: longhaul::Order,
+        key: Option<String>,
+    ) -> Result<StartedTask, Problem> {
         let new = NewTask { team: Some(self.team.clone()), order, key };
         Ok(self.backend.start(new).await?)
     }
@@ -93,7 +97,8 @@ impl TeamTasks {
         let same = match (self.bundle(own).await, self.bundle(team).await) {
             (Some(own), Some(other)) => {
                 other.served
-                    && (&own.base, &own.name, &own.working_dir) == (&other.base, &other.name, &other.working_dir)
+                    && (&own.base, &own.name, &own.working_dir)
+                        == (&other.base, &other.name, &other.working_dir)
             }
             _ => false,
         };
@@ -136,12 +141,11 @@ impl TeamTasks {
         let mut questions = Vec::new();
         for asking in tree.iter().filter(|state| !state.asked.is_empty()) {
             let snapshot = self.longhaul().snapshot(asking.id).await?;
-            questions.extend(
-                snapshot
-                    .questions
-                    .into_iter()
-                    .map(|(question, asks)| PendingQuestion { task: asking.id, question, asks }),
-            );
+            questions.extend(snapshot.questions.into_iter().map(|(question, asks)| PendingQuestion {
+                task: asking.id,
+                question,
+                asks,
+            }));
         }
         Ok(questions)
     }

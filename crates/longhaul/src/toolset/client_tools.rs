@@ -280,7 +280,8 @@ pub fn parse_client_call(
                 let why = format!("`task_ids` has to name 1 to {MOST_TASKS} tasks");
                 return Err(ClientCallError::Arguments(why));
             }
-            let mode = if matches!(args.mode, Some(WaitModeArg::Any)) { WaitMode::Any } else { WaitMode::All };
+            let mode =
+                if matches!(args.mode, Some(WaitModeArg::Any)) { WaitMode::Any } else { WaitMode::All };
             ClientCall::Wait { tasks: args.task_ids, mode, timeout: wait_time(args.timeout) }
         }
         "send_background_agent" => {

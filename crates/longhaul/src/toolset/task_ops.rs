@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::fn_tool::ToolCallResult;
-use super::task_text::{self, Audience, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable};
+use super::task_text::{
+    self, Audience, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable,
+};
 use super::text_paging::{OUTPUT_LIMIT, TextRange};
 use super::vcs_dirs::find_vcs_dir;
 use super::{ToolsetContext, ToolsetError};
@@ -351,7 +353,8 @@ pub(super) async fn view_task(
 ) -> ToolCallResult {
     let snapshot = cx.dispatcher.view(&cx.caller, typed).await?;
     let id = snapshot.state.id;
-    let (mut text, whole) = task_text::task_details(&snapshot, part, cx.dispatcher.now(), Audience::Agent, |from| {
+    let (mut text, whole) =
+        task_text::task_details(&snapshot, part, cx.dispatcher.now(), Audience::Agent, |from| {
             task_text::read_on(tool, id, from)
         });
     let collected = if whole { vec![id] } else { Vec::new() };
