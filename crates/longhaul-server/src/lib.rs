@@ -11,6 +11,7 @@ pub mod backend;
 pub mod events;
 pub mod guard;
 pub mod listen;
+pub mod mcp;
 pub mod problem;
 pub mod views;
 

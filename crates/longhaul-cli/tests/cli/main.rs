@@ -25,6 +25,8 @@ mod live;
 mod long;
 #[cfg(target_os = "linux")]
 mod mcp;
+mod mcp_server;
+mod mcp_wire;
 #[cfg(target_os = "linux")]
 mod sandbox;
 #[cfg(target_os = "linux")]

@@ -56,7 +56,10 @@ impl Server {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let length = body.len();
-        let head = format!("{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}", self.address);
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}",
+            self.address
+        );
         write!(stream, "{head}\r\n{headers}\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -174,7 +177,9 @@ fn a_second_server_on_the_same_database_is_refused_and_told_where_the_first_one_
     let second = kit.run(&["serve", "--team", "team.yaml", "--listen", "127.0.0.1:0"]);
     second.complains(1, &["already served at", &server.url]);
     let elsewhere = tempfile::tempdir().unwrap();
-    let mut other = kit.started(kit.command_at(elsewhere.path(), &["serve", "--team", "team.yaml", "--listen", "127.0.0.1:0"]));
+    let mut other = kit.started(
+        kit.command_at(elsewhere.path(), &["serve", "--team", "team.yaml", "--listen", "127.0.0.1:0"]),
+    );
     other.until(|line| line.contains("Longhaul serves"));
     other.signal(Signal::SIGINT);
     other.end().ended(0);
@@ -206,7 +211,10 @@ fn tokens_are_created_listed_and_revoked_while_it_runs() {
     assert!(token.starts_with("lh_") && !created.err.contains(token), "{created:?}");
     assert_eq!(server.status(token), 200);
     let list = kit.run(&["token", "list"]).ended(0).out;
-    assert!(list.contains("default  admin") && list.contains("ci       read") && !list.contains("lh_"), "{list}");
+    assert!(
+        list.contains("default  admin") && list.contains("ci       read") && !list.contains("lh_"),
+        "{list}"
+    );
     kit.run(&["token", "create", "ci"]).complains(1, &["already a token named 'ci'"]);
     kit.run(&["token", "revoke", "ci"]).ended(0);
     assert_eq!(server.status(token), 401);
@@ -273,7 +281,8 @@ fn its_own_agents_cannot_call_it_or_read_its_token() {
     let play = "agents:\n  root:\n    turns:\n      - text: Trying.\n        calls:\n          - { tool: fetch, arguments: { urls: [\"http://127.1:PORT/healthz\"] } }\n          - { tool: fetch, arguments: { urls: [\"http://localhost:PORT/healthz\"] } }\n          - { tool: read_file, arguments: { path: \"DATA/access/token\" } }\n          - { tool: shell, arguments: { cmd: \"cat DATA/access/token\" } }\n      - { text: \"{{ results }}\" }\n";
     let fill = |text: &str| text.replace("PORT", &port.to_string()).replace("DATA", &data);
     kit.plays("team.yaml", &fill(team), &fill(play));
-    let server = Server::with(&kit, &["--team", "team.yaml", "--trust", "--listen", &format!("127.0.0.1:{port}")]);
+    let server =
+        Server::with(&kit, &["--team", "team.yaml", "--trust", "--listen", &format!("127.0.0.1:{port}")]);
     let task = submit(&kit, "drive the server");
     answered(&kit, task);
     let (_, journal) = kit.journals().remove(0);
@@ -286,7 +295,11 @@ fn its_own_agents_cannot_call_it_or_read_its_token() {
         .collect();
     assert_eq!(results.len(), 4, "{results:#?}");
     assert!(results.iter().all(|result| !result.contains(&server.token)), "{results:#?}");
-    assert_eq!(results.iter().filter(|result| result.contains("its own agents may not use")).count(), 2, "{results:#?}");
+    assert_eq!(
+        results.iter().filter(|result| result.contains("its own agents may not use")).count(),
+        2,
+        "{results:#?}"
+    );
     assert!(results.iter().any(|result| result.contains("its agents may not use it")), "{results:#?}");
     server.end(Signal::SIGTERM).ended(0);
 }

@@ -15,6 +15,7 @@ mod api;
 #[cfg(feature = "toolsets")]
 mod blocking;
 mod background_agents;
+pub mod client_tools;
 #[cfg(feature = "toolsets")]
 mod command;
 mod delegation;
