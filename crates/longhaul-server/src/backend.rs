@@ -213,6 +213,13 @@ impl Backend {
         Ok(sent)
     }
 
+    /// Like [`send`](Self::send), but only once per key: a repeated request finds the task that got the letter.
+    pub async fn send_once(&self, id: TaskId, key: &str, text: &str) -> Result<SendReceipt, BackendError> {
+        let sent = self.longhaul().send_once(id, key, text).await?;
+        self.carry(sent.to).await?;
+        Ok(sent)
+    }
+
     /// Answers a question of a task, as [`Longhaul::answer`] does.
     pub async fn answer(
         &self,

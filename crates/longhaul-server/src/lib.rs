@@ -5,5 +5,6 @@
 
 pub mod backend;
 pub mod problem;
+pub mod responses;
 
 pub use longhaul;
