@@ -164,6 +164,8 @@ pub(super) struct Projection {
     /// Whether the reply that it belongs to is complete. It stays open as long as it may be the answer,
     /// because the end of a task may add to it.
     replied: bool,
+    /// Streamed text of a reply that is only white space so far. A message needs more than that.
+    blank: String,
     /// The numbers that are reserved for the reasoning of the unfinished reply.
     reserved: Option<u64>,
     calls: Vec<Call>,
@@ -199,16 +201,20 @@ impl Projection {
                     true => self.close(out, ItemStatus::Completed, None),
                     false => self.close(out, ItemStatus::Withdrawn, None),
                 }
-                self.reserved = None;
+                self.forget_reply();
                 self.push(out, Change::InProgress);
             }
             Entry::Said { voice: LiveTextKind::Text, text } if !text.is_empty() => {
                 self.close_replied(out, Some(Phase::Commentary));
-                self.write(out, text);
+                self.blank.push_str(text);
+                if self.open.is_some() || !self.blank.trim().is_empty() {
+                    let text = std::mem::take(&mut self.blank);
+                    self.write(out, &text);
+                }
             }
             Entry::Waiting { on: WaitReason::Provider(_), .. } if !self.replied => {
                 self.close(out, ItemStatus::Withdrawn, None);
-                self.reserved = None;
+                self.forget_reply();
             }
             Entry::Replied(reply) => self.reply(out, reply),
             Entry::Called { call, tool, arguments, .. } => {
@@ -317,6 +323,12 @@ impl Projection {
         })
     }
 
+    /// The next text belongs to another reply.
+    fn forget_reply(&mut self) {
+        self.reserved = None;
+        self.blank.clear();
+    }
+
     fn close(&mut self, out: &mut Vec<NumberedEvent>, status: ItemStatus, phase: Option<Phase>) {
         let Some(at) = self.open.take() else { return };
         self.replied = false;
@@ -341,7 +353,7 @@ impl Projection {
         let streamed = self.open.map(|at| self.text(at).len()).unwrap_or_default();
         if self.open.is_some_and(|at| !text.starts_with(self.text(at))) {
             self.close(out, ItemStatus::Withdrawn, None);
-            self.reserved = None;
+            self.forget_reply();
         }
         let first = self.reserve();
         let reasoning = reply.reasoning();
@@ -353,7 +365,7 @@ impl Projection {
             self.write(out, rest);
             self.replied = true;
         }
-        self.reserved = None;
+        self.forget_reply();
         self.calls = reply.calls().cloned().collect();
         if !self.calls.is_empty() {
             self.close_replied(out, Some(Phase::Commentary));
@@ -387,7 +399,7 @@ impl Projection {
                         true => self.close(out, ItemStatus::Completed, Some(Phase::Commentary)),
                         false => self.close(out, ItemStatus::Withdrawn, None),
                     }
-                    self.reserved = None;
+                    self.forget_reply();
                     if !output.trim().is_empty() {
                         self.write(out, output);
                     }

@@ -70,6 +70,8 @@ struct Client {
     done: HashSet<u64>,
     texts: BTreeMap<u64, String>,
     ends: usize,
+    /// Whether there was a power failure.
+    lossy: bool,
 }
 
 impl Client {
@@ -87,7 +89,12 @@ impl Client {
                     let item = items[*at].number;
                     match step {
                         Step::Added => assert!(self.added.insert(item), "an item is added once"),
-                        Step::Done => assert!(self.done.insert(item), "an item is done once"),
+                        Step::Done => {
+                            let is_first = self.done.insert(item);
+                            // The entry that withdrew it may be lost: then it is withdrawn again.
+                            let again = self.lossy && items[*at].status == ItemStatus::Withdrawn;
+                            assert!(is_first || again, "an item is done once");
+                        }
                         Step::Text(text) => self.texts.entry(item).or_default().push_str(text),
                         _ => {}
                     }
@@ -186,6 +193,12 @@ impl Writer {
     }
 
     fn write(&mut self, doing: &Doing) {
+        // The engine asks for another reply only if there is something new to say.
+        let answered =
+            |entry: &Entry| matches!(entry, Entry::Replied(reply) if reply.calls().next().is_none());
+        if self.entries.last().is_some_and(answered) {
+            self.entries.push(Entry::Nudged { why: NudgeReason::Empty, text: "go on".into() });
+        }
         match doing {
             Doing::Reply(pieces, live, reasoning, calls) => {
                 let live = if self.live { *live } else { 0 };
@@ -269,7 +282,7 @@ fn shown() -> impl Strategy<Value = Shown> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
     #[test]
     fn a_stream_continues_at_any_event_without_gap_or_double(
@@ -300,7 +313,12 @@ proptest! {
         let mut client = Client::default();
         client.read(&whole[..at], &projection.items);
         let (rest, found) = stream(&later, client.last, shown);
-        prop_assert_eq!(&found.items, &projection.items);
+        let by_number = |projection: &Projection| {
+            let mut items = projection.items.clone();
+            items.sort_by_key(|item| item.number);
+            items
+        };
+        prop_assert_eq!(by_number(&found), by_number(&projection));
         client.read(&rest, &found.items);
         if !(shown.reasoning && found.open().is_some()) {
             client.check(&found);
@@ -333,6 +351,7 @@ proptest! {
         writer.reclaim();
         after.iter().for_each(|doing| writer.write(doing));
         writer.end(&end);
+        client.lossy = true;
         let (rest, now) = stream(&writer.entries, client.last, shown);
         client.read(&rest, &now.items);
         for item in &now.items {
