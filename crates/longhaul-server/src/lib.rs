@@ -14,6 +14,7 @@ pub mod listen;
 pub mod mcp;
 pub mod problem;
 pub mod views;
+pub mod responses;
 
 pub use axum::Router;
 pub use longhaul;

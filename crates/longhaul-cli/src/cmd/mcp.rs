@@ -15,6 +15,7 @@ use crate::args::{McpArgs, McpCommand, ProviderArgs, ServedTeamArgs};
 use crate::background;
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
+use crate::serve_lock::{ServerInfo, running_server};
 use crate::signals::ExitSignals;
 use crate::team::{self, TeamFromFile};
 use crate::trust::TeamFileTrust;
@@ -106,7 +107,7 @@ pub(super) fn require_trust(
     })
 }
 
-/// Has a background process run the tasks.
+/// Has `longhaul serve` run the tasks if it serves the team, or else a background process.
 struct BackgroundCarrier {
     data_dir: DataDir,
     providers: ProviderArgs,
@@ -119,6 +120,10 @@ impl TaskCarrier for BackgroundCarrier {
         Box::pin(async move {
             let TeamRef::File(digest) = team else { return Ok(()) };
             let _one = self.starting.lock().await;
+            let is_served = |server: ServerInfo| server.teams.contains(digest);
+            if running_server(&self.data_dir).is_some_and(is_served) {
+                return Ok(());
+            }
             if background::served_pid(&self.data_dir, digest).is_some() {
                 return Ok(());
             }
