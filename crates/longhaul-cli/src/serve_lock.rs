@@ -129,7 +129,11 @@ mod tests {
         let data_dir = DataDir::resolve(Some(dir.path())).unwrap();
         assert_eq!(running_server(&data_dir), None);
         let mut lock = ServeLock::acquire(&data_dir).await.unwrap();
-        let info = ServerInfo { pid: 7, url: Some("http://127.0.0.1:9".to_owned()), teams: vec![Digest::of_bytes(b"team")] };
+        let info = ServerInfo {
+            pid: 7,
+            url: Some("http://127.0.0.1:9".to_owned()),
+            teams: vec![Digest::of_bytes(b"team")],
+        };
         lock.describe(&info).unwrap();
         assert_eq!(running_server(&data_dir), Some(info));
         let error = ServeLock::acquire(&data_dir).await.err().unwrap();

@@ -53,10 +53,15 @@ impl Server {
 
     /// Sends a request, and returns the status and the rest.
     fn ask(&self, line: &str, headers: &str, body: &str) -> (u16, String) {
+        self.ask_as(&self.address.to_string(), line, headers, body)
+    }
+
+    fn ask_as(&self, host: &str, line: &str, headers: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let length = body.len();
-        let head = format!("{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}", self.address);
+        let head =
+            format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}");
         write!(stream, "{head}\r\n{headers}\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -120,6 +125,44 @@ fn it_serves_whoever_has_the_token_and_ends_on_sigterm() {
     }
 }
 
+// MLflow CVE-2026-2611: protected paths were listed, and one was forgotten.
+#[test]
+fn every_route_of_the_real_server_refuses_without_a_token_with_a_wrong_host_and_with_a_foreign_origin() {
+    let kit = kit(QUICK);
+    let server = Server::start(&kit);
+    let token = format!("Authorization: Bearer {}\r\n", server.token);
+    let mut routes: Vec<String> =
+        ["GET /api/v1/session", "GET /metrics", "POST /mcp", "GET /mcp", "GET /nothing"]
+            .map(str::to_owned)
+            .into();
+    let (status, document) = server.ask("GET /api/v1/openapi.json", &token, "");
+    if status == 200 {
+        let document: Value = serde_json::from_str(document.split_once("\r\n\r\n").unwrap().1).unwrap();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            let methods = methods.as_object().unwrap().keys();
+            let path = path.replace(['{', '}'], "");
+            routes.extend(methods.map(|method| format!("{} {path}", method.to_uppercase())));
+        }
+    }
+    for route in routes {
+        let refused = |headers: &str| {
+            let (status, answer) = server.ask(&route, headers, "");
+            assert!(
+                answer.contains("application/problem+json") && !answer.contains("access-control-"),
+                "{answer}"
+            );
+            status
+        };
+        assert_eq!(refused(""), 401, "{route}");
+        assert!(matches!(refused("Authorization: Bearer wrong\r\n"), 401 | 429), "{route}");
+        assert_eq!(refused(&format!("{token}Origin: http://evil.example\r\n")), 403, "{route}");
+        assert_eq!(refused(&format!("{token}Host: evil.example\r\n")), 400, "{route}: a second Host");
+        let (status, _) = server.ask_as("evil.example", &route, &token, "");
+        assert_eq!(status, 403, "{route}");
+    }
+    server.end(Signal::SIGTERM).ended(0);
+}
+
 #[test]
 fn a_task_that_was_under_way_at_sigterm_goes_on_after_a_restart() {
     let kit = kit(&SLOW.replace("1500ms", "60s"));
@@ -174,7 +217,9 @@ fn a_second_server_on_the_same_database_is_refused_and_told_where_the_first_one_
     let second = kit.run(&["serve", "--team", "team.yaml", "--listen", "127.0.0.1:0"]);
     second.complains(1, &["already served at", &server.url]);
     let elsewhere = tempfile::tempdir().unwrap();
-    let mut other = kit.started(kit.command_at(elsewhere.path(), &["serve", "--team", "team.yaml", "--listen", "127.0.0.1:0"]));
+    let mut other = kit.started(
+        kit.command_at(elsewhere.path(), &["serve", "--team", "team.yaml", "--listen", "127.0.0.1:0"]),
+    );
     other.until(|line| line.contains("Longhaul serves"));
     other.signal(Signal::SIGINT);
     other.end().ended(0);
@@ -206,7 +251,10 @@ fn tokens_are_created_listed_and_revoked_while_it_runs() {
     assert!(token.starts_with("lh_") && !created.err.contains(token), "{created:?}");
     assert_eq!(server.status(token), 200);
     let list = kit.run(&["token", "list"]).ended(0).out;
-    assert!(list.contains("default  admin") && list.contains("ci       read") && !list.contains("lh_"), "{list}");
+    assert!(
+        list.contains("default  admin") && list.contains("ci       read") && !list.contains("lh_"),
+        "{list}"
+    );
     kit.run(&["token", "create", "ci"]).complains(1, &["already a token named 'ci'"]);
     kit.run(&["token", "revoke", "ci"]).ended(0);
     assert_eq!(server.status(token), 401);
@@ -247,6 +295,11 @@ fn what_cannot_be_served_is_refused_with_a_reason() {
     serve(&["--team", "team.yaml", "--allow-host", "http://x"]).ended(2);
     serve(&["--team", "team.yaml", "--tls-cert", "a.pem"]).ended(2);
     serve(&["--team", "team.yaml", "--tls-cert", "a.pem", "--tls-key", "b.pem"]).complains(2, &["a.pem"]);
+    kit.write(
+        "hooked.yaml",
+        "agents: {root: {model: auto, instruction: x, hooks: {task_end: [{type: command, command: ./a}]}}}",
+    );
+    serve(&["--team", "hooked.yaml"]).complains(6, &["not trusted", "--trust"]);
     serve(&["--team", "nothing.yaml"]).complains(6, &["nothing.yaml"]);
     serve(&["--team", "team.yaml", "--dir", "nowhere"]).complains(2, &["nowhere"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -273,7 +326,8 @@ fn its_own_agents_cannot_call_it_or_read_its_token() {
     let play = "agents:\n  root:\n    turns:\n      - text: Trying.\n        calls:\n          - { tool: fetch, arguments: { urls: [\"http://127.1:PORT/healthz\"] } }\n          - { tool: fetch, arguments: { urls: [\"http://localhost:PORT/healthz\"] } }\n          - { tool: read_file, arguments: { path: \"DATA/access/token\" } }\n          - { tool: shell, arguments: { cmd: \"cat DATA/access/token\" } }\n      - { text: \"{{ results }}\" }\n";
     let fill = |text: &str| text.replace("PORT", &port.to_string()).replace("DATA", &data);
     kit.plays("team.yaml", &fill(team), &fill(play));
-    let server = Server::with(&kit, &["--team", "team.yaml", "--trust", "--listen", &format!("127.0.0.1:{port}")]);
+    let server =
+        Server::with(&kit, &["--team", "team.yaml", "--trust", "--listen", &format!("127.0.0.1:{port}")]);
     let task = submit(&kit, "drive the server");
     answered(&kit, task);
     let (_, journal) = kit.journals().remove(0);
@@ -286,7 +340,11 @@ fn its_own_agents_cannot_call_it_or_read_its_token() {
         .collect();
     assert_eq!(results.len(), 4, "{results:#?}");
     assert!(results.iter().all(|result| !result.contains(&server.token)), "{results:#?}");
-    assert_eq!(results.iter().filter(|result| result.contains("its own agents may not use")).count(), 2, "{results:#?}");
+    assert_eq!(
+        results.iter().filter(|result| result.contains("its own agents may not use")).count(),
+        2,
+        "{results:#?}"
+    );
     assert!(results.iter().any(|result| result.contains("its agents may not use it")), "{results:#?}");
     server.end(Signal::SIGTERM).ended(0);
 }
