@@ -131,10 +131,22 @@ fn every_route_of_the_real_server_refuses_without_a_token_with_a_wrong_host_and_
     let kit = kit(QUICK);
     let server = Server::start(&kit);
     let token = format!("Authorization: Bearer {}\r\n", server.token);
-    let mut routes: Vec<String> =
-        ["GET /api/v1/session", "GET /metrics", "POST /mcp", "GET /mcp", "GET /nothing"]
-            .map(str::to_owned)
-            .into();
+    // Those that are not in the document, and some that are nowhere.
+    let mut routes: Vec<String> = [
+        "GET /api/v1/session",
+        "GET /metrics",
+        "POST /mcp",
+        "GET /mcp",
+        "DELETE /mcp",
+        "GET /v1/models",
+        "POST /v1/responses",
+        "GET /v1/responses/x",
+        "POST /v1/responses/x/cancel",
+        "GET /api/v1/openapi.json",
+        "GET /nothing",
+    ]
+    .map(str::to_owned)
+    .into();
     let (status, document) = server.ask("GET /api/v1/openapi.json", &token, "");
     if status == 200 {
         let document: Value = serde_json::from_str(document.split_once("\r\n\r\n").unwrap().1).unwrap();
@@ -239,6 +251,22 @@ fn tasks_of_longhaul_run_are_left_alone() {
     answered(&kit, ours);
     let (state, _) = kit.journals().into_iter().find(|(state, _)| state.id == theirs).unwrap();
     assert_eq!(state.status, Status::Pending);
+    server.end(Signal::SIGTERM).ended(0);
+}
+
+#[test]
+fn the_other_commands_leave_its_tasks_to_it() {
+    let kit = kit(QUICK);
+    let server = Server::start(&kit);
+    let task = submit(&kit, "one");
+    answered(&kit, task);
+    let sent = kit.run(&["send", &task.to_string(), "again", "--wait"]).ended(0);
+    assert!(!sent.err.contains("not running") && !sent.err.contains("in the background"), "{sent:?}");
+    let next = kit.until("the continuation", |all| {
+        all.iter().find(|(state, _)| state.continues == Some(task)).map(|(state, _)| state.id)
+    });
+    answered(&kit, next);
+    assert!(!kit.data.path().join("carriers").exists(), "no other process was started");
     server.end(Signal::SIGTERM).ended(0);
 }
 
