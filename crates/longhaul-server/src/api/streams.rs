@@ -19,6 +19,7 @@ use super::Api;
 use super::extract::{Id, Params};
 use crate::events::{EventId, StreamEnd, Watch, WatchStart};
 use crate::problem::Problem;
+use crate::views::EventView;
 
 /// When a stream of a task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -79,7 +80,7 @@ fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<
 /// that task.
 #[utoipa::path(get, path = "/events", tag = "events",
     params(AllStreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
-    responses((status = 200, description = "The events.", body = String, content_type = "text/event-stream")))]
+    responses((status = 200, description = "The events.", body = EventView, content_type = "text/event-stream")))]
 pub(super) async fn all_events(
     State(api): State<Api>,
     headers: HeaderMap,
@@ -106,7 +107,7 @@ pub(super) async fn all_events(
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), TaskStreamQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
     responses(
-        (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "The events.", body = EventView, content_type = "text/event-stream"),
         (status = 204, description = "The task has ended, and you have everything."),
     ))]
 pub(super) async fn task_events(
@@ -126,7 +127,7 @@ pub(super) async fn task_events(
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), TaskStreamQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
     responses(
-        (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "The events.", body = EventView, content_type = "text/event-stream"),
         (status = 204, description = "The task has ended, and you have everything."),
     ))]
 pub(super) async fn tree_events(

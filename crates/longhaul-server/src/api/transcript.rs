@@ -54,6 +54,7 @@ pub(super) async fn get_transcript(
     let end = api.longhaul().state(id).await?.seq;
     let last = match query.before {
         None => end,
+        Some(0) => return Err(Problem::invalid("before: 0 is too small; the first entry is 1")),
         Some(before) => Seq(before.saturating_sub(1)).min(end),
     };
     let transcript = read_back(&api, id, last, limit).await?;
