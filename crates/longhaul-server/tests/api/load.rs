@@ -132,7 +132,7 @@ async fn never_read(watchers: usize, letters: usize) {
         assert_eq!(got.len(), 1, "who reads gets everything");
     }
     let grown = resident().saturating_sub(before) >> 20;
-    let told = letters * text.len() >> 20;
+    let told = (letters * text.len()) >> 20;
     println!("{watchers} watchers that never read, {told} MiB of events: {grown} MiB more memory");
     println!("{:?}", server.hub.stats());
     assert!(server.hub.stats().ring_bytes <= (2 << 20) + (300 << 10));
