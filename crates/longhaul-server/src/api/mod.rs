@@ -35,9 +35,9 @@ const MOST_BODY: usize = 4 << 20;
 
 /// What the handlers work on. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Api(Arc<ApiInner>);
+pub(crate) struct ApiState(Arc<ApiStateInner>);
 
-struct ApiInner {
+struct ApiStateInner {
     backend: Backend,
     hub: EventHub,
     names: Namer,
@@ -45,7 +45,7 @@ struct ApiInner {
     openapi: axum::body::Bytes,
 }
 
-impl Api {
+impl ApiState {
     fn backend(&self) -> &Backend {
         &self.0.backend
     }
@@ -85,8 +85,8 @@ impl Api {
 struct Description;
 
 /// The routes below `/api/v1`, and their description.
-fn described() -> (Router<Api>, OpenApi) {
-    let (router, api) = OpenApiRouter::<Api>::new()
+fn described() -> (Router<ApiState>, OpenApi) {
+    let (router, api) = OpenApiRouter::<ApiState>::new()
         .routes(routes!(reads::list_teams))
         .routes(routes!(list::list_tasks, submit::submit_task))
         .routes(routes!(reads::get_task))
@@ -162,8 +162,13 @@ pub fn router(backend: Backend, hub: EventHub) -> Router {
     let (routes, description) = described();
     let openapi = as_json(&description).to_string().into();
     let names = Namer::new(backend.teams());
-    let api =
-        Api(Arc::new(ApiInner { backend, hub, names, asked: questions::AskedCache::default(), openapi }));
+    let api = ApiState(Arc::new(ApiStateInner {
+        backend,
+        hub,
+        names,
+        asked: questions::AskedCache::default(),
+        openapi,
+    }));
     let below = routes
         .route("/openapi.json", get(probes::openapi))
         .layer(DefaultBodyLimit::max(MOST_BODY))
