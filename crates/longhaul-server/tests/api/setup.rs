@@ -126,6 +126,33 @@ impl Model for Talker {
     }
 }
 
+/// A model that streams as many chunks as its order says, with pauses.
+struct Pacer;
+
+impl Model for Pacer {
+    fn name(&self) -> &str {
+        "pacer"
+    }
+
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> longhaul::model::ReplyStream<'a> {
+        use futures::StreamExt as _;
+        let order = match request.messages.first() {
+            Some(Message::User(text)) => text.to_string(),
+            _ => String::new(),
+        };
+        let numbers: Vec<u64> = order.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let (count, pause) = (numbers[0], Duration::from_millis(numbers[1]));
+        let chunk = |nth: u64| format!("{nth} ");
+        let whole: String = (0..count).map(chunk).collect();
+        let chunks = futures::stream::iter(0..count).then(move |nth| async move {
+            tokio::time::sleep(pause).await;
+            Ok(ReplyChunk::Text(chunk(nth)))
+        });
+        let done = ReplyChunk::Done(Box::new(reply().text(whole).usage(count, count).build()));
+        Box::pin(chunks.chain(futures::stream::iter([Ok(done)])))
+    }
+}
+
 fn team(gate: &Arc<Semaphore>) -> Team {
     let model = model(gate);
     let worker = Agent::builder("worker").description("Works.").model(model.clone()).build().unwrap();
@@ -145,7 +172,8 @@ fn team(gate: &Arc<Semaphore>) -> Team {
         .unwrap();
     let mystic = Agent::builder("mystic").model(Arc::new(Unpriced(model))).build().unwrap();
     let talker = Agent::builder("talker").model(Arc::new(Talker(gate.clone()))).build().unwrap();
-    Team::with_agents(lead, [asker, mystic, talker]).unwrap().with_name("crew")
+    let pacer = Agent::builder("pacer").model(Arc::new(Pacer)).build().unwrap();
+    Team::with_agents(lead, [asker, mystic, talker, pacer]).unwrap().with_name("crew")
 }
 
 impl Server {
