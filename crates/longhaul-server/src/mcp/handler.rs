@@ -13,11 +13,12 @@ use longhaul::toolset::client_tools::{
 };
 use longhaul::{Budget, Order, TaskId};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
-    CreateTaskResult, GetTaskParams, GetTaskResult, Implementation, InputRequiredResult, InputResponses,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ContentBlock, CreateTaskResult, GetTaskParams, GetTaskResult,
+    Implementation, InputRequiredResult, InputResponses, ListPromptsRequestMethod, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-    Tool, ToolAnnotations, UpdateTaskParams,
+    SubscriptionFilter, Tool, ToolAnnotations, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -58,6 +59,11 @@ impl ServerHandler for McpServer {
         let mut info = ServerConfig::new(capabilities).with_instructions(self.instructions());
         info.server_info = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
         info
+    }
+
+    /// Clients may listen, but there is nothing to tell: tools do not change, and tasks are polled.
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::default())
     }
 
     async fn list_tools(
@@ -137,6 +143,24 @@ impl ServerHandler for McpServer {
                 ))
             }
         }
+    }
+
+    /// There are no prompts, and what is not declared is not served.
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    /// There are no completions either.
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
     async fn get_task(
