@@ -13,11 +13,13 @@ use longhaul::toolset::client_tools::{
 };
 use longhaul::{Budget, Order, TaskId};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
-    CreateTaskResult, GetTaskParams, GetTaskResult, Implementation, InputRequiredResult, InputResponses,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-    Tool, ToolAnnotations, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ContentBlock, CreateTaskResult, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, InputRequiredResult,
+    InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Role, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, ToolAnnotations,
+    UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -34,6 +36,9 @@ use crate::problem::Problem;
 
 /// The longest text of the server's instructions, in bytes. Clients cut longer ones.
 const INSTRUCTIONS_LIMIT: usize = 2000;
+
+/// The prompt that reports on all tasks.
+const REPORT_PROMPT: &str = "tasks";
 
 /// What a client gives back when it repeats a call with a person's answers. It is not secret, and nothing in it
 /// is trusted: the task is looked up like any other.
@@ -53,11 +58,20 @@ struct Retry {
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_resources().enable_tasks().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_prompts()
+            .enable_tasks()
+            .build();
         let mut info = ServerConfig::new(capabilities).with_instructions(self.instructions());
         info.server_info = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
         info
+    }
+
+    /// Clients may listen, but there is nothing to tell: tools do not change, and tasks are polled.
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::default())
     }
 
     async fn list_tools(
@@ -137,6 +151,38 @@ impl ServerHandler for McpServer {
                 ))
             }
         }
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let what = "Report on all background tasks: results, what still runs, what waits for you";
+        Ok(ListPromptsResult::with_all_items(vec![Prompt::new(REPORT_PROMPT, Some(what), None)]))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if request.name != REPORT_PROMPT {
+            return Err(ErrorData::invalid_params(format!("there is no prompt '{}'", request.name), None));
+        }
+        let text = "Call list_background_agents. Then call wait_background_agents once, with the ids of all tasks that you have not \
+                    told me the result of yet and a timeout of 1. Tell me in a few lines what each task found, which ones still run, \
+                    which ones failed and why, and ask me the questions in needs_you.";
+        Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]).into())
+    }
+
+    /// There are no completions, and what is not declared is not served.
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
     async fn get_task(

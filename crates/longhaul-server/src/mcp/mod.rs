@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 
-pub use self::http::{McpHttpOptions, router};
+pub use self::http::{McpHttpOptions, http_service, router};
 use self::team_tasks::TeamTasks;
 use crate::backend::{Backend, BackendError};
 
