@@ -86,7 +86,7 @@ async fn answer(response: reqwest::Response, id: u64) -> Value {
     let text = response.text().await.unwrap();
     let messages = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
     let messages = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let found = messages.filter(|message| message["id"] == json!(id)).last();
+    let found = messages.filter(|message| message["id"] == json!(id)).next_back();
     found.unwrap_or_else(|| panic!("{status}: no answer to {id} in: {text}"))
 }
 
