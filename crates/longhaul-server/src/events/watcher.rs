@@ -72,7 +72,7 @@ impl EventHub {
     pub fn watch(&self, watch: Watch) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + use<> {
         let notify = self.0.ring().enter(watch.scope);
         self.0.changed.notify_waiters();
-        let live = watch.live.map(|root| self.0.store.read_live(root));
+        let live = watch.live.map(|root| self.0.read_live(root));
         let mut below = watch.known_below;
         below.extend(watch.below);
         let watcher = Watcher {
@@ -113,7 +113,7 @@ struct Watcher {
     below: Option<HashSet<TaskId>>,
     until_end_of: Option<TaskId>,
     notify: Arc<Notify>,
-    _live: Option<LiveReader>,
+    _live: Option<Arc<LiveReader>>,
     ends: CancellationToken,
     stage: WatchStage,
     /// The last event that was put into the queue.

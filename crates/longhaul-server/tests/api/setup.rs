@@ -13,7 +13,7 @@ use longhaul::toolset::{Shell, UserPrompt};
 use longhaul::{Agent, Budget, Longhaul, SubAgentDialect, Team};
 use longhaul_server::api;
 use longhaul_server::backend::{Backend, RunsHere, ServedTeam};
-use longhaul_server::events::{EventHub, HubOptions};
+use longhaul_server::events::{EventHub, HubOptions, StreamEnd};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -30,6 +30,8 @@ pub(crate) struct Server {
     pub(crate) longhaul: Longhaul,
     pub(crate) hub: EventHub,
     pub(crate) drain: CancellationToken,
+    /// Ends the streams of this server's clients, as if their token was revoked.
+    pub(crate) revoked: CancellationToken,
     /// Tasks that hold wait here.
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) client: reqwest::Client,
@@ -200,11 +202,12 @@ impl Server {
         let backend = Backend::new(longhaul.clone(), vec![served], Arc::new(RunsHere));
         let drain = CancellationToken::new();
         let hub = EventHub::start(store, options, drain.clone());
-        let router = api::router(backend, hub.clone());
+        let revoked = CancellationToken::new();
+        let router = api::router(backend, hub.clone()).layer(axum::Extension(StreamEnd(revoked.clone())));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listener = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Server { url, longhaul, hub, drain, gate, client: reqwest::Client::new(), listener }
+        Server { url, longhaul, hub, drain, revoked, gate, client: reqwest::Client::new(), listener }
     }
 
     pub(crate) fn at(&self, path: &str) -> String {
