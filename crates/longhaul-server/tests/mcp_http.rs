@@ -85,8 +85,8 @@ async fn answer(response: reqwest::Response, id: u64) -> Value {
     let status = response.status();
     let text = response.text().await.unwrap();
     let messages = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
-    let messages = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let found = messages.filter(|message| message["id"] == json!(id)).next_back();
+    let mut messages = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let found = messages.find(|message| message["id"] == json!(id) && message.get("method").is_none());
     found.unwrap_or_else(|| panic!("{status}: no answer to {id} in: {text}"))
 }
 

@@ -56,8 +56,7 @@ def main(keep=False):
         terminal.until("our question again", lambda screen: QUESTION in screen)
         terminal.type("vermilion")
         terminal.press_until("Enter", "the form's button", lambda screen: "❯ Accept" in screen)
-        terminal.keys("Enter")
-        terminal.until("the result", lambda screen: "FINAL ANSWER: vermilion" in screen)
+        terminal.press_until("Enter", "the result", lambda screen: "FINAL ANSWER: vermilion" in screen)
         (after,) = scenario.tasks()
         assert (after["id"], after["status"]) == (task["id"], "completed"), (task, after)
         assert task_ids(json.dumps(after)), after

@@ -5,6 +5,7 @@
 
 mod bounded_wait;
 mod call_key;
+mod calls;
 mod handler;
 mod http;
 mod questions;
