@@ -13,6 +13,7 @@ use longhaul_server::access::{AccessControl, AccessDir, DEFAULT_TOKEN};
 use longhaul_server::api;
 use longhaul_server::app::app;
 use longhaul_server::backend::{Backend, RunsHere, ServedTeam};
+use longhaul_server::dashboard;
 use longhaul_server::events::{EventHub, HubOptions};
 use longhaul_server::guard::{AllowedHosts, Guard, GuardLimits};
 use longhaul_server::listen::{ListenError, ListenOptions, Listener, TlsFiles};
@@ -103,7 +104,7 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
 
 /// The interfaces that are served, each a router of its own.
 fn interfaces(backend: Backend, hub: &EventHub) -> Vec<longhaul_server::Router> {
-    vec![api::router(backend, hub.clone())]
+    vec![api::router(backend, hub.clone()), dashboard::router()]
 }
 
 /// Waits for a signal. Fails if the database is gone.

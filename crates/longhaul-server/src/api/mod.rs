@@ -8,6 +8,7 @@ mod questions;
 mod reads;
 mod streams;
 mod submit;
+mod timeline;
 mod transcript;
 mod usage;
 mod waiting;
@@ -42,6 +43,7 @@ struct ApiInner {
     hub: EventHub,
     names: Namer,
     asked: questions::AskedCache,
+    timelines: timeline::TimelineCache,
     openapi: axum::body::Bytes,
 }
 
@@ -94,6 +96,7 @@ fn described() -> (Router<Api>, OpenApi) {
         .routes(routes!(reads::get_result))
         .routes(routes!(reads::get_journal))
         .routes(routes!(transcript::get_transcript))
+        .routes(routes!(timeline::get_timeline))
         .routes(routes!(actions::send_letter))
         .routes(routes!(actions::answer_question))
         .routes(routes!(actions::stop_task))
@@ -141,7 +144,8 @@ pub fn router(backend: Backend, hub: EventHub) -> Router {
     let (routes, description) = described();
     let openapi = serde_json::to_vec(&description).unwrap_or_default().into();
     let names = Namer::new(backend.teams());
-    let api = Api(Arc::new(ApiInner { backend, hub, names, asked: questions::AskedCache::default(), openapi }));
+    let (asked, timelines) = (questions::AskedCache::default(), timeline::TimelineCache::default());
+    let api = Api(Arc::new(ApiInner { backend, hub, names, asked, timelines, openapi }));
     let below = routes
         .route("/openapi.json", get(probes::openapi))
         .layer(DefaultBodyLimit::max(MOST_BODY))

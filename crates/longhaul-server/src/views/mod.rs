@@ -2,6 +2,7 @@
 
 mod question;
 mod task;
+mod timeline;
 mod transcript;
 
 pub use question::{
@@ -12,6 +13,8 @@ pub use task::{
     WaitView,
 };
 pub(crate) use task::needs_you;
+pub(crate) use timeline::Timeline;
+pub use timeline::{SpanKind, SpanView, TimelinePage, TimelineView};
 pub use transcript::{ItemView, TranscriptPage, words};
 
 use longhaul::entry::Record;
