@@ -30,9 +30,8 @@ export function dollars(cost: number): string {
   return much >= 10 ? `$${much.toFixed(2)}` : `$${much.toFixed(4)}`;
 }
 
-/** The cost of something, or nothing if no price is known. */
-export const price = (cost: number, unpriced: number) =>
-  cost === 0 && unpriced > 0 ? "" : `${dollars(cost)}${unpriced > 0 ? "+" : ""}`;
+/** The cost of something, with a + if some of it is not known; nothing if there is none. */
+export const price = (cost: number, unpriced: number) => (cost === 0 ? "" : `${dollars(cost)}${unpriced > 0 ? "+" : ""}`);
 
 export function clock(at: string | number, seconds = true): string {
   const time = new Date(at);

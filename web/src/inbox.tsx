@@ -89,6 +89,21 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
     });
   };
   const jsonProblem = question.schema && typed.trim() ? problemOfJson(typed) : null;
+  const choices = choicesOf(question.schema);
+  const answerField = (
+    <label>
+      {question.schema ? "Your answer, as JSON" : "Your answer"}
+      <textarea
+        ref={field}
+        rows={question.schema ? 4 : 2}
+        value={typed}
+        onInput={(event) => write(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit();
+        }}
+      />
+    </label>
+  );
   const left = question.until ? ms(question.until) - now.value : null;
   const onKey = (event: KeyboardEvent) => {
     const at = event.target as HTMLElement;
@@ -218,30 +233,28 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
             if (typed.trim() && !jsonProblem) give({ text: typed });
           }}
         >
-          <Choices schema={question.schema} choose={(text) => give({ text })} />
-          <label>
-            {question.schema ? "Your answer, as JSON" : "Your answer"}
-            <textarea
-              ref={field}
-              rows={question.schema ? 4 : 2}
-              value={typed}
-              onInput={(event) => write(event.currentTarget.value)}
-              onKeyDown={(event) => {
-                if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit();
-              }}
-            />
-          </label>
+          <Choices choices={choices} choose={(text) => give({ text })} />
+          {choices.length > 0 && !typed ? (
+            <details>
+              <summary class="faint">Answer with JSON instead</summary>
+              {answerField}
+            </details>
+          ) : (
+            answerField
+          )}
           {jsonProblem ? <p class="problem">{jsonProblem}</p> : null}
-          {question.schema ? (
+          {question.schema && choices.length === 0 ? (
             <details>
               <summary>What the answer has to look like</summary>
               <pre tabIndex={0}>{JSON.stringify(question.schema, null, 2)}</pre>
             </details>
           ) : null}
           <div class="buttons">
-            <button type="submit" class="yes" disabled={!typed.trim() || jsonProblem !== null}>
-              Send
-            </button>
+            {choices.length === 0 || typed ? (
+              <button type="submit" class="yes" disabled={!typed.trim() || jsonProblem !== null}>
+                Send
+              </button>
+            ) : null}
             <button type="button" onClick={() => give({ decision: "decline" })}>
               Decline
             </button>
@@ -261,20 +274,31 @@ function problemOfJson(text: string): string | null {
   }
 }
 
-/** One tap, where the answer is one of few: a choice, or yes and no. */
-function Choices({ schema, choose }: { schema: Question["schema"]; choose: (json: string) => void }): JSX.Element | null {
-  if (!schema) return null;
+interface Choice {
+  label: string;
+  json: string;
+}
+
+/** The answers, where there are few: a choice, or yes and no. */
+function choicesOf(schema: Question["schema"]): Choice[] {
+  if (!schema) return [];
   const properties = Object.entries((schema["properties"] ?? {}) as Record<string, Record<string, unknown>>);
   const [name, only] = properties.length === 1 ? (properties[0] ?? [null, null]) : [null, properties.length === 0 ? schema : null];
-  const values = only ? (Array.isArray(only["enum"]) ? only["enum"] : only["type"] === "boolean" ? [true, false] : []) : [];
-  if (values.length === 0 || values.length > 12) return null;
-  const wrap = (value: unknown) => JSON.stringify(name === null ? value : { [name]: value });
-  const label = (value: unknown) => (value === true ? "Yes" : value === false ? "No" : String(value));
+  const values: unknown[] = only ? (Array.isArray(only["enum"]) ? only["enum"] : only["type"] === "boolean" ? [true, false] : []) : [];
+  if (values.length > 12) return [];
+  return values.map((value) => ({
+    label: value === true ? "Yes" : value === false ? "No" : String(value),
+    json: JSON.stringify(name === null ? value : { [name]: value }),
+  }));
+}
+
+function Choices({ choices, choose }: { choices: Choice[]; choose: (json: string) => void }): JSX.Element | null {
+  if (choices.length === 0) return null;
   return (
     <div class="buttons">
-      {values.map((value) => (
-        <button type="button" onClick={() => choose(wrap(value))}>
-          {label(value)}
+      {choices.map((choice) => (
+        <button type="button" onClick={() => choose(choice.json)}>
+          {choice.label}
         </button>
       ))}
     </div>

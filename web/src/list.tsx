@@ -84,7 +84,7 @@ const media = matchMedia("(max-width: 700px)");
 phone.value = media.matches;
 media.addEventListener("change", () => (phone.value = media.matches));
 
-const heights = () => (phone.value ? { group: 40, task: 66 } : { group: 38, task: 46 });
+const heights = () => (phone.value ? { group: 40, task: 70 } : { group: 38, task: 46 });
 
 export function ListPage(): JSX.Element {
   const { forest: shown, waiting } = view.value;
@@ -240,7 +240,7 @@ function Rows({ rows }: { rows: Row[] }): JSX.Element {
     if (!box) return;
     const from = -box.top - 400;
     const to = -box.top + innerHeight + 400;
-    let first = tops.findIndex((top) => top + 66 > from);
+    let first = tops.findIndex((top) => top + 70 > from);
     if (first < 0) first = Math.max(0, rows.length - 1);
     let last = first;
     while (last < rows.length && (tops[last] ?? 0) < to) last += 1;
@@ -308,6 +308,7 @@ function TaskRow({ row, top }: { row: Row & { kind: "task" }; top: number }): JS
   const endedBelow = totals.ended - (isFinal(task) ? 1 : 0);
   const failedBelow = totals.failed - (task.status === "failed" ? 1 : 0);
   const isChosen = selected.value.has(task.id);
+  const used = folded ? totals.tokens : task.usage.input + task.usage.output;
   const cost = folded ? price(totals.cost, totals.unpriced) : price(task.cost, task.unpriced);
   const activity = task.activity || (task.status === "pending" ? "queued" : task.cut_short ?? "");
   return (
@@ -363,7 +364,7 @@ function TaskRow({ row, top }: { row: Row & { kind: "task" }; top: number }): JS
         ) : null}
       </span>
       <span class="num tok" title={tokensTitle(task)}>
-        {short(folded ? totals.tokens : task.usage.input + task.usage.output)} tok
+        {used > 0 ? `${short(used)} tok` : ""}
       </span>
       <span class="num cost">{cost}</span>
       <span class="num time">

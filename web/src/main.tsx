@@ -39,8 +39,8 @@ function Top(): JSX.Element {
         <span aria-hidden="true">{live ? "●" : "○"}</span> {live ? "live" : connection.value === "connecting" ? "connecting" : "not connected"}
       </span>
       {canNotify() && !wantsNotices.value ? (
-        <button type="button" class="quiet" onClick={() => void askToNotify()} title="Tell me when something needs me, while this tab is in the background">
-          Notify me
+        <button type="button" class="quiet" onClick={() => void askToNotify()} aria-label="Notify me" title="Tell me when something needs me, while this tab is in the background">
+          <span aria-hidden="true">♪</span> <span class="notify-word">Notify me</span>
         </button>
       ) : null}
       <button
@@ -56,8 +56,8 @@ function Top(): JSX.Element {
         ?
       </button>
       {canRun.value ? (
-        <button type="button" class="yes" onClick={() => (newTaskOpen.value = true)}>
-          New task
+        <button type="button" class="yes" aria-label="New task" onClick={() => (newTaskOpen.value = true)}>
+          New<span class="new-word"> task</span>
         </button>
       ) : null}
     </header>

@@ -137,12 +137,14 @@ function Inspector({ task }: { task: Task }): JSX.Element {
         </div>
       ) : null}
       <OrderBlock order={detail?.order ?? null} task={task} />
-      <div class="tabs" role="tablist" aria-label="Parts of the task">
+      <div class="tabs">
+       <div role="tablist" aria-label="Parts of the task">
         {TABS.map(([key, name]) => (
           <button type="button" role="tab" aria-selected={tab === key} aria-controls="tab-panel" onClick={() => go({ tab: key, entry: "" }, true)}>
             {name}
           </button>
         ))}
+       </div>
         {tab === "" ? (
           <select class="small" aria-label="Kind of entries" value={place.value.kind ?? ""} onChange={(event) => go({ kind: event.currentTarget.value }, true)}>
             {KINDS.map(([key, name]) => (
@@ -245,7 +247,7 @@ function OrderBlock({ order, task }: { order: Record<string, unknown> | null; ta
   const text = (key: string) => (order && typeof order[key] === "string" ? (order[key] as string) : "");
   const body = text("task") || task.headline;
   const rest = Object.entries(order ?? {}).filter(
-    ([key, value]) => !["task", "agent", "expected_output", "context", "title"].includes(key) && value !== null && JSON.stringify(value) !== "{}" && value !== false,
+    ([key, value]) => !["task", "agent", "expected_output", "context", "title", "working_dir"].includes(key) && value !== null && JSON.stringify(value) !== "{}" && value !== false,
   );
   const long = body.length > 400 || body.split("\n").length > 8;
   const content = (
@@ -343,7 +345,7 @@ function UsageTable({ title, path }: { title: string; path: string }): JSX.Eleme
       <td>{count(sums.usage.input)}</td>
       <td>{count(sums.usage.cached)}</td>
       <td>{count(sums.usage.output)}</td>
-      <td>{price(sums.cost, sums.unpriced) || "not known"}</td>
+      <td>{price(sums.cost, sums.unpriced) || (sums.unpriced ? "not known" : dollars(0))}</td>
     </tr>
   );
   return (
@@ -374,8 +376,8 @@ function UsageTab({ task, detail }: { task: Task; detail: TaskDetail | null }): 
   return (
     <div class="scroll" tabIndex={0}>
       <p>
-        This task: {count(task.usage.input)} tokens in ({count(task.usage.cached)} from the cache), {count(task.usage.output)} out ({count(task.usage.reasoning)} reasoning), {plural(task.turns, "reply").replace("replys", "replies")}, {plural(task.calls, "call")}
-        {price(task.cost, task.unpriced) ? `, ${price(task.cost, task.unpriced)}` : ", cost not known"}; worked {duration(task.worked_ms)}.
+        This task: {count(task.usage.input)} tokens in ({count(task.usage.cached)} from the cache), {count(task.usage.output)} out ({count(task.usage.reasoning)} reasoning), {task.turns === 1 ? "1 reply" : `${count(task.turns)} replies`}, {plural(task.calls, "call")}
+        {price(task.cost, task.unpriced) ? `, ${price(task.cost, task.unpriced)}` : task.unpriced ? ", cost not known" : ""}; worked {duration(task.worked_ms)}.
       </p>
       <Budget detail={detail} />
       <UsageTable key={`a${again}`} title="The whole run by agent" path={`/usage?by=agent&root=${task.root}`} />

@@ -108,27 +108,46 @@ export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element 
     return () => watch.disconnect();
   }, [feed, transcript?.before]);
 
+  // Entries get their height when they are first drawn: the end moves without new ones.
+  const content = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const at = scroller.current;
+    if (!at || !content.current) return;
+    const watch = new ResizeObserver(() => {
+      if (following.value) at.scrollTop = at.scrollHeight;
+    });
+    watch.observe(content.current);
+    watch.observe(at);
+    return () => watch.disconnect();
+  }, [feed]);
+
+  const lastTop = useRef(0);
   const onScroll = () => {
     const at = scroller.current;
     if (!at) return;
-    const atEnd = at.scrollHeight - at.scrollTop - at.clientHeight < 48;
-    if (atEnd !== following.value) {
-      following.value = atEnd;
-      if (!atEnd) lastSeen.current = end?.seq ?? 0;
+    const isUp = at.scrollTop < lastTop.current - 1;
+    lastTop.current = at.scrollTop;
+    const isEnd = at.scrollHeight - at.scrollTop - at.clientHeight < 48;
+    if (isEnd && !following.value && !isUp) following.value = true;
+    else if (isUp && !isEnd && following.value) {
+      following.value = false;
+      lastSeen.current = end?.seq ?? 0;
     }
   };
   return (
     <div class="transcript-frame">
       <div class="transcript" ref={scroller} onScroll={onScroll} tabIndex={0} role="log" aria-label="Transcript" aria-live="off">
+       <div ref={content}>
         <div ref={top} class="older-mark faint">
           {!transcript ? feed.problem.value || "Loading …" : transcript.before !== null ? "Older entries load as you scroll up." : "The transcript begins here."}
         </div>
-        {items.map((item) => (
+        {items.map((item, index) => (
           <Safe key={`${item.kind}${item.seq}.${item.call ?? item.question ?? ""}`} name="an entry">
-            <ItemView item={item} task={feed.task} />
+            <ItemView item={item} task={feed.task} again={items[index - 1]?.at.slice(0, 16) === item.at.slice(0, 16)} />
           </Safe>
         ))}
         {transcript && items.length === 0 ? <p class="faint">{kind ? "Nothing of this kind in what is loaded." : "Nothing has happened yet."}</p> : null}
+       </div>
       </div>
       {!following.value && transcript ? (
         <button
@@ -153,14 +172,14 @@ function Stamp({ item, task }: { item: Item; task: string }): JSX.Element {
   );
 }
 
-const ItemView = memo(function ItemView({ item, task }: { item: Item; task: string }): JSX.Element {
+const ItemView = memo(function ItemView({ item, task, again }: { item: Item; task: string; again: boolean }): JSX.Element {
   return (
-    <div class={`item ${item.kind} tone-${item.tone}${isError(item) ? " error" : ""}`} data-seq={item.seq} data-error={isError(item) ? "1" : undefined}>
+    <div class={`item ${item.kind} tone-${item.tone}${isError(item) ? " error" : ""}${again ? " again" : ""}`} data-seq={item.seq} data-error={isError(item) ? "1" : undefined}>
       <Stamp item={item} task={task} />
       <div class="body">{body(item, task)}</div>
     </div>
   );
-}, (a, b) => a.item === b.item || (!a.item.live && JSON.stringify(a.item) === JSON.stringify(b.item)));
+}, (a, b) => a.again === b.again && (a.item === b.item || (!a.item.live && JSON.stringify(a.item) === JSON.stringify(b.item))));
 
 function body(item: Item, task: string): JSX.Element {
   switch (item.kind) {

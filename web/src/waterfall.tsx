@@ -87,7 +87,7 @@ export function Waterfall({ root, selected }: { root: string; selected: string }
       }
     }
     if (!Number.isFinite(start)) start = end = Date.now();
-    return axis(busy, start, Math.max(end, start + 1_000));
+    return axis(busy, start, Math.max(end, start + 100));
   }, [spans, rows.length, at, root]);
   const width = zoom[1] - zoom[0];
   const x = (time: number) => (line.x(time) - zoom[0]) / width;
@@ -191,13 +191,15 @@ function Bars({ spans, x, at, task }: { spans: Span[]; x: (time: number) => numb
     const wide = Math.min(1, to) - left;
     const took = (span.to ? ms(span.to) : Math.max(at, ms(span.from))) - ms(span.from);
     const attempt = span.attempt > 1 ? ` · attempt ${span.attempt}` : "";
-    const text = span.text || (span.kind === "working" ? "" : NAMES[span.kind]);
+    const waits = span.kind.startsWith("waits_for") && span.text;
+    const text = waits ? `waits for ${span.text}` : span.text || (span.kind === "working" ? "" : NAMES[span.kind]);
+    const name = waits ? text : `${NAMES[span.kind]}${span.text ? `: ${span.text}` : ""}`;
     bars.push(
       <To
         place={{ ...taskPlace(task.id), entry: String(span.seq) }}
         class={`bar is-${span.kind}${span.is_error ? " bad" : ""}${span.attempt > 1 ? " again" : ""}`}
-        title={`${NAMES[span.kind]}${span.text ? `: ${span.text}` : ""} · ${clock(span.from)} · ${duration(took)}${attempt}`}
-        label={`${NAMES[span.kind]} ${span.text} ${duration(took)}`}
+        title={`${name} · ${clock(span.from)} · ${duration(took)}${attempt}`}
+        label={`${name}, ${duration(took)}`}
         style={{ left: `${left * 100}%`, width: `${wide * 100}%` }}
       >
         {wide > 0.14 ? text : ""}

@@ -105,6 +105,12 @@ impl Timeline {
                 self.end_calls(at);
                 self.begin(SpanKind::Queued, record, String::new());
             }
+            Entry::Asked { asks, .. } => {
+                let text = describe_wait(&WaitReason::Person(asks.headline()));
+                self.begin(SpanKind::WaitsForPerson, record, text);
+            }
+            // The question says what it waits for, and since when.
+            Entry::Waiting { on: WaitReason::Person(_), .. } if self.is_asking() => {}
             Entry::Waiting { on, .. } => {
                 let kind = match on {
                     WaitReason::Tasks(_) => SpanKind::WaitsForTasks,
@@ -114,7 +120,6 @@ impl Timeline {
                 };
                 self.begin(kind, record, describe_wait(on));
             }
-            Entry::Asked { asks, .. } => self.begin(SpanKind::WaitsForPerson, record, asks.headline()),
             Entry::Finished(_) => {
                 self.end_calls(at);
                 self.end_phase(at);
@@ -155,10 +160,14 @@ impl Timeline {
         }
     }
 
+    fn is_asking(&self) -> bool {
+        let phase = self.spans.iter().rev().find(|span| span.kind != SpanKind::Call);
+        phase.is_some_and(|span| span.kind == SpanKind::WaitsForPerson && span.to.is_none())
+    }
+
     /// It works again, if it has waited.
     fn work(&mut self, record: &Record) {
-        let waits = |span: &&SpanView| span.kind != SpanKind::Call;
-        let phase = self.spans.iter().rev().find(waits);
+        let phase = self.spans.iter().rev().find(|span| span.kind != SpanKind::Call);
         if phase.is_some_and(|span| span.to.is_none() && !matches!(span.kind, SpanKind::Working | SpanKind::Queued)) {
             self.begin(SpanKind::Working, record, String::new());
         }
