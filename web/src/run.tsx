@@ -435,15 +435,17 @@ function Journal({ task }: { task: Task }): JSX.Element {
         const kind = Object.keys(record.entry)[0] ?? "";
         const text = JSON.stringify(record.entry[kind]);
         return (
-          <details data-entry={record.seq} class={record.seq === wanted ? "target" : undefined}>
-            <summary>
-              <To place={{ task: task.id, tab: "journal", entry: String(record.seq) }} class="seq" title="Link to this entry">
-                {record.seq}
-              </To>
-              <time title={dateTime(record.at)}>{clock(record.at)}</time> <b>{kind}</b> <span class="faint">{text?.slice(0, 160)}</span>
-            </summary>
-            <pre tabIndex={0}>{JSON.stringify(record.entry, null, 2)}</pre>
-          </details>
+          <div class={record.seq === wanted ? "entry target" : "entry"} data-entry={record.seq}>
+            <To place={{ task: task.id, tab: "journal", entry: String(record.seq) }} class="seq" title="Link to this entry">
+              {record.seq}
+            </To>
+            <details>
+              <summary>
+                <time title={dateTime(record.at)}>{clock(record.at)}</time> <b>{kind}</b> <span class="faint">{text?.slice(0, 160)}</span>
+              </summary>
+              <pre tabIndex={0}>{JSON.stringify(record.entry, null, 2)}</pre>
+            </details>
+          </div>
         );
       })}
       {first > 1 && records.length > 0 ? (
