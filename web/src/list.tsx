@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { canRetry, retryAll, stopAll } from "./actions";
 import { forest, GROUP_TITLE, GROUPS, isFinal, type Forest, type Row } from "./forest";
-import { plural, price, short } from "./format";
+import { ms, plural, price, short, ticking } from "./format";
 import { folds, setFold } from "./memory";
 import { Inbox } from "./inbox";
 import { Elapsed, say, silentFor, State, To, tokensTitle } from "./parts";
@@ -347,7 +347,7 @@ function TaskRow({ row, top }: { row: Row & { kind: "task" }; top: number }): JS
         <span class={task.status === "failed" ? "line2 bad" : "line2"}>
           {activity}
           {silent ? <span class="silent">{activity ? " · " : ""}{silent}</span> : null}
-          {activity || silent ? "" : "\u00a0"}
+          {activity || silent || !task.ended ? "" : `ended ${ticking(now.value - ms(task.ended))} ago`}
         </span>
       </To>
       <span class="num kids">

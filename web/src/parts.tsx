@@ -4,8 +4,8 @@ import type { ComponentChildren, JSX } from "preact";
 import { Component } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { count, dateTime, ms, ticking } from "./format";
-import { now } from "./store";
-import { go, href, type Place } from "./url";
+import { now, tasks } from "./store";
+import { go, href, taskPlace, type Place } from "./url";
 import type { Line, Task } from "./types";
 
 const SHAPES: Record<string, string> = {
@@ -72,6 +72,12 @@ export function To(props: {
       {props.children}
     </a>
   );
+}
+
+/** Text in which the ids of known tasks are links. */
+export function Linked({ text }: { text: string }): JSX.Element {
+  const parts = text.split(/(\bt-[0-9a-hjkmnp-tv-z]{5,15}\b)/);
+  return <>{parts.map((part, index) => (index % 2 === 1 && tasks.has(part) ? <To place={taskPlace(part)}>{part}</To> : part))}</>;
 }
 
 const MARKS: Record<Line["kind"], string> = { text: "", note: "", added: "+", removed: "-", same: " " };

@@ -10,7 +10,7 @@ import { keyOf, QuestionCard } from "./inbox";
 import { TranscriptFeed } from "./journal";
 import { Markdown } from "./markdown";
 import { draft, setDraft } from "./memory";
-import { Copy, Elapsed, Safe, silentFor, State, To, tokens, tokensTitle } from "./parts";
+import { Copy, Elapsed, Linked, Safe, silentFor, State, To, tokens, tokensTitle } from "./parts";
 import { canRun, loadTree, now, questions, stream, tasks, version } from "./store";
 import { KINDS, TranscriptView } from "./transcript";
 import { go, listPlace, place, taskPlace } from "./url";
@@ -118,7 +118,7 @@ function Inspector({ task }: { task: Task }): JSX.Element {
           </span>
         </div>
         <Actions task={task} />
-        {task.activity && !isFinal(task) ? <p class="activity">{task.activity}</p> : null}
+        {task.activity && !isFinal(task) ? <p class="activity"><Linked text={task.activity} /></p> : null}
         {task.error ? <Cause task={task} /> : null}
         <Links task={task} detail={detail} />
         {below.length > 0 && open.length === 0 ? (
@@ -291,7 +291,7 @@ function Letters({ feed, task }: { feed: TranscriptFeed; task: Task }): JSX.Elem
         <div class={letter.from?.includes("person") || letter.from === "you" ? "letter-box mine" : "letter-box"}>
           <div class="letter-head">
             <b>
-              {letter.from} → {task.agent}
+              <Linked text={letter.from ?? ""} /> → {task.agent}
             </b>
             <span class="faint">
               {clock(letter.at)} · {letter.read ? `read ${clock(letter.read)}` : "not read yet"}

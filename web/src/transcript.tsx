@@ -7,7 +7,7 @@ import { clock, dateTime, duration, ms, plural } from "./format";
 import { keyOf, QuestionCard } from "./inbox";
 import type { TranscriptFeed } from "./journal";
 import { Markdown } from "./markdown";
-import { Copy, Lines, Safe, To } from "./parts";
+import { Copy, Lines, Linked, Safe, To } from "./parts";
 import { questions } from "./store";
 import { go, place } from "./url";
 import type { Item, Line } from "./types";
@@ -202,7 +202,9 @@ function body(item: Item, task: string): JSX.Element {
       return (
         <div class="letter-box">
           <div class="letter-head">
-            <b>» {item.from}</b>
+            <b>
+              » <Linked text={item.from ?? ""} />
+            </b>
             <span class="faint">{item.read ? `read ${clock(item.read)}` : "not read yet"}</span>
           </div>
           <Markdown text={item.text ?? ""} />
@@ -213,7 +215,11 @@ function body(item: Item, task: string): JSX.Element {
     case "end":
       return <strong class={`end is-${item.status}`}>{item.gist}</strong>;
     default:
-      return <span class="note">{item.text ?? item.gist}</span>;
+      return (
+        <span class="note">
+          <Linked text={item.text ?? item.gist} />
+        </span>
+      );
   }
 }
 
@@ -247,7 +253,8 @@ function Call({ item }: { item: Item }): JSX.Element {
   return (
     <details class="call-box" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
-        <code class="gist">{item.gist}</code> <span class={item.is_error ? "outcome bad" : "outcome"}>{what}</span>
+        <code class="gist">{item.gist}</code>
+        <span class={item.is_error ? "outcome bad" : "outcome"}>{what}</span>
       </summary>
       {open ? (
         <div class="two">
