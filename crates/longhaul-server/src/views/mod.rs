@@ -8,11 +8,11 @@ mod transcript;
 pub use question::{
     AlsoAnswered, AnswerView, FileChangeView, GrantView, LineView, QuestionKind, QuestionPage, QuestionView,
 };
-pub use task::{
-    Namer, OpenQuestionView, StopView, SumsView, TaskDetail, TaskPage, TaskStatus, TaskView, TreeView, UsageView,
-    WaitView,
-};
 pub(crate) use task::needs_you;
+pub use task::{
+    Namer, OpenQuestionView, StopView, SumsView, TaskDetail, TaskPage, TaskStatus, TaskView, TreeView,
+    UsageView, WaitView,
+};
 pub(crate) use timeline::Timeline;
 pub use timeline::{SpanKind, SpanView, TimelinePage, TimelineView};
 pub use transcript::{ItemView, TranscriptPage, words};
