@@ -7,7 +7,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use sha2::{Digest as _, Sha256};
 
@@ -59,7 +61,10 @@ static TAGS: LazyLock<[String; ASSETS.len()]> = LazyLock::new(|| {
 /// The router: `/` and what is below `/assets/`. It shows nothing of the server; the page reads the API.
 pub fn router() -> Router {
     let serve = |index: usize| get(move |headers: HeaderMap| async move { respond(index, &headers) });
-    ASSETS.iter().enumerate().fold(Router::new(), |router, (index, asset)| router.route(asset.path, serve(index)))
+    ASSETS
+        .iter()
+        .enumerate()
+        .fold(Router::new(), |router, (index, asset)| router.route(asset.path, serve(index)))
 }
 
 /// Whether a request loads a part of the page: a browser sends these without the header that the API wants.
@@ -70,7 +75,8 @@ pub(crate) fn is_page_load(method: &Method, path: &str) -> bool {
 fn respond(index: usize, headers: &HeaderMap) -> Response {
     let (asset, tag) = (&ASSETS[index], &TAGS[index]);
     let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    let is_known = known.flat_map(|list| list.split(',')).any(|known| known.trim().trim_start_matches("W/") == tag);
+    let is_known =
+        known.flat_map(|list| list.split(',')).any(|known| known.trim().trim_start_matches("W/") == tag);
     let brotli = asset.brotli.filter(|_| accepts_brotli(headers));
     let mut response = match is_known {
         true => StatusCode::NOT_MODIFIED.into_response(),
@@ -94,7 +100,8 @@ fn accepts_brotli(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|coding| {
         let mut parts = coding.split(';').map(str::trim);
-        parts.next() == Some("br") && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+        parts.next() == Some("br")
+            && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
     })
 }
 

@@ -145,7 +145,11 @@ impl Timeline {
             Entry::Returned(returned) => {
                 if let Some(place) = self.open_calls.iter().position(|(call, _)| *call == returned.call) {
                     let (_, seq) = self.open_calls.remove(place);
-                    let span = self.spans.iter_mut().rev().find(|span| span.seq == seq && span.kind == SpanKind::Call);
+                    let span = self
+                        .spans
+                        .iter_mut()
+                        .rev()
+                        .find(|span| span.seq == seq && span.kind == SpanKind::Call);
                     if let Some(span) = span {
                         (span.to, span.is_error) = (Some(at), returned.is_error);
                     }
@@ -168,7 +172,9 @@ impl Timeline {
     /// It works again, if it has waited.
     fn work(&mut self, record: &Record) {
         let phase = self.spans.iter().rev().find(|span| span.kind != SpanKind::Call);
-        if phase.is_some_and(|span| span.to.is_none() && !matches!(span.kind, SpanKind::Working | SpanKind::Queued)) {
+        if phase.is_some_and(|span| {
+            span.to.is_none() && !matches!(span.kind, SpanKind::Working | SpanKind::Queued)
+        }) {
             self.begin(SpanKind::Working, record, String::new());
         }
     }
@@ -191,7 +197,15 @@ impl Timeline {
             self.spans.pop_front();
         }
         let (seq, attempt) = (record.seq.0, self.attempt);
-        self.spans.push_back(SpanView { kind, seq, from: record.at, to: None, text, is_error: false, attempt });
+        self.spans.push_back(SpanView {
+            kind,
+            seq,
+            from: record.at,
+            to: None,
+            text,
+            is_error: false,
+            attempt,
+        });
     }
 
     fn end_phase(&mut self, at: Timestamp) {
