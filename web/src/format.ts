@@ -17,10 +17,11 @@ export const ticking = (ms: number) => (ms < 10_000 ? `${Math.max(0, Math.floor(
 export const count = (n: number) => n.toLocaleString("en-US");
 
 export function short(n: number): string {
-  if (n < 1000) return String(n);
-  if (n < 10_000) return `${(n / 1000).toFixed(1)}k`;
-  if (n < 1_000_000) return `${Math.floor(n / 1000)}k`;
-  return `${(n / 1e6).toFixed(1)}M`;
+  const scaled = (unit: number) => (Math.floor(n / (unit / 10)) / 10).toFixed(1);
+  if (n < 1_000) return String(n);
+  if (n < 100_000) return `${scaled(1_000)}k`;
+  if (n < 1_000_000) return `${Math.floor(n / 1_000)}k`;
+  return n < 1e9 ? `${scaled(1e6)}M` : `${scaled(1e9)}G`;
 }
 
 export const plural = (n: number, what: string) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
@@ -30,8 +31,9 @@ export function dollars(cost: number): string {
   return much >= 10 ? `$${much.toFixed(2)}` : `$${much.toFixed(4)}`;
 }
 
-/** The cost of something, with a + if some of it is not known; nothing if there is none. */
-export const price = (cost: number, unpriced: number) => (cost === 0 ? "" : `${dollars(cost)}${unpriced > 0 ? "+" : ""}`);
+/** The cost of something: with a + if a part of it is not known, ? if nothing of it is known. */
+export const price = (cost: number, unpriced: number) =>
+  cost === 0 ? (unpriced > 0 ? "?" : "") : `${dollars(cost)}${unpriced > 0 ? "+" : ""}`;
 
 export function clock(at: string | number, seconds = true): string {
   const time = new Date(at);

@@ -104,6 +104,11 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
       />
     </label>
   );
+  const decline = (
+    <button type="button" title="Refuse to answer" onClick={() => give({ decision: "decline" })}>
+      Decline
+    </button>
+  );
   const left = question.until ? ms(question.until) - now.value : null;
   const onKey = (event: KeyboardEvent) => {
     const at = event.target as HTMLElement;
@@ -233,9 +238,18 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
             if (typed.trim() && !jsonProblem) give({ text: typed });
           }}
         >
-          <Choices choices={choices} choose={(text) => give({ text })} />
+          {choices.length > 0 ? (
+            <div class="buttons">
+              {choices.map((choice) => (
+                <button type="button" onClick={() => give({ text: choice.json })}>
+                  {choice.label}
+                </button>
+              ))}
+              {typed ? null : decline}
+            </div>
+          ) : null}
           {choices.length > 0 && !typed ? (
-            <details>
+            <details class="small">
               <summary class="faint">Answer with JSON instead</summary>
               {answerField}
             </details>
@@ -249,16 +263,14 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
               <pre tabIndex={0}>{JSON.stringify(question.schema, null, 2)}</pre>
             </details>
           ) : null}
-          <div class="buttons">
-            {choices.length === 0 || typed ? (
+          {choices.length === 0 || typed ? (
+            <div class="buttons">
               <button type="submit" class="yes" disabled={!typed.trim() || jsonProblem !== null}>
                 Send
               </button>
-            ) : null}
-            <button type="button" onClick={() => give({ decision: "decline" })}>
-              Decline
-            </button>
-          </div>
+              {decline}
+            </div>
+          ) : null}
         </form>
       )}
     </article>
@@ -290,19 +302,6 @@ function choicesOf(schema: Question["schema"]): Choice[] {
     label: value === true ? "Yes" : value === false ? "No" : String(value),
     json: JSON.stringify(name === null ? value : { [name]: value }),
   }));
-}
-
-function Choices({ choices, choose }: { choices: Choice[]; choose: (json: string) => void }): JSX.Element | null {
-  if (choices.length === 0) return null;
-  return (
-    <div class="buttons">
-      {choices.map((choice) => (
-        <button type="button" onClick={() => choose(choice.json)}>
-          {choice.label}
-        </button>
-      ))}
-    </div>
-  );
 }
 
 export function Inbox(): JSX.Element | null {

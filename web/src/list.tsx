@@ -191,7 +191,32 @@ function Filters({ forest }: { forest: Forest }): JSX.Element {
           </button>
         ) : null}
       </div>
+      <Today />
     </div>
+  );
+}
+
+/** What today's tasks have used. */
+function Today(): JSX.Element | null {
+  void version.value;
+  const midnight = new Date(tens.value).setHours(0, 0, 0, 0);
+  let many = 0;
+  let used = 0;
+  let cost = 0;
+  let unpriced = 0;
+  for (const task of tasks.values()) {
+    if (ms(task.created) < midnight) continue;
+    many += 1;
+    used += task.usage.input + task.usage.output;
+    cost += task.cost;
+    unpriced += task.unpriced;
+  }
+  if (many === 0) return null;
+  const spent = price(cost, unpriced);
+  return (
+    <span class="today faint">
+      today: {plural(many, "task")} · {short(used)} tok{spent ? ` · ${spent}` : ""}
+    </span>
   );
 }
 

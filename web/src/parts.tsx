@@ -80,14 +80,12 @@ export function Linked({ text }: { text: string }): JSX.Element {
   return <>{parts.map((part, index) => (index % 2 === 1 && tasks.has(part) ? <To place={taskPlace(part)}>{part}</To> : part))}</>;
 }
 
-const MARKS: Record<Line["kind"], string> = { text: "", note: "", added: "+", removed: "-", same: " " };
 /** A question laid out for reading, as the server sends it. */
 export function Lines({ lines }: { lines: Line[] }): JSX.Element {
   return (
     <div class="lines" tabIndex={0} role="group" aria-label="What is asked, in full">
       {lines.map((line) => (
         <div class={`line ${line.kind}`}>
-          {MARKS[line.kind] ? <span class="mark">{MARKS[line.kind]}</span> : null}
           {line.text || "\u00a0"}
         </div>
       ))}

@@ -15,7 +15,7 @@ import { canRun, loadTree, now, questions, stream, tasks, version } from "./stor
 import { KINDS, TranscriptView } from "./transcript";
 import { go, listPlace, place, taskPlace } from "./url";
 import { Waterfall } from "./waterfall";
-import type { Item, RecordView, Sums, Task, TaskDetail } from "./types";
+import type { Item, RecordView, Sums, Task, TaskDetail, TranscriptPage } from "./types";
 
 const TABS: [string, string][] = [
   ["", "Transcript"],
@@ -58,7 +58,7 @@ export function RunPage({ id }: { id: string }): JSX.Element {
         </To>
         <h1 title={root.headline}>{root.headline}</h1>
         <span class="faint sums">
-          {plural(sum.tasks, "task")} · {sum.ended} ended{sum.failed ? ` · ${sum.failed} failed` : ""} · <Elapsed task={root} /> · {short(sum.tokens)} tok{cost ? ` · ${cost}` : ""}
+          {plural(sum.tasks, "task")}{sum.tasks > 1 ? ` · ${sum.ended} ended` : ""}{sum.failed ? ` · ${sum.failed} failed` : ""} · <Elapsed task={root} />{sum.tokens ? ` · ${short(sum.tokens)} tok` : ""}{cost ? ` · ${cost}` : ""}
         </span>
         <button type="button" class="small fall-toggle" aria-expanded={showFall.value} onClick={() => (showFall.value = !showFall.value)}>
           {showFall.value ? "Hide waterfall" : "Waterfall"}
@@ -111,7 +111,8 @@ function Inspector({ task }: { task: Task }): JSX.Element {
           <Copy text={task.id} label="Copy id" />
           <span class="faint">
             <Elapsed task={task} />
-            {silent ? ` · ${silent}` : ""} · <span title={tokensTitle(task)}>{short(tokens(task))} tok</span>
+            {silent ? ` · ${silent}` : ""}
+            {tokens(task) ? <span title={tokensTitle(task)}> · {short(tokens(task))} tok</span> : null}
             {cost ? ` · ${cost}` : ""}
             {task.attempt > 1 ? ` · attempt ${task.attempt}` : ""}
             {task.team ? ` · team ${task.team}` : ""}
@@ -276,9 +277,43 @@ function OrderBlock({ order, task }: { order: Record<string, unknown> | null; ta
   );
 }
 
+interface Letter {
+  item: Item;
+  from: string;
+  to: Task;
+}
+
+/** Letters that this task has sent: they are in the journals of its parent and its children. */
+function useSent(task: Task): Letter[] {
+  const [sent, setSent] = useState<Letter[]>([]);
+  const near = [...(index(tasks).children.get(task.id) ?? []), ...(task.parent ? [tasks.get(task.parent)] : [])]
+    .filter((other): other is Task => other !== undefined)
+    .slice(-30);
+  const key = near.map((other) => other.id).join(" ");
+  const turns = task.calls;
+  useEffect(() => {
+    let closed = false;
+    void Promise.all(
+      near.map((other) =>
+        get<TranscriptPage>(`/tasks/${other.id}/transcript?limit=200`).then(
+          (page) => page.items.filter((item) => item.kind === "letter" && item.from?.includes(task.id)).map((item) => ({ item, from: task.agent, to: other })),
+          () => [],
+        ),
+      ),
+    ).then((found) => !closed && setSent(found.flat()));
+    return () => {
+      closed = true;
+    };
+  }, [key, turns, isFinal(task)]);
+  return sent;
+}
+
+/** Letters of this task and of those next to it, as one thread. */
 function Letters({ feed, task }: { feed: TranscriptFeed; task: Task }): JSX.Element {
   const shown = feed.shown.value;
-  const letters = (shown?.items ?? []).filter((item): item is Item => item.kind === "letter");
+  const sent = useSent(task);
+  const received: Letter[] = (shown?.items ?? []).filter((item) => item.kind === "letter").map((item) => ({ item, from: item.from ?? "", to: task }));
+  const thread = [...received, ...sent].sort((a, b) => (a.item.at < b.item.at ? -1 : 1));
   return (
     <div class="scroll" tabIndex={0}>
       {shown?.before != null ? (
@@ -286,18 +321,18 @@ function Letters({ feed, task }: { feed: TranscriptFeed; task: Task }): JSX.Elem
           Look for older letters
         </button>
       ) : null}
-      {letters.length === 0 ? <p class="faint">No letters in what is loaded.</p> : null}
-      {letters.map((letter) => (
-        <div class={letter.from?.includes("person") || letter.from === "you" ? "letter-box mine" : "letter-box"}>
+      {thread.length === 0 ? <p class="faint">No letters in what is loaded.</p> : null}
+      {thread.map(({ item, from, to }) => (
+        <div class={to === task ? "letter-box" : "letter-box mine"}>
           <div class="letter-head">
             <b>
-              <Linked text={letter.from ?? ""} /> → {task.agent}
+              <Linked text={from} /> → {to === task ? task.agent : <To place={taskPlace(to.id)}>{`${to.agent} ${to.id}`}</To>}
             </b>
             <span class="faint">
-              {clock(letter.at)} · {letter.read ? `read ${clock(letter.read)}` : "not read yet"}
+              {clock(item.at)} · {item.read ? `read ${clock(item.read)}` : "not read yet"}
             </span>
           </div>
-          <Markdown text={letter.text ?? ""} />
+          <Markdown text={item.text ?? ""} />
         </div>
       ))}
     </div>
@@ -345,7 +380,7 @@ function UsageTable({ title, path }: { title: string; path: string }): JSX.Eleme
       <td>{count(sums.usage.input)}</td>
       <td>{count(sums.usage.cached)}</td>
       <td>{count(sums.usage.output)}</td>
-      <td>{price(sums.cost, sums.unpriced) || (sums.unpriced ? "not known" : dollars(0))}</td>
+      <td>{price(sums.cost, sums.unpriced) || dollars(0)}</td>
     </tr>
   );
   return (
@@ -377,7 +412,7 @@ function UsageTab({ task, detail }: { task: Task; detail: TaskDetail | null }): 
     <div class="scroll" tabIndex={0}>
       <p>
         This task: {count(task.usage.input)} tokens in ({count(task.usage.cached)} from the cache), {count(task.usage.output)} out ({count(task.usage.reasoning)} reasoning), {task.turns === 1 ? "1 reply" : `${count(task.turns)} replies`}, {plural(task.calls, "call")}
-        {price(task.cost, task.unpriced) ? `, ${price(task.cost, task.unpriced)}` : task.unpriced ? ", cost not known" : ""}; worked {duration(task.worked_ms)}.
+        {price(task.cost, task.unpriced) ? `, ${price(task.cost, task.unpriced)}` : ""}; worked {duration(task.worked_ms)}.
       </p>
       <Budget detail={detail} />
       <UsageTable key={`a${again}`} title="The whole run by agent" path={`/usage?by=agent&root=${task.root}`} />

@@ -56,6 +56,7 @@ fn node(args: &[&str]) -> String {
 fn the_assets_are_what_the_sources_give() {
     node(&["node_modules/typescript/bin/tsc", "--noEmit"]);
     node(&["build.mjs", "--check"]);
+    node(&["--test", "tests/units.test.mjs"]);
 }
 
 #[test]
