@@ -10,7 +10,8 @@ import { Dialog, say } from "./parts";
 import { canRun, tasks } from "./store";
 import { following, nextError, setKind } from "./transcript";
 import { go, listPlace, place, taskPlace } from "./url";
-import { treeRows } from "./waterfall";
+import { treeRows, zoomBy } from "./waterfall";
+import { nextTab, showFall } from "./run";
 import type { Task } from "./types";
 
 export const helpOpen = signal(false);
@@ -31,6 +32,8 @@ const KEYS: [string, string][] = [
   [".", "next error: in the transcript, then in the tasks of the run"],
   ["[ ]", "previous, next task of the run"],
   ["1 … 5", "kinds: all, texts, calls, letters, errors"],
+  ["t", "next part: transcript, letters, output, usage, journal"],
+  ["w, + − < >", "waterfall on and off; zoom in and out, move"],
   ["f, G", "follow the end of the transcript"],
   ["c", "copy the id of the task"],
   ["?", "these keys"],
@@ -193,6 +196,25 @@ export function listenToKeys(): void {
       case "G":
         if (!inRun) return;
         following.value = event.key === "G" ? true : !following.value;
+        break;
+      case "t":
+        if (!inRun) return;
+        nextTab();
+        break;
+      case "w":
+        if (!inRun) return;
+        showFall.value = !showFall.value;
+        break;
+      case "+":
+      case "=":
+      case "-":
+        if (!inRun) return;
+        zoomBy(event.key === "-" ? 0.5 : 2);
+        break;
+      case "<":
+      case ">":
+        if (!inRun) return;
+        zoomBy(1, event.key === "<" ? -0.5 : 0.5);
         break;
       case "c":
         if (task) void navigator.clipboard?.writeText(task.id).then(() => say(`Copied ${task.id}.`));

@@ -86,8 +86,17 @@ media.addEventListener("change", () => (phone.value = media.matches));
 
 const heights = () => (phone.value ? { group: 40, task: 70 } : { group: 38, task: 46 });
 
+/** Where the list was when another page was opened. */
+let leftAt = 0;
+
 export function ListPage(): JSX.Element {
   const { forest: shown, waiting } = view.value;
+  useLayoutEffect(() => {
+    window.scrollTo(0, leftAt);
+    const note = () => (leftAt = scrollY);
+    addEventListener("scroll", note, { passive: true });
+    return () => removeEventListener("scroll", note);
+  }, []);
   return (
     <main class="page">
       <Inbox />

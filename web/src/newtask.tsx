@@ -22,7 +22,9 @@ interface Draft {
   /** The same draft is the same task, also if it is sent twice. */
   key: string;
 }
-const blank = (): Draft => ({ team: "", agent: "", task: "", tokens: "", dollars: "", minutes: "", worktree: false, key: crypto.randomUUID() });
+// Not `randomUUID`: browsers have it only where there is TLS, or on this machine.
+const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+const blank = (): Draft => ({ team: "", agent: "", task: "", tokens: "", dollars: "", minutes: "", worktree: false, key: newKey() });
 const kept = remembered<Draft>("new-task", blank(), (value) => typeof value === "object" && value !== null && "task" in value && "key" in value);
 
 export function NewTask(): JSX.Element | null {
@@ -63,7 +65,7 @@ export function NewTask(): JSX.Element | null {
     }
   };
   // Another text is another task.
-  const change = (patch: Partial<Draft>) => set({ ...patch, key: crypto.randomUUID() });
+  const change = (patch: Partial<Draft>) => set({ ...patch, key: newKey() });
   return (
     <Dialog title="New task" close={close} wide>
       <form

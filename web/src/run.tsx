@@ -25,7 +25,13 @@ const TABS: [string, string][] = [
   ["journal", "Journal"],
 ];
 
-const showFall = signal(!matchMedia("(max-width: 900px)").matches);
+export const showFall = signal(!matchMedia("(max-width: 900px)").matches);
+
+/** Shows the next part of the task. */
+export function nextTab(): void {
+  const at = TABS.findIndex(([key]) => key === (place.value.tab ?? ""));
+  go({ tab: TABS[(at + 1) % TABS.length]?.[0] ?? "", entry: "" }, true);
+}
 
 export function RunPage({ id }: { id: string }): JSX.Element {
   void version.value;

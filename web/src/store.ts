@@ -51,12 +51,24 @@ export function changed(): void {
   else requestAnimationFrame(show);
 }
 
+/** More tasks than this are not kept: the oldest that have ended are dropped, and can be loaded again. */
+const MOST_TASKS = 6_000;
+function prune(): void {
+  const ended = [...tasks.values()].filter((task) => task.ended !== null && tasks.get(task.root)?.ended !== null);
+  ended.sort((a, b) => (a.created < b.created ? -1 : 1));
+  for (const task of ended.slice(0, tasks.size - MOST_TASKS + 1_000)) tasks.delete(task.id);
+  olderCursor.value = AGAIN;
+}
+/** Older tasks are to be found from the newest on. */
+const AGAIN = "again";
+
 export function put(list: Iterable<Task>): void {
   for (const task of list) {
     const known = tasks.get(task.id);
     // Answers may overtake each other.
     if (!known || known.seq <= task.seq) tasks.set(task.id, task);
   }
+  if (tasks.size > MOST_TASKS) prune();
   changed();
 }
 
@@ -173,12 +185,17 @@ async function loadAll(): Promise<void> {
 }
 
 export async function loadOlder(): Promise<void> {
-  const cursor = olderCursor.value;
-  if (!cursor) return;
-  const page = await get<TaskPage>(`/tasks?limit=${MOST_AT_ONCE}&cursor=${cursor}`);
-  olderCursor.value = page.next_cursor;
-  put(page.tasks);
-  await loadAncestors(page.tasks);
+  // Past what is here already.
+  for (let pages = 0; pages < 40; pages += 1) {
+    const cursor = olderCursor.value;
+    if (!cursor) return;
+    const page = await get<TaskPage>(`/tasks?limit=${MOST_AT_ONCE}${cursor === AGAIN ? "" : `&cursor=${cursor}`}`);
+    const news = page.tasks.some((task) => !tasks.has(task.id));
+    olderCursor.value = page.next_cursor;
+    put(page.tasks);
+    await loadAncestors(page.tasks);
+    if (news) return;
+  }
 }
 
 /** Searches what is not loaded, too. */

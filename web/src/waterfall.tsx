@@ -1,4 +1,5 @@
 // When each task of a tree worked and waited.
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get } from "./api";
@@ -37,15 +38,32 @@ export function treeRows(root: string): { task: Task; depth: number }[] {
   return rows;
 }
 
+/** The part of the time that is shown. */
+const zoomed = signal<[number, number]>([0, 1]);
+const setZoom = (from: number, to: number) => {
+  zoomed.value = [Math.max(0, from), Math.min(1, to)];
+};
+/** Zooms in (2) or out (0.5), around the middle; moves by a part of what is shown. */
+export function zoomBy(factor: number, move = 0): void {
+  const [from, to] = zoomed.value;
+  const half = Math.min(0.5, (to - from) / factor / 2);
+  const middle = Math.min(1 - half, Math.max(half, (from + to) / 2 + move * (to - from)));
+  if (half > 0.002) setZoom(middle - half, middle + half);
+}
+
 function useTimelines(root: string): Map<string, Span[]> {
   const [spans, setSpans] = useState<Map<string, Span[]>>(new Map());
   useEffect(() => {
     let closed = false;
     let timer: ReturnType<typeof setTimeout> | null = null;
+    let pause = 1_200;
     const read = () => {
       timer = null;
+      const begun = performance.now();
       get<TimelinePage>(`/tasks/${root}/tree/timeline`).then(
         (page) => {
+          // A large tree is read less often.
+          pause = Math.max(1_200, (performance.now() - begun) * 20);
           if (!closed) setSpans(new Map(page.tasks.map((one) => [one.task, one.spans])));
         },
         () => {},
@@ -53,7 +71,7 @@ function useTimelines(root: string): Map<string, Span[]> {
     };
     read();
     const stop = listen((name, event) => {
-      if (name === "reset" || (event.root === root && name !== "text" && name !== "reasoning")) timer ??= setTimeout(read, 1_200);
+      if (name === "reset" || (event.root === root && name !== "text" && name !== "reasoning")) timer ??= setTimeout(read, pause);
     });
     return () => {
       closed = true;
@@ -69,11 +87,11 @@ export function Waterfall({ root, selected }: { root: string; selected: string }
   const spans = useTimelines(root);
   const rows = treeRows(root);
   const live = rows.some((row) => !isFinal(row.task));
-  const [zoom, setZoom] = useState<[number, number]>([0, 1]);
+  const zoom = zoomed.value;
   const [brush, setBrush] = useState<[number, number] | null>(null);
   const scroller = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
-  useEffect(() => setZoom([0, 1]), [root]);
+  useEffect(() => setZoom(0, 1), [root]);
   const at = live ? now.value : 0;
   const line: Axis = useMemo(() => {
     const busy: [number, number][] = [];
@@ -105,7 +123,7 @@ export function Waterfall({ root, selected }: { root: string; selected: string }
       <div class="fall-head">
         <div class="fall-label faint">
           {zoom[0] > 0 || zoom[1] < 1 ? (
-            <button type="button" class="small" onClick={() => setZoom([0, 1])}>
+            <button type="button" class="small" onClick={() => setZoom(0, 1)}>
               Show all
             </button>
           ) : (
@@ -123,11 +141,11 @@ export function Waterfall({ root, selected }: { root: string; selected: string }
           onPointerUp={() => {
             if (brush) {
               const [a, b] = [Math.min(...brush), Math.max(...brush)];
-              if (b - a > 0.01) setZoom([zoom[0] + a * width, zoom[0] + b * width]);
+              if (b - a > 0.01) setZoom(zoom[0] + a * width, zoom[0] + b * width);
             }
             setBrush(null);
           }}
-          onDblClick={() => setZoom([0, 1])}
+          onDblClick={() => setZoom(0, 1)}
         >
           {ticks.map((tick) => (
             <span class="tick" style={{ left: `${tick.place * 100}%` }}>

@@ -174,6 +174,17 @@ test("the failed child of a failed run is two clicks away, and five keys", optio
   await page.goto(`${server.url}/?task=${run.id}`);
   await page.locator('.bar[aria-label*="run_background_agent"]').first().waitFor();
   await page.locator('.bar[aria-label^="waits for t-"]').first().waitFor();
+  // Brushing over the times zooms; keys do, too.
+  const axis = await page.locator(".fall-axis").boundingBox();
+  await page.mouse.move(axis.x + axis.width * 0.2, axis.y + 10);
+  await page.mouse.down();
+  await page.mouse.move(axis.x + axis.width * 0.6, axis.y + 10, { steps: 4 });
+  await page.mouse.up();
+  await page.getByRole("button", { name: "Show all" }).click();
+  await page.keyboard.press("+");
+  await page.getByRole("button", { name: "Show all" }).waitFor();
+  await page.keyboard.press("-");
+  await page.getByText("drag to zoom").waitFor();
   await shot(page, "failed");
   await clean(page);
 });

@@ -13,10 +13,14 @@ use longhaul::task::TaskState;
 use super::Api;
 use super::extract::Id;
 use crate::problem::Problem;
-use crate::views::{Timeline, TimelinePage, TimelineView};
+use crate::views::{MOST_SPANS, Timeline, TimelinePage, TimelineView};
 
 /// How many tasks a page has, at most: the oldest ones.
 const MOST_TASKS: usize = 500;
+/// How many spans a page has, about. In a large tree each task has its newest ones.
+const SPANS: usize = 20_000;
+/// How many spans each task has at least.
+const FEWEST_SPANS: usize = 40;
 /// How many timelines are remembered.
 const REMEMBERED: usize = 2_000;
 /// How many entries are read at once.
@@ -55,8 +59,9 @@ pub(super) async fn get_timeline(State(api): State<Api>, Id(id): Id) -> Result<J
     let tree = api.longhaul().list(TaskFilter::tree(top.root)).await?;
     let states: Vec<&TaskState> = std::iter::once(&top).chain(descendants(&tree, &[id])).collect();
     let mut tasks = Vec::new();
+    let most = (SPANS / states.len().min(MOST_TASKS)).clamp(FEWEST_SPANS, MOST_SPANS);
     for state in states.iter().take(MOST_TASKS) {
-        tasks.push(TimelineView { task: state.id, spans: read(&api, state).await?.spans() });
+        tasks.push(TimelineView { task: state.id, spans: read(&api, state).await?.spans(most) });
     }
     Ok(Json(TimelinePage { tasks, is_partial: states.len() > MOST_TASKS }))
 }

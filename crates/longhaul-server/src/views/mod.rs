@@ -13,7 +13,7 @@ pub use task::{
     Namer, OpenQuestionView, StopView, SumsView, TaskDetail, TaskPage, TaskStatus, TaskView, TreeView,
     UsageView, WaitView,
 };
-pub(crate) use timeline::Timeline;
+pub(crate) use timeline::{MOST_SPANS, Timeline};
 pub use timeline::{SpanKind, SpanView, TimelinePage, TimelineView};
 pub use transcript::{ItemView, TranscriptPage, words};
 

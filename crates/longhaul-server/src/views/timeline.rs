@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// How many spans of a task are kept. The oldest go first.
-const MOST_SPANS: usize = 1_000;
+pub(crate) const MOST_SPANS: usize = 1_000;
 /// How much of a call or a text is in a span, in characters.
 const GIST: usize = 100;
 
@@ -88,8 +88,9 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    pub(crate) fn spans(&self) -> Vec<SpanView> {
-        self.spans.iter().cloned().collect()
+    /// The newest spans, at most this many.
+    pub(crate) fn spans(&self, most: usize) -> Vec<SpanView> {
+        self.spans.iter().skip(self.spans.len().saturating_sub(most)).cloned().collect()
     }
 
     pub(crate) fn push(&mut self, record: &Record) {
