@@ -79,8 +79,10 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
     setTyped(text);
     setDraft(key, text);
   };
+  const card = useRef<HTMLElement>(null);
   useEffect(() => {
-    if (mode !== "choose") field.current?.focus();
+    if (mode === "deny") field.current?.focus();
+    else if (mode === "always") card.current?.focus();
   }, [mode]);
   const give = (with_: Answer) => {
     if (sent || !isSettled(key)) return;
@@ -121,7 +123,9 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
       return;
     }
     if (event.metaKey || event.ctrlKey || event.altKey) return;
+    const grant = mode === "always" ? question.grants.find((grant) => grant.scope[0] === event.key) : undefined;
     if (event.key === "Escape" && mode !== "choose") setMode("choose");
+    else if (grant) give({ decision: "always", scope: grant.scope });
     else if (question.kind === "approval" && event.key === "y") give({ decision: "approve" });
     else if (question.kind === "approval" && event.key === "n") setMode("deny");
     else if (question.kind === "approval" && event.key === "a" && mode !== "always") setMode("always");
@@ -132,6 +136,7 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
   };
   return (
     <article
+      ref={card}
       class={sent ? "card question sent" : "card question"}
       tabIndex={0}
       data-question={key}
@@ -206,7 +211,7 @@ export function QuestionCard({ question, linked = true }: { question: Question; 
               <div class="grants">
                 {question.grants.map((grant) => (
                   <button type="button" onClick={() => give({ decision: "always", scope: grant.scope })}>
-                    <span>{SCOPE[grant.scope] ?? grant.scope}</span> <code>{grant.pattern}</code>
+                    <span>{SCOPE[grant.scope] ?? grant.scope}</span> <kbd>{grant.scope[0]}</kbd> <code>{grant.pattern}</code>
                   </button>
                 ))}
               </div>

@@ -23,7 +23,7 @@ const KEYS: [string, string][] = [
   ["← →, Space", "fold and unfold a tree"],
   ["/", "search tasks"],
   ["a", "go to the next question"],
-  ["y n a", "on a question: yes, no, always …"],
+  ["y n a", "on a question: yes, no, always …; then e p t: exactly this call, this program, every call of the tool"],
   ["N", "new task"],
   ["m", "write to the task; Ctrl-Enter sends"],
   ["s, S", "stop the task; stop its whole tree (both ask)"],

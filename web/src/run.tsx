@@ -125,7 +125,7 @@ function Inspector({ task }: { task: Task }): JSX.Element {
           </span>
         </div>
         <Actions task={task} />
-        {task.activity && !isFinal(task) ? <p class="activity"><Linked text={task.activity} /></p> : null}
+        {task.activity && !isFinal(task) && open.length === 0 ? <p class="activity"><Linked text={task.activity} /></p> : null}
         {task.error ? <Cause task={task} /> : null}
         <Links task={task} detail={detail} />
         {below.length > 0 && open.length === 0 ? (

@@ -321,7 +321,10 @@ test("keys reach everything, and ? lists them", options, async () => {
   await card(page, task.id).waitFor();
   await page.waitForTimeout(450);
   await page.keyboard.press("a");
-  await page.keyboard.press("y");
+  await page.keyboard.press("a"); // always …
+  await card(page, task.id).getByText("every call of the tool").waitFor();
+  await page.keyboard.press("p");
+  await page.getByText("shell:cmd=ls *").waitFor();
   await card(page, task.id).waitFor({ state: "detached" });
   await page.evaluate(() => document.activeElement?.blur());
   await page.keyboard.press("j");
