@@ -22,21 +22,25 @@ export class EventStream {
   private live: string | null = null;
   private abort: AbortController | null = null;
   private wake: (() => void) | null = null;
-  private running = false;
+  /** Which run is the current one; 0 while it is stopped. */
+  private running = 0;
+  private runs = 0;
   private failures = 0;
 
   constructor(private readonly on: Handlers) {}
 
   start(): void {
     if (this.running) return;
-    this.running = true;
-    void this.run();
+    this.runs += 1;
+    this.running = this.runs;
+    void this.run(this.running);
   }
 
   stop(): void {
-    this.running = false;
+    this.running = 0;
     this.abort?.abort();
     this.wake?.();
+    this.on.state("connecting");
   }
 
   /** Text of this task's tree comes while it is written. The stream goes on where it was. */
@@ -55,8 +59,8 @@ export class EventStream {
     this.wake?.();
   }
 
-  private async run(): Promise<void> {
-    while (this.running) {
+  private async run(me: number): Promise<void> {
+    while (this.running === me) {
       const abort = new AbortController();
       this.abort = abort;
       let again = false;
@@ -70,8 +74,8 @@ export class EventStream {
           if (error.code === "unknown_event") this.last = null;
         }
       }
+      if (this.running !== me) break;
       this.abort = null;
-      if (!this.running) break;
       if (again) continue;
       this.on.state("lost");
       const pause = PAUSES[Math.min(this.failures, PAUSES.length - 1)] ?? 3_000;

@@ -213,6 +213,47 @@ test("a reload in the middle, and two tabs", options, async () => {
   await clean(page);
 });
 
+test("of the tabs in the background one stays connected and notifies, and all catch up", options, async () => {
+  const context = await browser.newContext({ permissions: ["notifications"], viewport: { width: 1280, height: 800 } });
+  await context.addInitScript(() => {
+    window.notices = [];
+    window.Notification = class {
+      static permission = "granted";
+      static requestPermission = async () => "granted";
+      constructor(title, options) {
+        window.notices.push(`${title}: ${options.body}`);
+      }
+    };
+    localStorage.setItem("longhaul.notices", "true");
+  });
+  const link = await context.newPage();
+  await link.goto(await server.link());
+  await link.locator(".filters").waitFor();
+  await link.close();
+  const tabs = [await openPage(browser, server, { context }), await openPage(browser, server, { context })];
+  for (const tab of tabs) await tab.locator(".conn:not(.off)").waitFor();
+  const hide = (tab, hidden) =>
+    tab.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+  for (const tab of tabs) await hide(tab, true);
+  await tabs[1].locator(".conn.off").waitFor();
+  const task = await start("approve: nobody looks");
+  await tabs[0].waitForFunction(() => document.title.startsWith("(1)"));
+  await tabs[0].waitForFunction(() => window.notices.length > 0);
+  const notices = await Promise.all(tabs.map((tab) => tab.evaluate(() => window.notices.length)));
+  assert.deepEqual(notices, [1, 0]);
+  // It takes over when the other one is gone.
+  await tabs[0].close();
+  await tabs[1].waitForFunction(() => document.title.startsWith("(1)"));
+  await hide(tabs[1], false);
+  await card(tabs[1], task.id).waitFor();
+  await server.api(`/tasks/${task.id}/stop`, {}, "POST");
+  await card(tabs[1], task.id).waitFor({ state: "detached" });
+  await clean(tabs[1]);
+});
+
 test("one scrolls up, new entries are counted, and older ones load", options, async () => {
   const page = await openPage(browser, server, { viewport: { width: 1000, height: 420 } });
   const task = await start("stream: to scroll in");
