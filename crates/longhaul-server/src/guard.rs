@@ -27,6 +27,7 @@ use http::{HeaderValue, Method, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, AccessControl};
+use crate::dashboard::is_page_load;
 use crate::problem::{MEDIA_TYPE, Problem};
 use bodies::{EndingBody, LimitedBody};
 use credentials::{CredentialError, Credentials};
@@ -89,6 +90,8 @@ struct GuardInner {
 enum Admission {
     /// The request goes on, with this access.
     Pass(Access),
+    /// The request loads a part of the dashboard's page, for a browser that is signed in. It gets no access.
+    PageLoad,
     /// The guard answers by itself.
     Page(pages::Page),
     /// A browser signs in with a one-time code.
@@ -129,6 +132,9 @@ impl Guard {
         refuse_upgrade(parts)?;
         inner.hosts.check_origin(parts)?;
         scopes::check_path(parts.uri.path())?;
+        if is_page_load(&parts.method, parts.uri.path()) && self.has_session(parts)? {
+            return Ok(Admission::PageLoad);
+        }
         if let Some(page) = pages::page(&parts.method, parts.uri.path()) {
             return Ok(Admission::Page(page));
         }
@@ -155,6 +161,19 @@ impl Guard {
             .with_hint(format!("create one: `longhaul token create NAME --scope {needed}`")));
         }
         Ok(Admission::Pass(access))
+    }
+
+    /// Whether a browser is signed in. For pages that show nothing of the server: other pages can make a browser
+    /// send its cookie.
+    fn has_session(&self, parts: &Parts) -> Result<bool, Problem> {
+        let Ok(Some(session)) = credentials::session_cookie(&parts.headers, &self.0.cookie) else {
+            return Ok(false);
+        };
+        let is_signed_in = self.0.access.check_session(session).is_some();
+        if !is_signed_in {
+            self.0.rates.take_wrong_token()?;
+        }
+        Ok(is_signed_in)
     }
 
     /// Counts wrong credentials, so that nobody can try many.
@@ -196,6 +215,7 @@ pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     }) {
         Err(problem) => refusal(problem),
         Ok(Admission::Page(page)) => page.into_response(),
+        Ok(Admission::PageLoad) => next.run(Request::from_parts(parts, Body::empty())).await,
         Ok(Admission::SignIn) => {
             let body = Body::new(LimitedBody::new(body, &guard.0.limits));
             sign_in::sign_in(&guard, body, https).await.unwrap_or_else(refusal)

@@ -8,6 +8,7 @@ pub mod access;
 pub mod api;
 pub mod app;
 pub mod backend;
+pub mod dashboard;
 pub mod events;
 pub mod guard;
 pub mod listen;

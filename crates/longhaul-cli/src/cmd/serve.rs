@@ -16,6 +16,7 @@ use longhaul_server::access::{AccessControl, AccessDir, DEFAULT_TOKEN};
 use longhaul_server::api;
 use longhaul_server::app::app;
 use longhaul_server::backend::{Backend, RunsHere, ServedTeam};
+use longhaul_server::dashboard;
 use longhaul_server::events::{EventHub, HubOptions};
 use longhaul_server::guard::{AllowedHosts, Guard, GuardLimits};
 use longhaul_server::listen::{ListenError, ListenOptions, Listener, TlsFiles};
@@ -127,7 +128,8 @@ fn interfaces(backend: Backend, hub: &EventHub) -> Result<Vec<longhaul_server::R
         McpHttpOptions { allowed_hosts: None, shutdown: hub.draining().clone(), ..McpHttpOptions::default() };
     let mcp = mcp::router(&backend, &options)
         .map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))?;
-    Ok(vec![mcp, responses::router(backend.clone()), api::router(backend, hub.clone())])
+    let http = [responses::router(backend.clone()), api::router(backend, hub.clone()), dashboard::router()];
+    Ok([mcp].into_iter().chain(http).collect())
 }
 
 /// Waits for a signal. Fails if the database is gone.

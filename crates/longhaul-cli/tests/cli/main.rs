@@ -9,6 +9,8 @@ mod block;
 mod ci;
 mod concurrency;
 mod crash;
+#[cfg(target_os = "linux")]
+mod dashboard;
 mod demo;
 mod detach;
 mod edges;

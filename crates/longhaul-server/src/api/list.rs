@@ -28,6 +28,9 @@ const AT_ONCE: usize = 500;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct TaskQuery {
+    /// Only these tasks, separated by commas, at most 200, in this order. Those that do not exist are left out, and
+    /// all other conditions are ignored.
+    ids: Option<String>,
     /// Only tasks with one of these statuses, separated by commas: `pending`, `running`, `completed`, `failed`,
     /// `cancelled`. `open` and `ended` are short for several.
     status: Option<String>,
@@ -164,6 +167,9 @@ pub(super) async fn list_tasks(
     State(api): State<ApiState>,
     Params(query): Params<TaskQuery>,
 ) -> Result<Json<TaskPage>, Problem> {
+    if let Some(ids) = &query.ids {
+        return by_ids(&api, ids).await;
+    }
     let selection = Selection::new(&api, &query)?;
     let limit = page_size(query.limit, PAGE, MOST)?;
     let with_sums = match query.include.as_deref() {
@@ -186,6 +192,27 @@ pub(super) async fn list_tasks(
         }
     }
     Ok(Json(TaskPage { tasks, next_cursor: next.map(|id| format!("c{}", id.letters())) }))
+}
+
+/// The tasks with these ids.
+async fn by_ids(api: &ApiState, ids: &str) -> Result<Json<TaskPage>, Problem> {
+    let ids: Vec<TaskId> = words(Some(ids)).map(task_id).collect::<Result<_, _>>()?;
+    if ids.len() > MOST {
+        return Err(Problem::invalid(format!("ids: name at most {MOST} tasks, not {}", ids.len())));
+    }
+    let mut tasks = Vec::with_capacity(ids.len());
+    for id in ids {
+        match api.longhaul().state(id).await {
+            Ok(state) => tasks.push(TaskView::new(&state, api.names(), api.store().now())),
+            Err(error) => {
+                let problem = Problem::from(error);
+                if problem.status != 404 {
+                    return Err(problem);
+                }
+            }
+        }
+    }
+    Ok(Json(TaskPage { tasks, next_cursor: None }))
 }
 
 /// A limit in a query.

@@ -8,6 +8,7 @@ mod questions;
 mod reads;
 mod streams;
 mod submit;
+mod timeline;
 mod transcript;
 mod usage;
 mod waiting;
@@ -42,6 +43,7 @@ struct ApiStateInner {
     hub: EventHub,
     names: Namer,
     asked: questions::AskedCache,
+    timelines: timeline::TimelineCache,
     openapi: axum::body::Bytes,
 }
 
@@ -94,6 +96,7 @@ fn described() -> (Router<ApiState>, OpenApi) {
         .routes(routes!(reads::get_result))
         .routes(routes!(reads::get_journal))
         .routes(routes!(transcript::get_transcript))
+        .routes(routes!(timeline::get_timeline))
         .routes(routes!(actions::send_letter))
         .routes(routes!(actions::answer_question))
         .routes(routes!(actions::stop_task))
@@ -162,13 +165,8 @@ pub fn router(backend: Backend, hub: EventHub) -> Router {
     let (routes, description) = described();
     let openapi = as_json(&description).to_string().into();
     let names = Namer::new(backend.teams());
-    let api = ApiState(Arc::new(ApiStateInner {
-        backend,
-        hub,
-        names,
-        asked: questions::AskedCache::default(),
-        openapi,
-    }));
+    let (asked, timelines) = (questions::AskedCache::default(), timeline::TimelineCache::default());
+    let api = ApiState(Arc::new(ApiStateInner { backend, hub, names, asked, timelines, openapi }));
     let below = routes
         .route("/openapi.json", get(probes::openapi))
         .layer(DefaultBodyLimit::max(MOST_BODY))

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::extract::{Id, Params};
+use super::extract::{Id, Params, task_id};
 use crate::events::{EventId, StreamEnd, Watch, WatchStart};
 use crate::problem::Problem;
 use crate::views::EventView;
@@ -51,6 +51,8 @@ pub(super) struct AllStreamQuery {
     /// The id of the last event that you have; `start` for everything, `now` for what happens from now on (this is
     /// what you get if you leave it out). The header `Last-Event-ID` takes precedence.
     after: Option<String>,
+    /// A task: the text of its tree comes while it is written.
+    live: Option<String>,
 }
 
 /// Where to begin.
@@ -88,11 +90,15 @@ pub(super) async fn all_events(
     Params(query): Params<AllStreamQuery>,
 ) -> Result<Response, Problem> {
     let start = start(&headers, query.after.as_deref(), WatchStart::Now)?;
+    let live = match query.live.as_deref().map(task_id).transpose()? {
+        Some(id) => Some(api.longhaul().state(id).await?.root),
+        None => None,
+    };
     let watch = Watch {
         scope: FeedScope::All,
         below: None,
         known_below: HashSet::new(),
-        live: None,
+        live,
         start,
         until_end_of: None,
         end: end.map(|Extension(StreamEnd(token))| token),

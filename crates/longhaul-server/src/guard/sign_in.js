@@ -10,11 +10,17 @@ if (code) {
     body: JSON.stringify({ code }),
   })
     .then((answer) => {
-      status.textContent = answer.ok
-        ? "You are signed in."
-        : "This link was used before or has expired. Run longhaul open for a new one.";
+      if (answer.ok) {
+        // The same address is the dashboard from now on.
+        location.reload();
+      } else {
+        status.textContent = "This link was used before or has expired. Run longhaul open for a new one.";
+      }
     })
     .catch(() => {
       status.textContent = "The server does not answer.";
     });
+} else if (performance.getEntriesByType("navigation")[0]?.type === "navigate") {
+  // A browser keeps its cookie back when a link on another site leads here, but not when this page loads itself.
+  location.reload();
 }

@@ -2,6 +2,7 @@
 
 mod question;
 mod task;
+mod timeline;
 mod transcript;
 
 pub use question::{
@@ -12,6 +13,8 @@ pub use task::{
     Namer, OpenQuestionView, StopView, SumsView, TaskDetail, TaskPage, TaskStatus, TaskView, TreeView,
     UsageView, WaitView,
 };
+pub(crate) use timeline::{MOST_SPANS, Timeline};
+pub use timeline::{SpanKind, SpanView, TimelinePage, TimelineView};
 pub use transcript::{ItemView, TranscriptPage, words};
 
 use longhaul::entry::Record;

@@ -11,7 +11,7 @@ async fn status(request: reqwest::RequestBuilder) -> u16 {
 }
 
 /// Signs in, and returns the cookie.
-async fn sign_in(server: &Server, token: &str) -> String {
+pub(crate) async fn sign_in(server: &Server, token: &str) -> String {
     let code = server.access.create_code(token).unwrap();
     let response = post_code(server, &code).send().await.unwrap();
     assert_eq!(response.status(), 200);

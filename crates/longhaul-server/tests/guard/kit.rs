@@ -67,7 +67,7 @@ fn stubs() -> Vec<Router> {
         .route("/v1/models", get(|| async { Json(json!({"data": []})) }))
         .route("/v1/responses", post(|body: String| async move { body.len().to_string() }));
     let mcp = Router::new().route("/mcp", post(|| async { Json(json!({})) }));
-    vec![api, responses, mcp]
+    vec![api, responses, mcp, longhaul_server::dashboard::router()]
 }
 
 #[derive(Default)]

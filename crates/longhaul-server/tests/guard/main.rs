@@ -6,5 +6,6 @@ mod connections;
 mod credentials;
 mod kit;
 mod origins;
+mod pages;
 mod routes;
 mod streams;
