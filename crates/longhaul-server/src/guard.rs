@@ -87,13 +87,13 @@ struct GuardInner {
 }
 
 /// What the guard does with a request.
-enum Admission {
+enum GuardDecision {
     /// The request goes on, with this access.
     Pass(Access),
     /// The request loads a part of the dashboard's page, for a browser that is signed in. It gets no access.
     PageLoad,
     /// The guard answers by itself.
-    Page(pages::Page),
+    Page(pages::OpenPage),
     /// A browser signs in with a one-time code.
     SignIn,
 }
@@ -126,20 +126,20 @@ impl Guard {
         &self.0.draining
     }
 
-    fn admit(&self, parts: &Parts) -> Result<Admission, ProblemDocument> {
+    fn admit(&self, parts: &Parts) -> Result<GuardDecision, ProblemDocument> {
         let inner = &*self.0;
         inner.hosts.check_host(parts)?;
         refuse_upgrade(parts)?;
         inner.hosts.check_origin(parts)?;
         scopes::check_path(parts.uri.path())?;
         if is_page_load(&parts.method, parts.uri.path()) && self.has_session(parts)? {
-            return Ok(Admission::PageLoad);
+            return Ok(GuardDecision::PageLoad);
         }
         if let Some(page) = pages::page(&parts.method, parts.uri.path()) {
-            return Ok(Admission::Page(page));
+            return Ok(GuardDecision::Page(page));
         }
         if sign_in::is_sign_in(parts) {
-            return Ok(Admission::SignIn);
+            return Ok(GuardDecision::SignIn);
         }
         let access = match Credentials::of(parts, &inner.cookie).and_then(|found| found.check(&inner.access))
         {
@@ -160,7 +160,7 @@ impl Guard {
             )
             .with_hint(format!("create one: `longhaul token create NAME --scope {needed}`")));
         }
-        Ok(Admission::Pass(access))
+        Ok(GuardDecision::Pass(access))
     }
 
     /// Whether a browser is signed in. For pages that show nothing of the server: other pages can make a browser
@@ -214,16 +214,16 @@ pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         Ok(admission)
     }) {
         Err(problem) => refusal(problem),
-        Ok(Admission::Page(page)) => page.into_response(),
-        Ok(Admission::PageLoad) => next.run(Request::from_parts(parts, Body::empty())).await,
-        Ok(Admission::SignIn) => {
+        Ok(GuardDecision::Page(page)) => page.into_response(),
+        Ok(GuardDecision::PageLoad) => next.run(Request::from_parts(parts, Body::empty())).await,
+        Ok(GuardDecision::SignIn) => {
             let body = Body::new(LimitedBody::new(body, &guard.0.limits));
             sign_in::sign_in(&guard, body, https).await.unwrap_or_else(refusal)
         }
-        Ok(Admission::Pass(access)) if sign_in::is_session_path(parts.uri.path()) => {
+        Ok(GuardDecision::Pass(access)) if sign_in::is_session_path(parts.uri.path()) => {
             sign_in::session(&guard, &parts, &access)
         }
-        Ok(Admission::Pass(access)) => {
+        Ok(GuardDecision::Pass(access)) => {
             let mut request = Request::from_parts(parts, Body::new(LimitedBody::new(body, &guard.0.limits)));
             request.extensions_mut().insert(access.clone());
             pass(&guard, access, request, next).await

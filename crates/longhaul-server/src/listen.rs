@@ -31,9 +31,9 @@ pub struct ConnectionLimits {
     /// How many connections there may be. More are answered with 503.
     pub connections: usize,
     /// How long a client may take to send the head of a request, and to complete a TLS handshake.
-    pub head_time: Duration,
+    pub header_time: Duration,
     /// How large the head of a request may be.
-    pub head_bytes: usize,
+    pub header_bytes: usize,
     /// How many headers a request may have.
     pub headers: usize,
     /// How long a client may not read what it is sent.
@@ -46,8 +46,8 @@ impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
         ConnectionLimits {
             connections: 4_096,
-            head_time: Duration::from_secs(10),
-            head_bytes: 32 << 10,
+            header_time: Duration::from_secs(10),
+            header_bytes: 32 << 10,
             headers: 64,
             write_stall: Duration::from_secs(60),
             drain: Duration::from_secs(5),
@@ -200,14 +200,14 @@ fn http_builder(limits: &ConnectionLimits) -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
+        .header_read_timeout(limits.header_time)
         .max_headers(limits.headers)
-        .max_buf_size(limits.head_bytes.max(8_192))
+        .max_buf_size(limits.header_bytes.max(8_192))
         .keep_alive(true);
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(128)
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(20));
     http
@@ -226,7 +226,7 @@ impl ConnectionServer {
         let _ = stream.set_nodelay(true);
         match &self.tls {
             None => self.serve_http(stream, watcher).await,
-            Some(tls) => match tokio::time::timeout(self.limits.head_time, tls.accept(stream)).await {
+            Some(tls) => match tokio::time::timeout(self.limits.header_time, tls.accept(stream)).await {
                 Ok(Ok(stream)) => self.serve_http(stream, watcher).await,
                 Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                 Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -238,7 +238,7 @@ impl ConnectionServer {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let stream = ConnectionIo::new(stream, self.limits.head_time, self.limits.write_stall);
+        let stream = ConnectionIo::new(stream, self.limits.header_time, self.limits.write_stall);
         let app = self.app.clone();
         let service = tower::service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let app = app.clone();

@@ -15,7 +15,7 @@ pub(crate) struct McpArgs {
     #[command(flatten)]
     pub(crate) providers: ProviderArgs,
     #[command(subcommand)]
-    pub(crate) command: Option<McpCommand>,
+    pub(crate) command: Option<McpSubcommand>,
 }
 
 /// The team that is served, and where it works.
@@ -37,7 +37,7 @@ pub(crate) struct ServedTeamArgs {
 
 /// The commands of `mcp`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum McpCommand {
+pub(crate) enum McpSubcommand {
     /// Add the team to the configuration of an MCP client
     ///
     /// Keeps everything else in the file, and saves the previous version beside it as FILE.bak.

@@ -9,10 +9,10 @@ use futures::future::BoxFuture;
 use longhaul::entry::TeamRef;
 use longhaul::{Longhaul, TaskId};
 use longhaul_server::backend::{Backend, BackendError, CarryError, ServedTeam, TaskCarrier};
-use longhaul_server::mcp::McpServer;
+use longhaul_server::mcp::TeamMcpServer;
 
 use super::{CliContext, mcp_install};
-use crate::args::{McpArgs, McpCommand, ProviderArgs, ServedTeamArgs};
+use crate::args::{McpArgs, McpSubcommand, ProviderArgs, ServedTeamArgs};
 use crate::background;
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
@@ -22,7 +22,7 @@ use crate::team::{self, TeamFromFile};
 use crate::trust::TeamFileTrust;
 
 pub(super) async fn run(context: &CliContext, args: &McpArgs) -> Result<CliExitCode, CliError> {
-    if let Some(McpCommand::Install(install)) = &args.command {
+    if let Some(McpSubcommand::Install(install)) = &args.command {
         return mcp_install::run(context, install);
     }
     let mut signals = ExitSignals::listen()?;
@@ -46,7 +46,7 @@ pub(super) async fn run(context: &CliContext, args: &McpArgs) -> Result<CliExitC
         providers: args.providers.clone(),
         last_failure: tokio::sync::Mutex::new(None),
     });
-    let server = McpServer::new(Backend::new(longhaul.clone(), vec![served], carrier), None)
+    let server = TeamMcpServer::new(Backend::new(longhaul.clone(), vec![served], carrier), None)
         .map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))?;
     // Tasks whose process was killed go on as soon as a client is there. Serve the client even if they cannot.
     let unfinished = server.clone();

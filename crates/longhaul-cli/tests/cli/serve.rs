@@ -60,9 +60,9 @@ impl Server {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let length = body.len();
-        let head =
+        let request =
             format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}");
-        write!(stream, "{head}\r\n{headers}\r\n{body}").unwrap();
+        write!(stream, "{request}\r\n{headers}\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 
 /// An answer that is the same for everyone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Page {
+pub(super) enum OpenPage {
     /// The page that turns the one-time code of its URL into a session.
     Start,
     /// Its script.
@@ -19,30 +19,30 @@ pub(super) enum Page {
 }
 
 /// The page at a path, if it is one of these.
-pub(super) fn page(method: &Method, path: &str) -> Option<Page> {
+pub(super) fn page(method: &Method, path: &str) -> Option<OpenPage> {
     if method != Method::GET && method != Method::HEAD {
         return None;
     }
     match path {
-        "/" => Some(Page::Start),
-        "/sign-in.js" => Some(Page::Script),
-        "/sign-in.css" => Some(Page::Style),
-        "/healthz" => Some(Page::Alive),
+        "/" => Some(OpenPage::Start),
+        "/sign-in.js" => Some(OpenPage::Script),
+        "/sign-in.css" => Some(OpenPage::Style),
+        "/healthz" => Some(OpenPage::Alive),
         _ => None,
     }
 }
 
 pub(super) fn is_start_page(method: &Method, path: &str) -> bool {
-    page(method, path) == Some(Page::Start)
+    page(method, path) == Some(OpenPage::Start)
 }
 
-impl IntoResponse for Page {
+impl IntoResponse for OpenPage {
     fn into_response(self) -> Response {
         let (kind, text) = match self {
-            Page::Start => ("text/html; charset=utf-8", include_str!("sign_in.html")),
-            Page::Script => ("text/javascript; charset=utf-8", include_str!("sign_in.js")),
-            Page::Style => ("text/css; charset=utf-8", include_str!("sign_in.css")),
-            Page::Alive => return StatusCode::NO_CONTENT.into_response(),
+            OpenPage::Start => ("text/html; charset=utf-8", include_str!("sign_in.html")),
+            OpenPage::Script => ("text/javascript; charset=utf-8", include_str!("sign_in.js")),
+            OpenPage::Style => ("text/css; charset=utf-8", include_str!("sign_in.css")),
+            OpenPage::Alive => return StatusCode::NO_CONTENT.into_response(),
         };
         ([(CONTENT_TYPE, HeaderValue::from_static(kind))], text).into_response()
     }

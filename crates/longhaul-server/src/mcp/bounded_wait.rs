@@ -10,7 +10,7 @@ use longhaul::dispatch::WaitMode;
 use longhaul::entry::EntryKind;
 use longhaul::store::{EntryKinds, Hint, HintStream};
 use longhaul::task::TaskState;
-use longhaul::toolset::client_tools::{LONGEST_WAIT, PendingQuestion, progress_text};
+use longhaul::toolset::client_tools::{ClientQuestion, LONGEST_WAIT, progress_text};
 use rmcp::RoleServer;
 use rmcp::model::{ClientCapabilities, ProgressNotificationParam, ProtocolVersion};
 use rmcp::service::RequestContext;
@@ -64,7 +64,7 @@ pub(super) enum WaitEnd {
     /// Nothing goes on before a person answers, and the client cannot ask them now.
     NeedsPerson,
     /// The client has to ask these questions and repeat the call.
-    Ask(Vec<PendingQuestion>),
+    Ask(Vec<ClientQuestion>),
 }
 
 /// A wait for tasks.
@@ -86,7 +86,7 @@ impl BoundedWait<'_> {
         let begun = Instant::now();
         let mut deadline = begun + self.timeout;
         let mut beat = tokio::time::interval_at(begun + PROGRESS, PROGRESS);
-        let mut asking: Option<BoxFuture<'static, (PendingQuestion, Option<Value>)>> = None;
+        let mut asking: Option<BoxFuture<'static, (ClientQuestion, Option<Value>)>> = None;
         loop {
             let states = self.states().await?;
             if is_over(self.mode, &states) {
@@ -94,7 +94,7 @@ impl BoundedWait<'_> {
             }
             let open: Vec<&TaskState> = states.iter().filter(|state| !state.status.is_final()).collect();
             let (questions, all_blocked) = self.questions(&open).await?;
-            let fresh: Vec<PendingQuestion> = questions
+            let fresh: Vec<ClientQuestion> = questions
                 .into_iter()
                 .filter(|question| !self.shown.contains(&question_key(question)))
                 .collect();
@@ -140,7 +140,7 @@ impl BoundedWait<'_> {
     }
 
     /// The open questions of these tasks, and whether each of the tasks has one.
-    async fn questions(&self, open: &[&TaskState]) -> Result<(Vec<PendingQuestion>, bool), ProblemDocument> {
+    async fn questions(&self, open: &[&TaskState]) -> Result<(Vec<ClientQuestion>, bool), ProblemDocument> {
         let (mut all, mut roots, mut free) = (Vec::new(), HashSet::new(), false);
         for state in open {
             if roots.insert(state.root) {
@@ -155,9 +155,9 @@ impl BoundedWait<'_> {
     /// Asks the person at the client. No reply means that the question stays open.
     fn ask(
         &self,
-        question: PendingQuestion,
+        question: ClientQuestion,
         timeout: Duration,
-    ) -> BoxFuture<'static, (PendingQuestion, Option<Value>)> {
+    ) -> BoxFuture<'static, (ClientQuestion, Option<Value>)> {
         let peer = self.context.peer.clone();
         async move {
             let params = elicitation(&question);

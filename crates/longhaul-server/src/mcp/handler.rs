@@ -15,8 +15,8 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 
-use super::McpServer;
-use super::calls::{Retry, error_result, problem_text};
+use super::TeamMcpServer;
+use super::call_tool::{Retry, error_result, problem_text};
 use super::resources;
 use super::task_handle::detailed_task;
 use crate::problem::ProblemDocument;
@@ -30,7 +30,7 @@ const AGENTS_NAMED: usize = 12;
 /// The prompt that reports on all tasks.
 const REPORT_PROMPT: &str = "tasks";
 
-impl ServerHandler for McpServer {
+impl ServerHandler for TeamMcpServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -201,7 +201,7 @@ impl ServerHandler for McpServer {
     }
 }
 
-impl McpServer {
+impl TeamMcpServer {
     fn instructions(&self) -> String {
         let agents = self.tasks.agents();
         let names: Vec<&str> = agents.iter().take(AGENTS_NAMED).map(|agent| agent.name.as_str()).collect();

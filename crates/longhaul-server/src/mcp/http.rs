@@ -9,7 +9,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use super::McpServer;
+use super::TeamMcpServer;
 use crate::backend::{Backend, BackendError};
 
 /// How the MCP server listens to HTTP requests.
@@ -66,8 +66,8 @@ fn service(
     backend: &Backend,
     team: &str,
     options: &McpHttpOptions,
-) -> Result<StreamableHttpService<McpServer, LocalSessionManager>, BackendError> {
-    Ok(http_service(McpServer::new(backend.clone(), Some(team))?, options))
+) -> Result<StreamableHttpService<TeamMcpServer, LocalSessionManager>, BackendError> {
+    Ok(http_service(TeamMcpServer::new(backend.clone(), Some(team))?, options))
 }
 
 /// An MCP handler as an HTTP service: stateless for the newest protocol, with sessions for older ones.

@@ -5,7 +5,7 @@
 
 mod bounded_wait;
 mod call_key;
-mod calls;
+mod call_tool;
 mod handler;
 mod http;
 mod questions;
@@ -24,16 +24,16 @@ use crate::backend::{Backend, BackendError};
 
 /// The MCP server of one team. Clones share it.
 #[derive(Clone)]
-pub struct McpServer {
+pub struct TeamMcpServer {
     tasks: Arc<TeamTasks>,
 }
 
-impl McpServer {
+impl TeamMcpServer {
     /// The server of the team with this name; of the only team if no name is given. Fails if there is no such
     /// team.
-    pub fn new(backend: Backend, team: Option<&str>) -> Result<McpServer, BackendError> {
+    pub fn new(backend: Backend, team: Option<&str>) -> Result<TeamMcpServer, BackendError> {
         let name = backend.team(team)?.name.clone();
-        Ok(McpServer { tasks: Arc::new(TeamTasks::new(backend, name)) })
+        Ok(TeamMcpServer { tasks: Arc::new(TeamTasks::new(backend, name)) })
     }
 
     /// Makes sure that a process runs the unfinished tasks of the team, also those of earlier versions of its

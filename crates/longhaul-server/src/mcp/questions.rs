@@ -1,7 +1,7 @@
 //! Questions of tasks as MCP elicitations, and the answers.
 
 use longhaul::entry::{ExpectedAnswer, Question};
-use longhaul::toolset::client_tools::PendingQuestion;
+use longhaul::toolset::client_tools::ClientQuestion;
 use longhaul::transcript::describe_question;
 use rmcp::model::{ElicitRequest, ElicitRequestParams, ElicitationSchema, InputRequest};
 use serde_json::{Value, json};
@@ -33,12 +33,12 @@ enum AnswerForm {
 }
 
 /// The key of a question: unique for the life of its tree.
-pub(super) fn question_key(question: &PendingQuestion) -> String {
+pub(super) fn question_key(question: &ClientQuestion) -> String {
     format!("{}/{}", question.task, question.question)
 }
 
 /// The question as an elicitation.
-pub(super) fn elicitation(question: &PendingQuestion) -> ElicitRequestParams {
+pub(super) fn elicitation(question: &ClientQuestion) -> ElicitRequestParams {
     let (form, requested_schema) = answer_form(&question.asks);
     let how = match form {
         AnswerForm::Approval => {
@@ -52,7 +52,7 @@ pub(super) fn elicitation(question: &PendingQuestion) -> ElicitRequestParams {
 }
 
 /// The question as an input request of a task or of a call.
-pub(super) fn input_request(question: &PendingQuestion) -> InputRequest {
+pub(super) fn input_request(question: &ClientQuestion) -> InputRequest {
     InputRequest::Elicitation(ElicitRequest::new(elicitation(question)))
 }
 

@@ -19,57 +19,57 @@ const MOST: usize = 1024 * 1024;
 
 /// What a resource shows of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TaskView {
+enum TaskResource {
     Result,
     Transcript,
     Journal,
 }
 
-impl TaskView {
-    const ALL: [TaskView; 3] = [TaskView::Result, TaskView::Transcript, TaskView::Journal];
+impl TaskResource {
+    const ALL: [TaskResource; 3] = [TaskResource::Result, TaskResource::Transcript, TaskResource::Journal];
 
     fn name(self) -> &'static str {
         match self {
-            TaskView::Result => "result",
-            TaskView::Transcript => "transcript",
-            TaskView::Journal => "journal",
+            TaskResource::Result => "result",
+            TaskResource::Transcript => "transcript",
+            TaskResource::Journal => "journal",
         }
     }
 
     fn mime_type(self) -> &'static str {
         match self {
-            TaskView::Result | TaskView::Transcript => "text/plain",
-            TaskView::Journal => "application/x-ndjson",
+            TaskResource::Result | TaskResource::Transcript => "text/plain",
+            TaskResource::Journal => "application/x-ndjson",
         }
     }
 
     fn description(self) -> &'static str {
         match self {
-            TaskView::Result => "The answer of a task, or its text so far",
-            TaskView::Transcript => "What a task did, for people to read",
-            TaskView::Journal => "The events of a task as JSON lines",
+            TaskResource::Result => "The answer of a task, or its text so far",
+            TaskResource::Transcript => "What a task did, for people to read",
+            TaskResource::Journal => "The events of a task as JSON lines",
         }
     }
 }
 
-fn uri(id: &str, view: TaskView) -> String {
+fn uri(id: &str, view: TaskResource) -> String {
     format!("longhaul://task/{id}/{}", view.name())
 }
 
 /// The task and the view that a URI names.
-fn parse_uri(uri: &str) -> Option<(&str, TaskView)> {
+fn parse_uri(uri: &str) -> Option<(&str, TaskResource)> {
     let (id, name) = uri.strip_prefix("longhaul://task/")?.split_once('/')?;
-    let view = TaskView::ALL.into_iter().find(|view| view.name() == name)?;
+    let view = TaskResource::ALL.into_iter().find(|view| view.name() == name)?;
     id.parse::<TaskId>().ok().map(|_| (id, view))
 }
 
 pub(super) fn templates() -> Vec<ResourceTemplate> {
-    let template = |view: TaskView| {
+    let template = |view: TaskResource| {
         ResourceTemplate::new(uri("{task_id}", view), format!("task {}", view.name()))
             .with_description(view.description())
             .with_mime_type(view.mime_type())
     };
-    TaskView::ALL.into_iter().map(template).collect()
+    TaskResource::ALL.into_iter().map(template).collect()
 }
 
 impl TeamTasks {
@@ -78,9 +78,9 @@ impl TeamTasks {
         let roots = self.roots().await?;
         let resource = |state: &TaskState| {
             let id = state.id.to_string();
-            Resource::new(uri(&id, TaskView::Result), format!("result of {id}"))
+            Resource::new(uri(&id, TaskResource::Result), format!("result of {id}"))
                 .with_description(format!("{} ({}): {}", state.agent, state.status, state.headline))
-                .with_mime_type(TaskView::Result.mime_type())
+                .with_mime_type(TaskResource::Result.mime_type())
         };
         Ok(roots.iter().rev().take(LISTED).map(resource).collect())
     }
@@ -97,15 +97,17 @@ impl TeamTasks {
             Err(problem) => return Err(problem),
         };
         let text = match view {
-            TaskView::Result => self.snapshot(state.id).await?.output,
-            TaskView::Transcript => {
+            TaskResource::Result => self.snapshot(state.id).await?.output,
+            TaskResource::Transcript => {
                 self.event_lines(&state, |event| {
                     let time = event.at.strftime("%F %T");
                     Some(format!("{time}  {}", describe(&event.kind, Detail::Full).columns()))
                 })
                 .await?
             }
-            TaskView::Journal => self.event_lines(&state, |event| serde_json::to_string(event).ok()).await?,
+            TaskResource::Journal => {
+                self.event_lines(&state, |event| serde_json::to_string(event).ok()).await?
+            }
         };
         Ok(Some(ResourceContents::text(text, asked).with_mime_type(view.mime_type())))
     }
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn only_uris_of_ours_are_parsed() {
-        assert_eq!(parse_uri("longhaul://task/t-aaaaa/journal"), Some(("t-aaaaa", TaskView::Journal)));
+        assert_eq!(parse_uri("longhaul://task/t-aaaaa/journal"), Some(("t-aaaaa", TaskResource::Journal)));
         for wrong in [
             "longhaul://task/t-aaaaa",
             "longhaul://task/t-aaaaa/",

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use longhaul::entry::Outcome;
 use longhaul::snapshot::Snapshot;
 use longhaul::task::TaskState;
-use longhaul::toolset::client_tools::{PendingQuestion, failure_text, progress_text};
+use longhaul::toolset::client_tools::{ClientQuestion, failure_text, progress_text};
 use longhaul::{Status, TaskId};
 use rmcp::model::{
     CallToolResult, ContentBlock, DetailedTask, InputRequests, MetaObject, Resource, Task, TaskPayload,
@@ -55,7 +55,7 @@ fn poll_interval(elapsed: Duration) -> u64 {
 /// The task with its questions or its result.
 pub(super) fn detailed_task(
     snapshot: &Snapshot,
-    questions: &[PendingQuestion],
+    questions: &[ClientQuestion],
     below: usize,
     now: Timestamp,
 ) -> DetailedTask {

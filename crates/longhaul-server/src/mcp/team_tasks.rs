@@ -10,7 +10,7 @@ use longhaul::snapshot::Snapshot;
 use longhaul::store::TaskFilter;
 use longhaul::task::TaskState;
 use longhaul::teamfile::TeamBundle;
-use longhaul::toolset::client_tools::PendingQuestion;
+use longhaul::toolset::client_tools::ClientQuestion;
 use longhaul::{Longhaul, LonghaulError, TaskId};
 use serde_json::Value;
 
@@ -143,12 +143,12 @@ impl TeamTasks {
     }
 
     /// The open questions of a task and its whole tree.
-    pub(super) async fn questions(&self, task: &TaskState) -> Result<Vec<PendingQuestion>, ProblemDocument> {
+    pub(super) async fn questions(&self, task: &TaskState) -> Result<Vec<ClientQuestion>, ProblemDocument> {
         let tree = self.longhaul().list(TaskFilter::tree(task.root).live()).await?;
         let mut questions = Vec::new();
         for asking in tree.iter().filter(|state| !state.asked.is_empty()) {
             let snapshot = self.longhaul().snapshot(asking.id).await?;
-            questions.extend(snapshot.questions.into_iter().map(|(question, asks)| PendingQuestion {
+            questions.extend(snapshot.questions.into_iter().map(|(question, asks)| ClientQuestion {
                 task: asking.id,
                 question,
                 asks,
@@ -160,7 +160,7 @@ impl TeamTasks {
     /// Passes on a person's reply to a question. A question that was answered meanwhile is no error.
     pub(super) async fn reply(
         &self,
-        question: &PendingQuestion,
+        question: &ClientQuestion,
         reply: &Value,
     ) -> Result<(), ProblemDocument> {
         let parsed = parse_reply(&question.asks, reply).map_err(|why| {

@@ -15,7 +15,7 @@ use crate::backend::Backend;
 
 /// Which of the items are wanted.
 #[derive(Debug, PartialEq, Eq)]
-struct Page {
+struct ItemPage {
     after: Option<String>,
     limit: usize,
     ascending: bool,
@@ -27,7 +27,7 @@ pub(super) async fn list(
     query: Pairs,
 ) -> Result<Json<Value>, ApiError> {
     let task = task_of(&id)?;
-    let page = Page::parse(&pairs(query)?)?;
+    let page = ItemPage::parse(&pairs(query)?)?;
     reader::submission(&backend, task).await?;
     let mut items = Vec::new();
     let store = backend.longhaul().store();
@@ -58,9 +58,9 @@ fn messages(task: TaskId, record: &Record) -> Vec<Value> {
     }
 }
 
-impl Page {
-    fn parse(pairs: &[(String, String)]) -> Result<Page, ApiError> {
-        let mut page = Page { after: None, limit: 20, ascending: false };
+impl ItemPage {
+    fn parse(pairs: &[(String, String)]) -> Result<ItemPage, ApiError> {
+        let mut page = ItemPage { after: None, limit: 20, ascending: false };
         for (name, value) in pairs {
             match &**name {
                 "after" => page.after = Some(value.clone()),

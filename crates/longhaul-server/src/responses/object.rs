@@ -9,7 +9,7 @@ use longhaul::id::CallId;
 use longhaul::message::Usage;
 use serde_json::{Map, Value, json};
 
-use super::projection::{Change, Item, ItemBody, ItemStatus, NumberedEvent, Phase, Projection, Step};
+use super::projection::{Change, Item, ItemBody, ItemStatus, NumberedEvent, Phase, ResponseProjection, Step};
 use super::request::Shown;
 
 /// What stays the same during the life of a response.
@@ -26,7 +26,7 @@ pub(super) struct Header {
 
 /// What is known about a response besides its journal.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Surroundings {
+pub(super) struct TaskFacts {
     /// The tokens of the task and everything below it.
     pub(super) usage: Usage,
     pub(super) ended: Option<Timestamp>,
@@ -50,7 +50,7 @@ pub(super) fn response_id(task: TaskId) -> String {
 }
 
 /// The status of a response.
-fn status(projection: &Projection, stopped: bool) -> &'static str {
+fn status(projection: &ResponseProjection, stopped: bool) -> &'static str {
     match &projection.outcome {
         Some(Outcome::Completed { cut_short: None, .. }) => "completed",
         Some(Outcome::Completed { .. }) => "incomplete",
@@ -66,8 +66,8 @@ fn status(projection: &Projection, stopped: bool) -> &'static str {
 /// The response object, with the output that is wanted.
 pub(super) fn response(
     header: &Header,
-    projection: &Projection,
-    surroundings: &Surroundings,
+    projection: &ResponseProjection,
+    task_facts: &TaskFacts,
     output: Vec<Value>,
 ) -> Value {
     let mut metadata: Map<String, Value> =
@@ -78,7 +78,7 @@ pub(super) fn response(
     let (mut error, mut incomplete, mut completed_at) = (Value::Null, Value::Null, Value::Null);
     match &projection.outcome {
         Some(Outcome::Completed { cut_short: None, .. }) => {
-            completed_at = json!(surroundings.ended.map(Timestamp::as_second));
+            completed_at = json!(task_facts.ended.map(Timestamp::as_second));
         }
         Some(Outcome::Completed { cut_short: Some(limit), .. }) => {
             own("cut_short", limit);
@@ -93,20 +93,20 @@ pub(super) fn response(
         }
         Some(Outcome::Cancelled { .. }) => {}
         None => {
-            if let Some(needed) = &surroundings.question {
+            if let Some(needed) = &task_facts.question {
                 own("needs", &needed.text);
                 own("question", &needed.question);
                 own("task", &needed.task.to_string());
             }
         }
     }
-    let usage = projection.outcome.as_ref().map(|_| usage(&surroundings.usage));
+    let usage = projection.outcome.as_ref().map(|_| usage(&task_facts.usage));
     json!({
         "id": response_id(header.task),
         "object": "response",
         "created_at": header.created.as_second(),
         "completed_at": completed_at,
-        "status": status(projection, surroundings.stopped),
+        "status": status(projection, task_facts.stopped),
         "background": header.background,
         "error": error,
         "incomplete_details": incomplete,
@@ -148,7 +148,7 @@ fn usage(usage: &Usage) -> Value {
 }
 
 /// The output of a response: its answer, or the message that is being written; the rest as it is wanted.
-pub(super) fn output(task: TaskId, projection: &Projection, shown: Shown) -> Vec<Value> {
+pub(super) fn output(task: TaskId, projection: &ResponseProjection, shown: Shown) -> Vec<Value> {
     let is_shown = |(at, item): &(usize, &Item)| match item.body {
         ItemBody::Message { .. } => {
             projection.answer.or(projection.open()) == Some(*at)
@@ -164,7 +164,7 @@ pub(super) fn output(task: TaskId, projection: &Projection, shown: Shown) -> Vec
 }
 
 /// The items that a stream has had so far. Their positions are their `output_index`es.
-pub(super) fn streamed_output(task: TaskId, projection: &Projection, shown: Shown) -> Vec<Value> {
+pub(super) fn streamed_output(task: TaskId, projection: &ResponseProjection, shown: Shown) -> Vec<Value> {
     let mut items: Vec<_> = projection.items.iter().filter(|item| is_streamed(item, shown)).collect();
     items.sort_by_key(|item| item.number);
     items.into_iter().map(|item| done_item(task, item)).collect()
@@ -255,7 +255,7 @@ fn summary_part(text: &str) -> Value {
 /// The event of an item; `None` if the change is none of an item.
 pub(super) fn item_event(
     task: TaskId,
-    projection: &Projection,
+    projection: &ResponseProjection,
     event: &NumberedEvent,
     shown: Shown,
 ) -> Option<Value> {

@@ -77,7 +77,11 @@ impl EventOrder {
     }
 
     /// The events that can be sent after an entry was applied that had these.
-    pub(super) fn next(&mut self, projection: &Projection, events: Vec<NumberedEvent>) -> Vec<NumberedEvent> {
+    pub(super) fn next(
+        &mut self,
+        projection: &ResponseProjection,
+        events: Vec<NumberedEvent>,
+    ) -> Vec<NumberedEvent> {
         if !self.wants_reasoning {
             return events;
         }
@@ -96,12 +100,12 @@ pub(super) enum Change {
     Created,
     Queued,
     InProgress,
-    /// Something happened to the output item at this position of [`Projection::items`].
+    /// Something happened to the output item at this position of [`ResponseProjection::items`].
     Item {
         at: usize,
         step: Step,
     },
-    /// The response is over; [`Projection::outcome`] says how.
+    /// The response is over; [`ResponseProjection::outcome`] says how.
     Ended,
 }
 
@@ -156,7 +160,7 @@ pub(super) enum Phase {
 
 /// The fold of a journal into a response.
 #[derive(Debug, Default)]
-pub(super) struct Projection {
+pub(super) struct ResponseProjection {
     next: u64,
     pub(super) items: Vec<Item>,
     /// The message that is being written.
@@ -180,7 +184,7 @@ pub(super) struct Projection {
     pub(super) answer: Option<usize>,
 }
 
-impl Projection {
+impl ResponseProjection {
     /// Applies the next entry of the journal. Returns its events.
     pub(super) fn apply(&mut self, record: &Record) -> Vec<NumberedEvent> {
         let mut events = Vec::new();

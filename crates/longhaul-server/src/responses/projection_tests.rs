@@ -12,7 +12,9 @@ use longhaul::message::{Block, Call, Reply};
 use proptest::prelude::*;
 
 use super::object::is_streamed;
-use super::projection::{Change, EventOrder, Item, ItemBody, ItemStatus, NumberedEvent, Projection, Step};
+use super::projection::{
+    Change, EventOrder, Item, ItemBody, ItemStatus, NumberedEvent, ResponseProjection, Step,
+};
 use super::request::Shown;
 
 fn records(entries: &[Entry]) -> Vec<Record> {
@@ -48,8 +50,8 @@ fn finished(output: &str) -> Entry {
 }
 
 /// The events that a client gets, and the items after the journal.
-fn stream(journal: &[Entry], after: Option<u64>, shown: Shown) -> (Vec<NumberedEvent>, Projection) {
-    let (mut projection, mut order) = (Projection::default(), EventOrder::new(shown.reasoning));
+fn stream(journal: &[Entry], after: Option<u64>, shown: Shown) -> (Vec<NumberedEvent>, ResponseProjection) {
+    let (mut projection, mut order) = (ResponseProjection::default(), EventOrder::new(shown.reasoning));
     let mut events = Vec::new();
     for record in records(journal) {
         let new = projection.apply(&record);
@@ -106,7 +108,7 @@ impl Client {
     }
 
     /// Every message that is complete has arrived whole.
-    fn check(&self, projection: &Projection) {
+    fn check(&self, projection: &ResponseProjection) {
         assert_eq!(self.ends, usize::from(projection.outcome.is_some()));
         for item in &projection.items {
             let ItemBody::Message { text } = &item.body else { continue };
@@ -313,7 +315,7 @@ proptest! {
         let mut client = Client::default();
         client.read(&whole[..at], &projection.items);
         let (rest, found) = stream(&later, client.last, shown);
-        let by_number = |projection: &Projection| {
+        let by_number = |projection: &ResponseProjection| {
             let mut items = projection.items.clone();
             items.sort_by_key(|item| item.number);
             items

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::ApiError;
-use super::object::{self, Header, NeededAnswer, Surroundings, response_id};
-use super::projection::Projection;
+use super::object::{self, Header, NeededAnswer, TaskFacts, response_id};
+use super::projection::ResponseProjection;
 use super::request::{OWN_PREFIX, Shown};
 use crate::backend::Backend;
 
@@ -89,7 +89,7 @@ pub(super) async fn header(backend: &Backend, task: TaskId) -> Result<Header, Ap
 }
 
 /// What is known about a response besides its journal.
-pub(super) async fn surroundings(backend: &Backend, task: TaskId) -> Result<Surroundings, ApiError> {
+pub(super) async fn task_facts(backend: &Backend, task: TaskId) -> Result<TaskFacts, ApiError> {
     let longhaul = backend.longhaul();
     let own = longhaul.state(task).await?;
     let tree = longhaul.list(TaskFilter::tree(own.root)).await?;
@@ -108,18 +108,18 @@ pub(super) async fn surroundings(backend: &Backend, task: TaskId) -> Result<Surr
             })
         });
     }
-    Ok(Surroundings { usage, ended: own.ended, stopped: own.status == Status::Cancelled, question })
+    Ok(TaskFacts { usage, ended: own.ended, stopped: own.status == Status::Cancelled, question })
 }
 
 /// Whether the task, or one below it, waits for a person's answer.
 pub(super) async fn needs_person(backend: &Backend, task: TaskId) -> Result<bool, ApiError> {
-    Ok(surroundings(backend, task).await?.question.is_some())
+    Ok(task_facts(backend, task).await?.question.is_some())
 }
 
 /// The response object of a task as it is now.
 pub(super) async fn response(backend: &Backend, task: TaskId, shown: Shown) -> Result<Value, ApiError> {
     let header = header(backend, task).await?;
-    let mut projection = Projection::default();
+    let mut projection = ResponseProjection::default();
     let store = backend.longhaul().store();
     let mut pages = std::pin::pin!(journal::pages(&**store, task, Seq(0)));
     while let Some(page) = pages.next().await {
@@ -127,7 +127,7 @@ pub(super) async fn response(backend: &Backend, task: TaskId, shown: Shown) -> R
             projection.apply(&record);
         }
     }
-    let surroundings = surroundings(backend, task).await?;
+    let task_facts = task_facts(backend, task).await?;
     let output = object::output(task, &projection, shown);
-    Ok(object::response(&header, &projection, &surroundings, output))
+    Ok(object::response(&header, &projection, &task_facts, output))
 }

@@ -302,12 +302,12 @@ fn prompt(input: Option<&Value>, instructions: Option<&str>) -> Result<Prompt, A
         }
         Some(_) => return Err(ApiError::invalid("input", "'input' must be a string or a list of items.")),
     };
-    let (rules, talk): (Vec<_>, Vec<_>) =
+    let (rules, turns): (Vec<_>, Vec<_>) =
         messages.into_iter().partition(|(role, _)| *role == Role::Instructions);
     let rules: Vec<String> =
         instructions.map(str::to_owned).into_iter().chain(rules.into_iter().map(|(_, text)| text)).collect();
-    let answered = talk.iter().rposition(|(role, _)| *role == Role::Assistant).map_or(0, |at| at + 1);
-    let (before, last) = talk.split_at(answered);
+    let answered = turns.iter().rposition(|(role, _)| *role == Role::Assistant).map_or(0, |at| at + 1);
+    let (before, last) = turns.split_at(answered);
     let task: Vec<&str> =
         last.iter().map(|(_, text)| text.as_str()).filter(|text| !text.trim().is_empty()).collect();
     if task.is_empty() {

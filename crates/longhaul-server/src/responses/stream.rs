@@ -10,8 +10,8 @@ use longhaul::supervisor::TaskEvents;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
-use super::object::{self, Header, Surroundings};
-use super::projection::{Change, EventOrder, NumberedEvent, Projection};
+use super::object::{self, Header, TaskFacts};
+use super::projection::{Change, EventOrder, NumberedEvent, ResponseProjection};
 use super::reader;
 use super::request::Shown;
 use crate::backend::Backend;
@@ -32,7 +32,7 @@ pub(super) async fn follow(
         header,
         shown,
         after,
-        projection: Projection::default(),
+        projection: ResponseProjection::default(),
         seq: Seq(0),
         order: EventOrder::new(shown.reasoning),
         news: None,
@@ -69,7 +69,7 @@ struct Follower {
     header: Header,
     shown: Shown,
     after: Option<u64>,
-    projection: Projection,
+    projection: ResponseProjection,
     /// The last entry that was applied.
     seq: Seq,
     order: EventOrder,
@@ -132,24 +132,24 @@ impl Follower {
         }
         let response = match event.change {
             Change::Ended => {
-                let surroundings = reader::surroundings(&self.backend, task).await?;
+                let task_facts = reader::task_facts(&self.backend, task).await?;
                 let output = object::output(task, projection, self.shown);
-                object::response(&self.header, projection, &surroundings, output)
+                object::response(&self.header, projection, &task_facts, output)
             }
             // SDKs replace what they have by the response of such an event.
             Change::InProgress => {
                 let question = projection.questions.first_key_value().map(|(id, text)| {
                     object::NeededAnswer { task, question: id.to_string(), text: text.clone() }
                 });
-                let surroundings = Surroundings { question, ..Surroundings::default() };
+                let task_facts = TaskFacts { question, ..TaskFacts::default() };
                 let output = object::streamed_output(task, projection, self.shown);
-                object::response(&self.header, projection, &surroundings, output)
+                object::response(&self.header, projection, &task_facts, output)
             }
             _ => {
                 let mut before = object::response(
                     &self.header,
-                    &Projection::default(),
-                    &Surroundings::default(),
+                    &ResponseProjection::default(),
+                    &TaskFacts::default(),
                     Vec::new(),
                 );
                 before["status"] = json!("queued");

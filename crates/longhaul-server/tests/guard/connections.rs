@@ -65,7 +65,7 @@ async fn a_body_that_trickles_in_is_cut_off() {
 #[tokio::test]
 async fn heads_that_are_too_large_or_too_slow_end_the_connection() {
     let mut options = Options::default();
-    options.connections.head_time = SHORT;
+    options.connections.header_time = SHORT;
     let server = Server::with(options).await;
     let own = server.address;
     let start = format!("GET /api/v1/tasks HTTP/1.1\r\nHost: {own}\r\n");

@@ -131,7 +131,7 @@ struct ClientWaitArgs {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct AnswerArgs {
+struct AnswerToolArgs {
     /// The id of the task that asks.
     task_id: String,
     /// The id of the question, such as 2.0.0. May be left out if the task has only one open question.
@@ -215,7 +215,7 @@ pub fn client_tools(agents: &[AgentInfo]) -> Vec<ClientTool> {
             "Answers an approval request or a question of a task. These are decisions of the user: \
              show the user the question and pass on what they say. Never decide yourself."
                 .to_owned(),
-            arguments_schema::<AnswerArgs>(),
+            arguments_schema::<AnswerToolArgs>(),
         ),
     ];
     for (name, agent) in ask_tools(agents) {
@@ -289,7 +289,7 @@ pub fn parse_client_call(
             ClientCall::Send { task: args.task_id, message: args.message }
         }
         "answer" => {
-            let args: AnswerArgs = parse_arguments(arguments)?;
+            let args: AnswerToolArgs = parse_arguments(arguments)?;
             let question = non_blank(args.question);
             ClientCall::Answer { task: args.task_id, question, answer: args.answer }
         }
@@ -314,7 +314,7 @@ fn wait_time(asked: Option<f64>) -> Duration {
 
 /// A question of a task that waits for a person.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PendingQuestion {
+pub struct ClientQuestion {
     /// The task that asks.
     pub task: TaskId,
     /// The question's id.
@@ -323,15 +323,15 @@ pub struct PendingQuestion {
     pub asks: Question,
 }
 
-impl PendingQuestion {
+impl ClientQuestion {
     /// The question and how to answer it, as text.
     pub fn text(&self) -> String {
-        let PendingQuestion { task, question, asks } = self;
+        let ClientQuestion { task, question, asks } = self;
         format!("{task} asks (question {question}): {}\n{}", describe_question(asks), self.how())
     }
 
     fn how(&self) -> String {
-        let PendingQuestion { task, question, asks } = self;
+        let ClientQuestion { task, question, asks } = self;
         let words = match &asks.wants {
             ExpectedAnswer::Leave { .. } => "yes, no, no REASON or always".to_owned(),
             ExpectedAnswer::Words { schema: None } => "the user's answer".to_owned(),
@@ -369,7 +369,7 @@ pub struct WaitSummary {
     /// The tasks, in the order in which they were named; or why one of them was not found.
     pub tasks: Vec<Result<Box<Snapshot>, (String, String)>>,
     /// Questions of these tasks and of those below them.
-    pub questions: Vec<PendingQuestion>,
+    pub questions: Vec<ClientQuestion>,
     /// Whether the time was up before the wait was over.
     pub timed_out: bool,
 }
@@ -386,7 +386,7 @@ impl WaitSummary {
                 Err((typed, why)) => WaitedTask::not_found(typed, why.clone()),
             })
             .collect();
-        let row = |question: &PendingQuestion| QuestionRow {
+        let row = |question: &ClientQuestion| QuestionRow {
             task_id: question.task,
             question: question.question,
             text: describe_question(&question.asks),
@@ -422,7 +422,7 @@ pub fn list_text(states: &[TaskState], now: Timestamp) -> String {
 pub fn view_text(
     snapshot: &Snapshot,
     part: ViewRange,
-    questions: &[PendingQuestion],
+    questions: &[ClientQuestion],
     now: Timestamp,
 ) -> String {
     let id = snapshot.state.id;
@@ -448,7 +448,7 @@ pub fn started_text(state: &TaskState, created: bool) -> String {
 }
 
 /// The answer to an `ask_` call whose task has not ended in time.
-pub fn still_running_text(state: &TaskState, questions: &[PendingQuestion], now: Timestamp) -> String {
+pub fn still_running_text(state: &TaskState, questions: &[ClientQuestion], now: Timestamp) -> String {
     let TaskState { id, agent, .. } = state;
     let mut text = format!(
         "{id}\nTask {id} of {agent} has not ended yet ({}). It goes on in the background. {FETCH_RESULT}",

@@ -166,6 +166,8 @@ const OTHER_MEANINGS: &[(&str, &str)] = &[
     ("crates/longhaul/src/toolset/api.rs", "head"),
     ("crates/longhaul/src/toolset/openapi.rs", "head"),
     ("crates/longhaul-cli/src/view/markdown", "head"),
+    ("crates/longhaul-server/src/dashboard", "head"),
+    ("crates/longhaul-server/src/guard", "head"),
 ];
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {

@@ -7,7 +7,7 @@ use longhaul::dispatch::WaitMode;
 use longhaul::id::QuestionId;
 use longhaul::snapshot::Snapshot;
 use longhaul::toolset::client_tools::{
-    ClientCall, PendingQuestion, WaitSummary, list_text, send_text, started_text, still_running_text,
+    ClientCall, ClientQuestion, WaitSummary, list_text, send_text, started_text, still_running_text,
     stop_text, view_text,
 };
 use longhaul::{Budget, Order, TaskId};
@@ -18,7 +18,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde::{Deserialize, Serialize};
 
-use super::McpServer;
+use super::TeamMcpServer;
 use super::bounded_wait::{BoundedWait, WaitEnd};
 use super::call_key::call_key;
 use super::questions::{input_request, question_key};
@@ -41,7 +41,7 @@ pub(super) struct Retry {
     pub(super) responses: InputResponses,
 }
 
-impl McpServer {
+impl TeamMcpServer {
     pub(super) async fn answer_call(
         &self,
         tool: &str,
@@ -246,7 +246,7 @@ fn declares_tasks(context: &RequestContext<RoleServer>) -> bool {
 
 /// Has the client ask these questions and repeat its call.
 fn ask_client(
-    questions: &[PendingQuestion],
+    questions: &[ClientQuestion],
     task: Option<TaskId>,
     mut shown: BTreeSet<String>,
 ) -> CallToolResponse {
