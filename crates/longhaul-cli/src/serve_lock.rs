@@ -9,7 +9,9 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul::entry::TeamRef;
 use longhaul::id::Digest;
+use longhaul::task::TaskState;
 use serde::{Deserialize, Serialize};
 
 use crate::data_dir::DataDir;
@@ -93,6 +95,12 @@ pub(crate) fn running_server(data_dir: &DataDir) -> Option<ServerInfo> {
         Err(TryLockError::WouldBlock) => read(&path),
         _ => None,
     }
+}
+
+/// Returns whether a running server runs the tasks of this task's team.
+pub(crate) fn is_served(data_dir: &DataDir, task: &TaskState) -> bool {
+    let TeamRef::File(digest) = &task.team else { return false };
+    running_server(data_dir).is_some_and(|server| server.teams.contains(digest))
 }
 
 fn lock_path(data_dir: &DataDir) -> PathBuf {

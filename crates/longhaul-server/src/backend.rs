@@ -6,10 +6,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use longhaul::dispatch::{AgentInfo, SendReceipt};
-use longhaul::entry::TeamRef;
-use longhaul::id::QuestionId;
+use longhaul::entry::{Entry, TeamRef};
+use longhaul::id::{LetterId, QuestionId, Seq};
+use longhaul::journal;
 use longhaul::supervisor::AnswerReceipt;
 use longhaul::{Budget, Longhaul, LonghaulError, Order, TaskId, Team};
 
@@ -262,9 +264,13 @@ impl Backend {
         Ok(sent)
     }
 
-    /// Like [`send`](Self::send), but only once per key: a repeated request finds the task that got the letter.
+    /// Like [`send`](Self::send), but only once per key: a repeated request finds the task that got
+    /// the letter. Fails if the key was used for another text.
     pub async fn send_once(&self, id: TaskId, key: &str, text: &str) -> Result<SendReceipt, BackendError> {
         let sent = self.longhaul().send_once(id, key, text).await?;
+        if !self.has_letter(sent.to, &LetterId::named(key), text).await? {
+            return Err(BackendError::KeyUsed { task: sent.to });
+        }
         self.carry(sent.to).await?;
         Ok(sent)
     }
@@ -272,6 +278,23 @@ impl Backend {
     /// Whether this is one of the teams that are served.
     pub fn serves(&self, team: &TeamRef) -> bool {
         self.0.teams.iter().any(|served| served.team.reference() == team)
+    }
+
+    /// Whether a task got this letter with this text, as its order or later.
+    async fn has_letter(&self, task: TaskId, id: &LetterId, text: &str) -> Result<bool, BackendError> {
+        let mut pages = std::pin::pin!(journal::pages(&**self.longhaul().store(), task, Seq(0)));
+        while let Some(page) = pages.next().await {
+            for record in page.map_err(LonghaulError::from)? {
+                match record.entry {
+                    Entry::Submitted(submitted) if submitted.letter.as_ref() == Some(id) => {
+                        return Ok(*submitted.order.task == *text);
+                    }
+                    Entry::Letter(letter) if letter.id == *id => return Ok(*letter.text == *text),
+                    _ => {}
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Answers a question of a task, as [`Longhaul::answer`] does.

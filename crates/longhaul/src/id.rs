@@ -205,6 +205,11 @@ impl LetterId {
         LetterId(uuid::Uuid::now_v7().simple().to_string().into())
     }
 
+    /// An id chosen by the sender: the same text means the same letter.
+    pub fn named(words: &str) -> Self {
+        LetterId(format!("chosen:{words}").into())
+    }
+
     /// The id of the one letter that tells a parent about the end of its child.
     pub fn for_task_end(child: TaskId) -> Self {
         LetterId(format!("end:{child}").into())

@@ -52,6 +52,8 @@ pub(crate) struct McpInstallArgs {
     pub(crate) client: McpClient,
     #[command(flatten)]
     pub(crate) served: ServedTeamArgs,
+    #[command(flatten)]
+    pub(crate) providers: ProviderArgs,
     /// Print the configuration instead of writing it
     #[arg(long)]
     pub(crate) print: bool,

@@ -9,6 +9,7 @@ use crate::background;
 use crate::exit::{CliError, CliExitCode};
 use crate::run_session::{OutputMode, RunSession};
 use crate::seen_events;
+use crate::serve_lock;
 use crate::tree_owner;
 use crate::view::{Ink, pluralize};
 
@@ -18,13 +19,15 @@ pub(super) async fn run(context: &CliContext, args: &AttachArgs) -> Result<CliEx
     let data_dir = context.data_dir()?;
     let longhaul = context.client().await?;
     let id = longhaul.find(&args.id).await?;
-    let root = longhaul.state(id).await?.root;
+    let state = longhaul.state(id).await?;
+    let root = state.root;
     let open = longhaul.list(TaskFilter::tree(root).live()).await?;
     let reported_tasks =
         seen_events::tasks_to_report(&longhaul.list(TaskFilter::tree(root)).await?, root, &[id]);
     if !open.is_empty()
         && !tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root)
         && background::running_pid(&data_dir, root).is_none()
+        && !serve_lock::is_served(&data_dir, &state)
     {
         return Err(CliError::new(
             CliExitCode::Failed,

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use longhaul::entry::TeamRef;
@@ -43,7 +44,7 @@ pub(super) async fn run(context: &CliContext, args: &McpArgs) -> Result<CliExitC
     let carrier = Arc::new(BackgroundCarrier {
         data_dir: data_dir.clone(),
         providers: args.providers.clone(),
-        starting: tokio::sync::Mutex::new(()),
+        last_failure: tokio::sync::Mutex::new(None),
     });
     let server = McpServer::new(Backend::new(longhaul.clone(), vec![served], carrier), None)
         .map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))?;
@@ -111,27 +112,37 @@ pub(super) fn require_trust(
 struct BackgroundCarrier {
     data_dir: DataDir,
     providers: ProviderArgs,
-    /// One process at a time is started.
-    starting: tokio::sync::Mutex<()>,
+    /// The last failure to start a process. Held while one is started: one at a time.
+    last_failure: tokio::sync::Mutex<Option<(Instant, CarryError)>>,
 }
+
+/// How long not to try again after a process failed to start. Clients poll.
+const START_RETRY: Duration = Duration::from_secs(10);
 
 impl TaskCarrier for BackgroundCarrier {
     fn carry<'a>(&'a self, _: TaskId, team: &'a TeamRef) -> BoxFuture<'a, Result<(), CarryError>> {
         Box::pin(async move {
             let TeamRef::File(digest) = team else { return Ok(()) };
-            let _one = self.starting.lock().await;
             let is_served = |server: ServerInfo| server.teams.contains(digest);
             if running_server(&self.data_dir).is_some_and(is_served) {
                 return Ok(());
             }
+            let mut last_failure = self.last_failure.lock().await;
             if background::served_pid(&self.data_dir, digest).is_some() {
                 return Ok(());
             }
+            if let Some((at, error)) = &*last_failure
+                && at.elapsed() < START_RETRY
+            {
+                return Err(error.clone());
+            }
             let started = background::start_served(&self.data_dir, digest, &self.providers).await;
-            started.map_err(|error| CarryError {
+            let started = started.map_err(|error| CarryError {
                 why: error.message().to_owned(),
                 hint: error.hint_text().map(str::to_owned),
-            })
+            });
+            *last_failure = started.as_ref().err().map(|error| (Instant::now(), error.clone()));
+            started
         })
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::CliContext;
 use super::mcp::{require_trust, served_dir, team_file};
-use crate::args::{McpClient, McpInstallArgs, ProviderArgs};
+use crate::args::{McpClient, McpInstallArgs};
 use crate::exit::{CliError, CliExitCode};
 use crate::team;
 use crate::view::{OutputStream, TerminalOutput};
@@ -21,7 +21,7 @@ pub(super) fn run(context: &CliContext, args: &McpInstallArgs) -> Result<CliExit
     // Where the tasks of a client work is only fixed if it was asked for.
     let dir = args.served.dir.as_ref().map(|_| served_dir(&args.served)).transpose()?;
     let here = team::resolve_working_dir(dir.as_deref())?;
-    let environment = team::build_environment(context, &ProviderArgs::default(), &data_dir)?;
+    let environment = team::build_environment(context, &args.providers, &data_dir)?;
     let made = team::assemble_served_team(context, &environment, &args.served.model, &file, &here)?;
     if !args.print {
         require_trust(context, &data_dir, &args.served, &file, &made)?;
@@ -40,6 +40,10 @@ pub(super) fn run(context: &CliContext, args: &McpInstallArgs) -> Result<CliExit
     }
     for model in &args.served.model {
         command.extend(["--model".to_owned(), model.clone()]);
+    }
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for flag in args.providers.to_flags(absolute) {
+        command.push(text(Path::new(&flag))?);
     }
     let entry = ClientEntry { client: args.client, name: &args.name, command: &command };
     if args.print {

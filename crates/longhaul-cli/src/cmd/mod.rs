@@ -37,6 +37,7 @@ use crate::args::{AttachArgs, CliCommand, ProviderArgs, ResumeArgs};
 use crate::background::{self, BackgroundOptions};
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
+use crate::serve_lock;
 use crate::tree_owner;
 use crate::view::{LiveRegion, TerminalOutput};
 
@@ -95,7 +96,10 @@ async fn start_background_process(
     providers: &ProviderArgs,
 ) -> Result<bool, CliError> {
     let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&state.root);
-    if owned || background::running_pid(data_dir, state.root).is_some() {
+    if owned
+        || background::running_pid(data_dir, state.root).is_some()
+        || serve_lock::is_served(data_dir, state)
+    {
         return Ok(false);
     }
     background::start(data_dir, state.root, BackgroundOptions::new(providers)).await?;
@@ -135,9 +139,13 @@ async fn wait_until_ended(
     let data_dir = context.data_dir()?;
     let (mut free, mut code) = (Vec::new(), CliExitCode::Success);
     for task in tasks {
-        let root = longhaul.state(task).await?.root;
+        let state = longhaul.state(task).await?;
+        let root = state.root;
         let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root);
-        if owned || background::running_pid(&data_dir, root).is_some() {
+        if owned
+            || background::running_pid(&data_dir, root).is_some()
+            || serve_lock::is_served(&data_dir, &state)
+        {
             let watched = attach::run(context, &AttachArgs { id: task.to_string(), json }).await?;
             code = if code == CliExitCode::Success { watched } else { code };
         } else {

@@ -1,5 +1,6 @@
 //! `longhaul serve`.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,9 @@ use crate::view::{Ink, sanitize};
 
 /// How long tasks may take to finish their step when the server stops.
 const DRAINING: Duration = Duration::from_secs(10);
+/// How many files may be open, if the system allows it, and how many usually may.
+const OPEN_FILES: u64 = 16_384;
+const USUAL_OPEN_FILES: usize = 1_024;
 /// How often to check that the database is still there.
 const DATABASE_POLL: Duration = Duration::from_secs(1);
 
@@ -45,7 +49,8 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
     // Listen from the start: a service manager may stop us at any time.
     let mut signals = ExitSignals::listen()?;
     let names = team_names(&args.teams)?;
-    let dir = team::resolve_working_dir(args.dir.as_deref())?;
+    let dir = team::resolve_working_dir(args.dir.as_deref())
+        .map_err(|error| error.with_hint("`--dir DIR` names one that exists"))?;
     let data_dir = context.data_dir()?;
     let store = data_dir.open_store()?;
     let mut lock = ServeLock::acquire(&data_dir).await?;
@@ -80,7 +85,8 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
     watch.spawn(async move { access.watch().await });
 
     let started = StartText { url: &url, teams: &served, dir: &dir, token_file: token_file.as_deref() };
-    started.print(context, args.json, &data_dir, &access_dir)?;
+    // A server goes on if no one reads what it prints.
+    CliError::ignore_closed_output(started.print(context, args.json, &data_dir, &access_dir))?;
     let ended = wait_for_end(&longhaul, &mut signals).await;
 
     // 1. No request and no task is taken any more. Streams end, and their clients know why. `longhaul mcp` no
@@ -146,7 +152,8 @@ async fn listen(context: &CliContext, args: &ServeArgs) -> Result<Listener, CliE
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = tls.map(|(certificate, key)| TlsFiles { certificate, key });
     let is_open = tls.is_none() && !args.listen.ip().is_loopback();
-    let options = ListenOptions { tls, insecure: args.insecure_http, ..ListenOptions::new(args.listen) };
+    let mut options = ListenOptions { tls, insecure: args.insecure_http, ..ListenOptions::new(args.listen) };
+    options.limits.connections = options.limits.connections.min(raise_file_limit() / 2);
     let listener = Listener::bind(options).await.map_err(|error| listen_failure(&error))?;
     if is_open {
         context.note(&format!(
@@ -156,6 +163,16 @@ async fn listen(context: &CliContext, args: &ServeArgs) -> Result<Listener, CliE
         ));
     }
     Ok(listener)
+}
+
+/// Raises the limit of open files as far as that is useful, and returns it. Connections may use half of it; the rest
+/// is for tasks.
+fn raise_file_limit() -> usize {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL_OPEN_FILES };
+    let wanted = hard.min(OPEN_FILES);
+    let raised = wanted > soft && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok();
+    usize::try_from(if raised { wanted } else { soft }).unwrap_or(usize::MAX)
 }
 
 fn listen_failure(error: &ListenError) -> CliError {
@@ -221,7 +238,12 @@ async fn load_teams(
         let file = file.canonicalize().unwrap_or_else(|_| file.clone());
         let made = team::assemble_served_team(context, environment, &args.model, &file, dir)?;
         // Ask before anything from the file is started or contacted.
-        TeamFileTrust::new(data_dir, &file, &made.bundle).ask_for_trust(context, args.trust)?;
+        let trust = TeamFileTrust::new(data_dir, &file, &made.bundle);
+        match std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+            true => trust.ask_for_trust(context, args.trust)?,
+            // A service manager starts it: there is no one to ask.
+            false => trust.require_trust(context, args.trust)?,
+        }
         team::check_auto_model(&made.team, environment).await?;
         teams.push(made);
     }

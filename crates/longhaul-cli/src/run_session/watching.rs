@@ -15,6 +15,7 @@ use crate::data_dir::DataDir;
 use crate::exit::CliError;
 use crate::keyboard::{Keyboard, KeyboardEvent};
 use crate::seen_events::SeenEvents;
+use crate::serve_lock;
 
 /// How often a watcher checks that some process still runs the tasks.
 const OWNER_POLL: Duration = Duration::from_secs(2);
@@ -97,7 +98,8 @@ impl OwnerMonitor<'_> {
             let runs = states.iter().any(|state| state.status == Status::Running);
             let signed =
                 self.roots.iter().any(|root| background::running_pid(self.data_dir, *root).is_some());
-            alone = if open && !runs && !signed { alone + 1 } else { 0 };
+            let served = || states.iter().any(|state| serve_lock::is_served(self.data_dir, state));
+            alone = if open && !runs && !signed && !served() { alone + 1 } else { 0 };
         }
         Ok(())
     }

@@ -102,6 +102,10 @@ fn clients_of_every_version_start_wait_and_collect() {
         assert_eq!(asked.get("resultType").is_some(), version == NEWEST, "{asked}");
         let listed = text(&client.call("list_background_agents", json!({})));
         assert!(ids.iter().all(|id| listed.contains(id)), "{listed}");
+        let prompts = client.request("prompts/list", json!({}))["result"]["prompts"].clone();
+        assert_eq!(prompts[0]["name"], "tasks", "{prompts}");
+        let prompt = client.request("prompts/get", json!({"name": "tasks"}))["result"]["messages"][0].clone();
+        assert!(prompt["content"]["text"].as_str().unwrap().contains("list_background_agents"), "{prompt}");
         let refused = client.request("tasks/get", json!({"taskId": ids[0]}));
         assert_eq!(refused["error"]["code"], json!(-32021), "{refused}");
         let lost = client.request("resources/read", json!({"uri": "longhaul://task/t-aaaaa/result"}));

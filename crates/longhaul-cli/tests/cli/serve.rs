@@ -53,13 +53,15 @@ impl Server {
 
     /// Sends a request, and returns the status and the rest.
     fn ask(&self, line: &str, headers: &str, body: &str) -> (u16, String) {
+        self.ask_as(&self.address.to_string(), line, headers, body)
+    }
+
+    fn ask_as(&self, host: &str, line: &str, headers: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let length = body.len();
-        let head = format!(
-            "{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}",
-            self.address
-        );
+        let head =
+            format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}");
         write!(stream, "{head}\r\n{headers}\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -121,6 +123,56 @@ fn it_serves_whoever_has_the_token_and_ends_on_sigterm() {
         let has = bytes.windows(token.len()).any(|part| part == token.as_bytes());
         assert_eq!(has, path.ends_with("access/token"), "{}", path.display());
     }
+}
+
+// MLflow CVE-2026-2611: protected paths were listed, and one was forgotten.
+#[test]
+fn every_route_of_the_real_server_refuses_without_a_token_with_a_wrong_host_and_with_a_foreign_origin() {
+    let kit = kit(QUICK);
+    let server = Server::start(&kit);
+    let token = format!("Authorization: Bearer {}\r\n", server.token);
+    // Those that are not in the document, and some that are nowhere.
+    let mut routes: Vec<String> = [
+        "GET /api/v1/session",
+        "GET /metrics",
+        "POST /mcp",
+        "GET /mcp",
+        "DELETE /mcp",
+        "GET /v1/models",
+        "POST /v1/responses",
+        "GET /v1/responses/x",
+        "POST /v1/responses/x/cancel",
+        "GET /api/v1/openapi.json",
+        "GET /nothing",
+    ]
+    .map(str::to_owned)
+    .into();
+    let (status, document) = server.ask("GET /api/v1/openapi.json", &token, "");
+    if status == 200 {
+        let document: Value = serde_json::from_str(document.split_once("\r\n\r\n").unwrap().1).unwrap();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            let methods = methods.as_object().unwrap().keys();
+            let path = path.replace(['{', '}'], "");
+            routes.extend(methods.map(|method| format!("{} {path}", method.to_uppercase())));
+        }
+    }
+    for route in routes {
+        let refused = |headers: &str| {
+            let (status, answer) = server.ask(&route, headers, "");
+            assert!(
+                answer.contains("application/problem+json") && !answer.contains("access-control-"),
+                "{answer}"
+            );
+            status
+        };
+        assert_eq!(refused(""), 401, "{route}");
+        assert!(matches!(refused("Authorization: Bearer wrong\r\n"), 401 | 429), "{route}");
+        assert_eq!(refused(&format!("{token}Origin: http://evil.example\r\n")), 403, "{route}");
+        assert_eq!(refused(&format!("{token}Host: evil.example\r\n")), 400, "{route}: a second Host");
+        let (status, _) = server.ask_as("evil.example", &route, &token, "");
+        assert_eq!(status, 403, "{route}");
+    }
+    server.end(Signal::SIGTERM).ended(0);
 }
 
 #[test]
@@ -203,6 +255,22 @@ fn tasks_of_longhaul_run_are_left_alone() {
 }
 
 #[test]
+fn the_other_commands_leave_its_tasks_to_it() {
+    let kit = kit(QUICK);
+    let server = Server::start(&kit);
+    let task = submit(&kit, "one");
+    answered(&kit, task);
+    let sent = kit.run(&["send", &task.to_string(), "again", "--wait"]).ended(0);
+    assert!(!sent.err.contains("not running") && !sent.err.contains("in the background"), "{sent:?}");
+    let next = kit.until("the continuation", |all| {
+        all.iter().find(|(state, _)| state.continues == Some(task)).map(|(state, _)| state.id)
+    });
+    answered(&kit, next);
+    assert!(!kit.data.path().join("carriers").exists(), "no other process was started");
+    server.end(Signal::SIGTERM).ended(0);
+}
+
+#[test]
 fn tokens_are_created_listed_and_revoked_while_it_runs() {
     let kit = kit(QUICK);
     let server = Server::start(&kit);
@@ -255,6 +323,11 @@ fn what_cannot_be_served_is_refused_with_a_reason() {
     serve(&["--team", "team.yaml", "--allow-host", "http://x"]).ended(2);
     serve(&["--team", "team.yaml", "--tls-cert", "a.pem"]).ended(2);
     serve(&["--team", "team.yaml", "--tls-cert", "a.pem", "--tls-key", "b.pem"]).complains(2, &["a.pem"]);
+    kit.write(
+        "hooked.yaml",
+        "agents: {root: {model: auto, instruction: x, hooks: {task_end: [{type: command, command: ./a}]}}}",
+    );
+    serve(&["--team", "hooked.yaml"]).complains(6, &["not trusted", "--trust"]);
     serve(&["--team", "nothing.yaml"]).complains(6, &["nothing.yaml"]);
     serve(&["--team", "team.yaml", "--dir", "nowhere"]).complains(2, &["nowhere"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -8,13 +8,13 @@ use longhaul::id::QuestionId;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::Api;
+use super::ApiState;
 use super::extract::{Id, Payload};
 use super::submit::BudgetRequest;
 use crate::problem::Problem;
 use crate::views::{AnswerView, LetterView, TaskView};
 
-impl Api {
+impl ApiState {
     async fn task_view(&self, id: TaskId) -> Result<Json<TaskView>, Problem> {
         let state = self.longhaul().state(id).await?;
         Ok(Json(TaskView::new(&state, self.names(), self.store().now())))
@@ -43,7 +43,7 @@ pub(super) struct LetterRequest {
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 201, description = "The letter is on disk.", body = LetterView)))]
 pub(super) async fn send_letter(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Id(id): Id,
     Payload(request): Payload<LetterRequest>,
 ) -> Result<(StatusCode, Json<LetterView>), Problem> {
@@ -149,7 +149,7 @@ impl AnswerRequest {
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The answer is on disk.", body = AnswerView)))]
 pub(super) async fn answer_question(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Id(id): Id,
     Payload(request): Payload<AnswerRequest>,
 ) -> Result<Json<AnswerView>, Problem> {
@@ -173,7 +173,7 @@ pub(super) async fn answer_question(
 #[utoipa::path(post, path = "/tasks/{id}/stop", tag = "actions",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The task.", body = TaskView)))]
-pub(super) async fn stop_task(State(api): State<Api>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
+pub(super) async fn stop_task(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
     api.longhaul().stop(id).await?;
     api.task_view(id).await
 }
@@ -182,7 +182,7 @@ pub(super) async fn stop_task(State(api): State<Api>, Id(id): Id) -> Result<Json
 #[utoipa::path(post, path = "/tasks/{id}/tree/stop", tag = "actions",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The root of the tree.", body = TaskView)))]
-pub(super) async fn stop_tree(State(api): State<Api>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
+pub(super) async fn stop_tree(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
     let root = api.longhaul().state(id).await?.root;
     api.longhaul().stop(root).await?;
     api.task_view(root).await
@@ -194,7 +194,7 @@ pub(super) async fn stop_tree(State(api): State<Api>, Id(id): Id) -> Result<Json
 #[utoipa::path(post, path = "/tasks/{id}/resume", tag = "actions",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The task.", body = TaskView)))]
-pub(super) async fn resume_task(State(api): State<Api>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
+pub(super) async fn resume_task(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
     let state = api.longhaul().state(id).await?;
     if state.status.is_final() {
         let detail = format!("task {id} is {}: only a task that has not ended can be resumed", state.status);
@@ -217,7 +217,7 @@ pub(super) async fn resume_task(State(api): State<Api>, Id(id): Id) -> Result<Js
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 201, description = "The new task.", body = TaskView)))]
 pub(super) async fn retry_task(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Id(id): Id,
 ) -> Result<(StatusCode, Json<TaskView>), Problem> {
     let again = api.backend().retry(id).await?;

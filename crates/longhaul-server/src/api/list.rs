@@ -9,7 +9,7 @@ use longhaul::task::{Status, TaskState};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Api;
+use super::ApiState;
 use super::extract::{Params, task_id, time};
 use crate::problem::Problem;
 use crate::views::{SumsView, TaskPage, TaskView};
@@ -76,7 +76,7 @@ struct Selection {
 }
 
 impl Selection {
-    fn new(api: &Api, query: &TaskQuery) -> Result<Selection, Problem> {
+    fn new(api: &ApiState, query: &TaskQuery) -> Result<Selection, Problem> {
         let statuses = statuses(query.status.as_deref())?;
         let mut filter = TaskFilter::default()
             .roots(query.roots)
@@ -164,7 +164,7 @@ fn stored(shown: &[Status]) -> Vec<Status> {
 #[utoipa::path(get, path = "/tasks", tag = "tasks", params(TaskQuery),
     responses((status = 200, description = "A page of tasks.", body = TaskPage)))]
 pub(super) async fn list_tasks(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Params(query): Params<TaskQuery>,
 ) -> Result<Json<TaskPage>, Problem> {
     if let Some(ids) = &query.ids {
@@ -195,7 +195,7 @@ pub(super) async fn list_tasks(
 }
 
 /// The tasks with these ids.
-async fn by_ids(api: &Api, ids: &str) -> Result<Json<TaskPage>, Problem> {
+async fn by_ids(api: &ApiState, ids: &str) -> Result<Json<TaskPage>, Problem> {
     let ids: Vec<TaskId> = words(Some(ids)).map(task_id).collect::<Result<_, _>>()?;
     if ids.len() > MOST {
         return Err(Problem::invalid(format!("ids: name at most {MOST} tasks, not {}", ids.len())));
@@ -225,7 +225,7 @@ pub(super) fn page_size(asked: Option<usize>, usual: usize, most: usize) -> Resu
 }
 
 /// The task before which a page begins.
-async fn cursor(api: &Api, text: Option<&str>) -> Result<Option<TaskId>, Problem> {
+async fn cursor(api: &ApiState, text: Option<&str>) -> Result<Option<TaskId>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let unknown = || {
         let shown: String = text.chars().take(40).collect();
@@ -242,7 +242,7 @@ async fn cursor(api: &Api, text: Option<&str>) -> Result<Option<TaskId>, Problem
 
 /// The next tasks before a cursor, and the cursor of the page after.
 async fn page(
-    api: &Api,
+    api: &ApiState,
     selection: &Selection,
     mut cursor: Option<TaskId>,
     limit: usize,

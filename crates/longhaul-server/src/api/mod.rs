@@ -36,9 +36,9 @@ const MOST_BODY: usize = 4 << 20;
 
 /// What the handlers work on. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Api(Arc<ApiInner>);
+pub(crate) struct ApiState(Arc<ApiStateInner>);
 
-struct ApiInner {
+struct ApiStateInner {
     backend: Backend,
     hub: EventHub,
     names: Namer,
@@ -47,7 +47,7 @@ struct ApiInner {
     openapi: axum::body::Bytes,
 }
 
-impl Api {
+impl ApiState {
     fn backend(&self) -> &Backend {
         &self.0.backend
     }
@@ -87,8 +87,8 @@ impl Api {
 struct Description;
 
 /// The routes below `/api/v1`, and their description.
-fn described() -> (Router<Api>, OpenApi) {
-    let (router, api) = OpenApiRouter::<Api>::new()
+fn described() -> (Router<ApiState>, OpenApi) {
+    let (router, api) = OpenApiRouter::<ApiState>::new()
         .routes(routes!(reads::list_teams))
         .routes(routes!(list::list_tasks, submit::submit_task))
         .routes(routes!(reads::get_task))
@@ -134,18 +134,39 @@ fn add_problems(api: &mut OpenApi) {
 }
 
 /// The OpenAPI 3.1 description of the API.
-pub fn openapi() -> OpenApi {
-    described().1
+pub fn openapi() -> serde_json::Value {
+    as_json(&described().1)
+}
+
+/// The description as JSON. All numbers are unsigned, and are described as such.
+fn as_json(api: &OpenApi) -> serde_json::Value {
+    fn mark_unsigned(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                if let Some(serde_json::Value::String(format)) = fields.get_mut("format")
+                    && matches!(format.as_str(), "int32" | "int64")
+                {
+                    format.insert(0, 'u');
+                }
+                fields.values_mut().for_each(mark_unsigned);
+            }
+            serde_json::Value::Array(values) => values.iter_mut().for_each(mark_unsigned),
+            _ => {}
+        }
+    }
+    let mut json = serde_json::to_value(api).unwrap_or_default();
+    mark_unsigned(&mut json);
+    json
 }
 
 /// The router: everything below `/api/v1`, and `/healthz`, `/readyz` and `/metrics`. Whoever mounts it decides
 /// who may use it.
 pub fn router(backend: Backend, hub: EventHub) -> Router {
     let (routes, description) = described();
-    let openapi = serde_json::to_vec(&description).unwrap_or_default().into();
+    let openapi = as_json(&description).to_string().into();
     let names = Namer::new(backend.teams());
     let (asked, timelines) = (questions::AskedCache::default(), timeline::TimelineCache::default());
-    let api = Api(Arc::new(ApiInner { backend, hub, names, asked, timelines, openapi }));
+    let api = ApiState(Arc::new(ApiStateInner { backend, hub, names, asked, timelines, openapi }));
     let below = routes
         .route("/openapi.json", get(probes::openapi))
         .layer(DefaultBodyLimit::max(MOST_BODY))

@@ -12,16 +12,16 @@ use longhaul::task::Status;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::Api;
+use super::ApiState;
 use crate::problem::Problem;
 use crate::views::{HealthView, needs_you};
 
 /// `/healthz`, `/readyz` and `/metrics`.
-pub(super) fn routes() -> OpenApiRouter<Api> {
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
 }
 
-pub(super) async fn openapi(State(api): State<Api>) -> Response {
+pub(super) async fn openapi(State(api): State<ApiState>) -> Response {
     let mut response = api.0.openapi.clone().into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -43,7 +43,7 @@ async fn healthz() -> Json<HealthView> {
 /// Fails with 503 while the server drains, or if its store does not work.
 #[utoipa::path(get, path = "/readyz", tag = "operation",
     responses((status = 200, description = "It does.", body = HealthView)))]
-async fn readyz(State(api): State<Api>) -> Result<Json<HealthView>, Problem> {
+async fn readyz(State(api): State<ApiState>) -> Result<Json<HealthView>, Problem> {
     let not_ready = |detail: String| {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The server is not ready", detail)
     };
@@ -66,7 +66,7 @@ async fn readyz(State(api): State<Api>) -> Result<Json<HealthView>, Problem> {
 /// Metrics for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "operation",
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain")))]
-async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+async fn metrics(State(api): State<ApiState>) -> Result<Response, Problem> {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, u64)]| {
         // Writing to a String cannot fail.

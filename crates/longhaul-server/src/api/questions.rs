@@ -14,7 +14,7 @@ use longhaul::task::{OpenQuestion, TaskState};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Api;
+use super::ApiState;
 use super::extract::{Params, task_id};
 use crate::problem::Problem;
 use crate::views::{QuestionPage, QuestionView, needs_you};
@@ -55,7 +55,7 @@ pub(super) struct QuestionQuery {
 #[utoipa::path(get, path = "/questions", tag = "tasks", params(QuestionQuery),
     responses((status = 200, description = "The open questions.", body = QuestionPage)))]
 pub(super) async fn list_questions(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Params(query): Params<QuestionQuery>,
 ) -> Result<Json<QuestionPage>, Problem> {
     let root = query.root.as_deref().map(task_id).transpose()?;
@@ -69,7 +69,7 @@ pub(super) async fn list_questions(
     Ok(Json(QuestionPage { questions }))
 }
 
-async fn of_task(api: &Api, state: &TaskState) -> Result<Vec<QuestionView>, Problem> {
+async fn of_task(api: &ApiState, state: &TaskState) -> Result<Vec<QuestionView>, Problem> {
     let known = |open: &OpenQuestion| api.0.asked.get(state.id, open);
     if state.asked.iter().any(|open| known(open).is_none()) {
         let now = api.longhaul().snapshot(state.id).await?;

@@ -10,7 +10,7 @@ use longhaul::task::TaskState;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Api;
+use super::ApiState;
 use super::extract::{Id, Params};
 use super::list::page_size;
 use crate::problem::Problem;
@@ -27,7 +27,7 @@ const RECORDS: (usize, usize) = (200, 1_000);
 /// List the teams
 #[utoipa::path(get, path = "/teams", tag = "teams",
     responses((status = 200, description = "The teams that are served.", body = TeamPage)))]
-pub(super) async fn list_teams(State(api): State<Api>) -> Json<TeamPage> {
+pub(super) async fn list_teams(State(api): State<ApiState>) -> Json<TeamPage> {
     let teams = api.backend().teams().iter().map(|served| TeamView {
         name: served.name.clone(),
         root: served.team.root().to_string(),
@@ -47,7 +47,7 @@ pub(super) async fn list_teams(State(api): State<Api>) -> Json<TeamPage> {
 #[utoipa::path(get, path = "/tasks/{id}", tag = "tasks",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The task.", body = TaskDetail)))]
-pub(super) async fn get_task(State(api): State<Api>, Id(id): Id) -> Result<Json<TaskDetail>, Problem> {
+pub(super) async fn get_task(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TaskDetail>, Problem> {
     let snapshot = api.longhaul().recent_snapshot(id).await?;
     let tree = api.longhaul().list(TaskFilter::tree(snapshot.state.root)).await?;
     let below: Vec<&TaskState> = descendants(&tree, &[id]).collect();
@@ -79,7 +79,7 @@ pub(super) async fn get_task(State(api): State<Api>, Id(id): Id) -> Result<Json<
 #[utoipa::path(get, path = "/tasks/{id}/tree", tag = "tasks",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The tree.", body = TreeView)))]
-pub(super) async fn get_tree(State(api): State<Api>, Id(id): Id) -> Result<Json<TreeView>, Problem> {
+pub(super) async fn get_tree(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TreeView>, Problem> {
     let top = api.longhaul().state(id).await?;
     let tree = api.longhaul().list(TaskFilter::tree(top.root)).await?;
     let states: Vec<&TaskState> = std::iter::once(&top).chain(descendants(&tree, &[id])).collect();
@@ -130,7 +130,7 @@ pub(super) struct ResultQuery {
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), ResultQuery),
     responses((status = 200, description = "The answer.", body = ResultView)))]
 pub(super) async fn get_result(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Id(id): Id,
     Params(query): Params<ResultQuery>,
 ) -> Result<Json<ResultView>, Problem> {
@@ -185,7 +185,7 @@ pub(super) struct JournalQuery {
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), JournalQuery),
     responses((status = 200, description = "A part of the journal.", body = JournalPage)))]
 pub(super) async fn get_journal(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Id(id): Id,
     Params(query): Params<JournalQuery>,
 ) -> Result<Json<JournalPage>, Problem> {

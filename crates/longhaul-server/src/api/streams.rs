@@ -15,10 +15,11 @@ use longhaul::task::TaskState;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::Api;
+use super::ApiState;
 use super::extract::{Id, Params, task_id};
 use crate::events::{EventId, StreamEnd, Watch, WatchStart};
 use crate::problem::Problem;
+use crate::views::EventView;
 
 /// When a stream of a task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -81,9 +82,9 @@ fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<
 /// that task.
 #[utoipa::path(get, path = "/events", tag = "events",
     params(AllStreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
-    responses((status = 200, description = "The events.", body = String, content_type = "text/event-stream")))]
+    responses((status = 200, description = "The events.", body = EventView, content_type = "text/event-stream")))]
 pub(super) async fn all_events(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     headers: HeaderMap,
     end: Option<Extension<StreamEnd>>,
     Params(query): Params<AllStreamQuery>,
@@ -112,11 +113,11 @@ pub(super) async fn all_events(
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), TaskStreamQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
     responses(
-        (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "The events.", body = EventView, content_type = "text/event-stream"),
         (status = 204, description = "The task has ended, and you have everything."),
     ))]
 pub(super) async fn task_events(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Id(id): Id,
     headers: HeaderMap,
     end: Option<Extension<StreamEnd>>,
@@ -132,11 +133,11 @@ pub(super) async fn task_events(
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), TaskStreamQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
     responses(
-        (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "The events.", body = EventView, content_type = "text/event-stream"),
         (status = 204, description = "The task has ended, and you have everything."),
     ))]
 pub(super) async fn tree_events(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Id(id): Id,
     headers: HeaderMap,
     end: Option<Extension<StreamEnd>>,
@@ -170,7 +171,7 @@ fn watch(
     })
 }
 
-async fn respond(api: &Api, state: &TaskState, watch: Watch) -> Result<Response, Problem> {
+async fn respond(api: &ApiState, state: &TaskState, watch: Watch) -> Result<Response, Problem> {
     // A stream that would wait for an end that the client has already seen.
     if watch.until_end_of.is_some() && state.status.is_final() {
         let has_all = match watch.start {
@@ -185,7 +186,7 @@ async fn respond(api: &Api, state: &TaskState, watch: Watch) -> Result<Response,
     Ok(stream(api, watch))
 }
 
-fn stream(api: &Api, watch: Watch) -> Response {
+fn stream(api: &ApiState, watch: Watch) -> Response {
     let mut response = Body::from_stream(api.hub().watch(watch)).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -11,7 +11,7 @@ use longhaul::{Budget, Isolation, OnFinish, Order};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::Api;
+use super::ApiState;
 use super::extract::Payload;
 use crate::backend::NewTask;
 use crate::problem::Problem;
@@ -154,7 +154,7 @@ impl TaskRequest {
             headers(("Location" = String, description = "Where the task is."))),
     ))]
 pub(super) async fn submit_task(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     headers: HeaderMap,
     Payload(request): Payload<TaskRequest>,
 ) -> Result<Response, Problem> {

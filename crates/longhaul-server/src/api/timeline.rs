@@ -10,7 +10,7 @@ use longhaul::journal::descendants;
 use longhaul::store::TaskFilter;
 use longhaul::task::TaskState;
 
-use super::Api;
+use super::ApiState;
 use super::extract::Id;
 use crate::problem::Problem;
 use crate::views::{MOST_SPANS, Timeline, TimelinePage, TimelineView};
@@ -54,7 +54,10 @@ impl TimelineCache {
 #[utoipa::path(get, path = "/tasks/{id}/tree/timeline", tag = "tasks",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The timelines.", body = TimelinePage)))]
-pub(super) async fn get_timeline(State(api): State<Api>, Id(id): Id) -> Result<Json<TimelinePage>, Problem> {
+pub(super) async fn get_timeline(
+    State(api): State<ApiState>,
+    Id(id): Id,
+) -> Result<Json<TimelinePage>, Problem> {
     let top = api.longhaul().state(id).await?;
     let tree = api.longhaul().list(TaskFilter::tree(top.root)).await?;
     let states: Vec<&TaskState> = std::iter::once(&top).chain(descendants(&tree, &[id])).collect();
@@ -66,7 +69,7 @@ pub(super) async fn get_timeline(State(api): State<Api>, Id(id): Id) -> Result<J
     Ok(Json(TimelinePage { tasks, is_partial: states.len() > MOST_TASKS }))
 }
 
-async fn read(api: &Api, state: &TaskState) -> Result<Timeline, Problem> {
+async fn read(api: &ApiState, state: &TaskState) -> Result<Timeline, Problem> {
     let mut timeline = api.0.timelines.take(state.id);
     while timeline.last < state.seq {
         let records = api.store().read(state.id, timeline.last, AT_ONCE).await?;

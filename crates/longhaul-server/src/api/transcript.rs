@@ -9,7 +9,7 @@ use longhaul::transcript::{ItemKind, Transcript, TranscriptLimits};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Api;
+use super::ApiState;
 use super::extract::{Id, Params};
 use super::list::page_size;
 use crate::problem::Problem;
@@ -46,7 +46,7 @@ pub(super) struct TranscriptQuery {
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), TranscriptQuery),
     responses((status = 200, description = "A part of the transcript.", body = TranscriptPage)))]
 pub(super) async fn get_transcript(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Id(id): Id,
     Params(query): Params<TranscriptQuery>,
 ) -> Result<Json<TranscriptPage>, Problem> {
@@ -54,6 +54,7 @@ pub(super) async fn get_transcript(
     let end = api.longhaul().state(id).await?.seq;
     let last = match query.before {
         None => end,
+        Some(0) => return Err(Problem::invalid("before: 0 is too small; the first entry is 1")),
         Some(before) => Seq(before.saturating_sub(1)).min(end),
     };
     let transcript = read_back(&api, id, last, limit).await?;
@@ -69,7 +70,7 @@ fn is_live(kind: &ItemKind) -> bool {
 }
 
 /// Reads back from an entry until there are enough items.
-async fn read_back(api: &Api, id: TaskId, last: Seq, limit: usize) -> Result<Transcript, Problem> {
+async fn read_back(api: &ApiState, id: TaskId, last: Seq, limit: usize) -> Result<Transcript, Problem> {
     let mut records: Vec<Record> = Vec::new();
     let (mut first, mut step) = (last.0, ENTRIES);
     loop {

@@ -12,7 +12,7 @@ use longhaul::task::TaskState;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Api;
+use super::ApiState;
 use super::extract::{Params, task_id, time};
 use crate::problem::Problem;
 use crate::views::{SumsView, UsagePage, UsageRow};
@@ -62,7 +62,7 @@ pub(super) struct UsageQuery {
 #[utoipa::path(get, path = "/usage", tag = "operation", params(UsageQuery),
     responses((status = 200, description = "The sums.", body = UsagePage)))]
 pub(super) async fn get_usage(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Params(query): Params<UsageQuery>,
 ) -> Result<Json<UsagePage>, Problem> {
     let root = query.root.as_deref().map(task_id).transpose()?;
@@ -102,7 +102,7 @@ pub(super) async fn get_usage(
     Ok(Json(UsagePage { by: query.by, rows, total, is_partial }))
 }
 
-fn key(api: &Api, by: UsageKey, state: &TaskState) -> String {
+fn key(api: &ApiState, by: UsageKey, state: &TaskState) -> String {
     match by {
         UsageKey::Team => api.names().name(&state.team).unwrap_or_else(|| state.team.to_string()),
         UsageKey::Agent => state.agent.to_string(),
@@ -111,7 +111,11 @@ fn key(api: &Api, by: UsageKey, state: &TaskState) -> String {
 }
 
 /// Adds the replies in a task's journal, by model.
-async fn by_model(api: &Api, task: TaskId, rows: &mut BTreeMap<String, SumsView>) -> Result<(), Problem> {
+async fn by_model(
+    api: &ApiState,
+    task: TaskId,
+    rows: &mut BTreeMap<String, SumsView>,
+) -> Result<(), Problem> {
     let mut after = Seq(0);
     let mut seen = std::collections::BTreeSet::new();
     loop {

@@ -8,7 +8,7 @@ use longhaul::TaskId;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::Api;
+use super::ApiState;
 use super::extract::{Params, task_id};
 use crate::problem::Problem;
 use crate::views::{TaskView, WaitedView};
@@ -53,7 +53,7 @@ pub(super) struct WaitQuery {
 #[utoipa::path(get, path = "/wait", tag = "tasks", params(WaitQuery),
     responses((status = 200, description = "The tasks as they are now.", body = WaitedView)))]
 pub(super) async fn wait_for_tasks(
-    State(api): State<Api>,
+    State(api): State<ApiState>,
     Params(query): Params<WaitQuery>,
 ) -> Result<Json<WaitedView>, Problem> {
     let named = query.tasks.split(',').map(str::trim).filter(|id| !id.is_empty());

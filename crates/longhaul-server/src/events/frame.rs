@@ -77,7 +77,7 @@ impl FromStr for EventId {
 
 /// Who an event is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Audience {
+pub(super) enum FrameScope {
     /// Those who watch this task, or the tree of this root.
     Task {
         task: TaskId,
@@ -99,7 +99,7 @@ pub(super) struct Frame {
     pub(super) nth: u32,
     /// The id that its reader has then.
     pub(super) id: EventId,
-    pub(super) audience: Audience,
+    pub(super) scope: FrameScope,
     pub(super) bytes: Bytes,
 }
 
@@ -128,8 +128,8 @@ pub(super) fn frames(position: FeedPosition, root: TaskId, events: &[Event]) -> 
             _ => None,
         };
         let is_end = matches!(event.kind, EventKind::Finished { .. });
-        let audience = Audience::Task { task: event.task, root, child_of, is_end };
-        Frame { position, nth, id, audience, bytes: sse(Some(id), &name, &data) }
+        let scope = FrameScope::Task { task: event.task, root, child_of, is_end };
+        Frame { position, nth, id, scope, bytes: sse(Some(id), &name, &data) }
     };
     (0..count).zip(events).map(frame).collect()
 }
@@ -138,7 +138,7 @@ pub(super) fn frames(position: FeedPosition, root: TaskId, events: &[Event]) -> 
 pub(super) fn deleted(position: FeedPosition) -> Frame {
     let id = EventId::after(position);
     let bytes = reset(id, "tasks were deleted");
-    Frame { position, nth: 0, id, audience: Audience::Everyone, bytes }
+    Frame { position, nth: 0, id, scope: FrameScope::Everyone, bytes }
 }
 
 /// The event after which a reader has to read everything anew.

@@ -1,11 +1,13 @@
 //! The one reader of the feed.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use longhaul::store::{FeedItem, FeedPosition, FeedScope, HintStream, Store, StoreError};
+use longhaul::TaskId;
+use longhaul::store::{FeedItem, FeedPosition, FeedScope, HintStream, LiveReader, Store, StoreError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,6 +54,8 @@ pub(super) struct HubInner {
     ring: Mutex<Ring>,
     /// A watcher came or went, or the hub began to read.
     pub(super) changed: Notify,
+    /// Who shows the text of a tree: one for all its watchers, because each is a lock file.
+    live: Mutex<HashMap<TaskId, Weak<LiveReader>>>,
     draining: CancellationToken,
     tasks: TaskTracker,
     events: AtomicU64,
@@ -80,6 +84,7 @@ impl EventHub {
             options,
             ring,
             changed: Notify::new(),
+            live: Mutex::default(),
             draining,
             tasks: TaskTracker::new(),
             events: AtomicU64::new(0),
@@ -122,6 +127,18 @@ impl EventHub {
 impl HubInner {
     pub(super) fn draining(&self) -> &CancellationToken {
         &self.draining
+    }
+
+    /// Says that the text of a tree is shown while it is written, until the result is dropped.
+    pub(super) fn read_live(&self, root: TaskId) -> Arc<LiveReader> {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reader) = live.get(&root).and_then(Weak::upgrade) {
+            return reader;
+        }
+        live.retain(|_, reader| reader.strong_count() > 0);
+        let reader = Arc::new(self.store.read_live(root));
+        live.insert(root, Arc::downgrade(&reader));
+        reader
     }
 
     /// Nothing is left half-done under the lock.

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use longhaul::store::{FeedPosition, FeedScope};
 use tokio::sync::Notify;
 
-use super::frame::{Audience, EventId, Frame};
+use super::frame::{EventId, Frame, FrameScope};
 
 /// The newest events.
 pub(super) struct Ring {
@@ -100,7 +100,7 @@ impl Ring {
     pub(super) fn append(&mut self, frames: Vec<Frame>) {
         let mut wakes: HashMap<FeedScope, Arc<Notify>> = HashMap::new();
         for frame in frames {
-            for scope in self.scopes_of(&frame.audience) {
+            for scope in self.scopes_of(&frame.scope) {
                 if let Some(entry) = self.scopes.get(&scope) {
                     wakes.entry(scope).or_insert_with(|| entry.notify.clone());
                 }
@@ -125,19 +125,19 @@ impl Ring {
         self.first += 1;
         self.floor = Some(frame.position);
         let dropped = self.first;
-        for scope in self.scopes_of(&frame.audience) {
+        for scope in self.scopes_of(&frame.scope) {
             if let Some(entry) = self.scopes.get_mut(&scope) {
                 entry.dropped = dropped;
             }
         }
     }
 
-    fn scopes_of(&self, audience: &Audience) -> Vec<FeedScope> {
-        match *audience {
-            Audience::Task { task, root, .. } => {
+    fn scopes_of(&self, scope: &FrameScope) -> Vec<FeedScope> {
+        match *scope {
+            FrameScope::Task { task, root, .. } => {
                 vec![FeedScope::All, FeedScope::Tree(root), FeedScope::Task(task)]
             }
-            Audience::Everyone => self.scopes.keys().copied().collect(),
+            FrameScope::Everyone => self.scopes.keys().copied().collect(),
         }
     }
 
@@ -169,9 +169,9 @@ impl Ring {
                 break;
             }
             next += 1;
-            let in_scope = match frame.audience {
-                Audience::Task { task, root, .. } => scope.contains(task, root),
-                Audience::Everyone => true,
+            let in_scope = match frame.scope {
+                FrameScope::Task { task, root, .. } => scope.contains(task, root),
+                FrameScope::Everyone => true,
             };
             if in_scope && wanted(frame) {
                 bytes += frame.bytes.len();
@@ -202,10 +202,10 @@ mod tests {
 
     /// The `nth` of `of` events of the entry at a row.
     fn frame(id: TaskId, row: u64, nth: u32, of: u32) -> Frame {
-        let audience = Audience::Task { task: id, root: id, child_of: None, is_end: false };
+        let scope = FrameScope::Task { task: id, root: id, child_of: None, is_end: false };
         let seen = (nth + 1 < of).then_some(nth + 1);
         let id = EventId { position: position(row), seen };
-        Frame { position: position(row), nth, id, audience, bytes: Bytes::from(vec![b'x'; 1000]) }
+        Frame { position: position(row), nth, id, scope, bytes: Bytes::from(vec![b'x'; 1000]) }
     }
 
     fn rows(found: Found) -> Vec<u64> {

@@ -13,7 +13,7 @@ use longhaul::store::{FeedItem, FeedScope, LiveReader, StoreError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{self, Audience, EventId, Frame};
+use super::frame::{self, EventId, Frame, FrameScope};
 use super::hub::{EventHub, HubInner, item_frames};
 use super::projection::Projection;
 use super::ring::{Entrance, Found};
@@ -72,7 +72,7 @@ impl EventHub {
     pub fn watch(&self, watch: Watch) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + use<> {
         let notify = self.0.ring().enter(watch.scope);
         self.0.changed.notify_waiters();
-        let live = watch.live.map(|root| self.0.store.read_live(root));
+        let live = watch.live.map(|root| self.0.read_live(root));
         let mut below = watch.known_below;
         below.extend(watch.below);
         let watcher = Watcher {
@@ -83,7 +83,7 @@ impl EventHub {
             until_end_of: watch.until_end_of,
             notify,
             _live: live,
-            stage: Stage::Opening(watch.start),
+            stage: WatchStage::Opening(watch.start),
             after: None,
             queue: VecDeque::new(),
         };
@@ -98,7 +98,7 @@ fn is_end(item: &FeedItem) -> bool {
     matches!(item, FeedItem::Entry { record, .. } if matches!(record.entry, Entry::Finished(_)))
 }
 
-enum Stage {
+enum WatchStage {
     Opening(WatchStart),
     /// Reading from the store.
     Behind(Box<Projection>),
@@ -113,9 +113,9 @@ struct Watcher {
     below: Option<HashSet<TaskId>>,
     until_end_of: Option<TaskId>,
     notify: Arc<Notify>,
-    _live: Option<LiveReader>,
+    _live: Option<Arc<LiveReader>>,
     ends: CancellationToken,
-    stage: Stage,
+    stage: WatchStage,
     /// The last event that was put into the queue.
     after: Option<EventId>,
     queue: VecDeque<Bytes>,
@@ -135,7 +135,7 @@ impl Watcher {
             if let Some(bytes) = self.queue.pop_front() {
                 return Some(bytes);
             }
-            if matches!(self.stage, Stage::Over) {
+            if matches!(self.stage, WatchStage::Over) {
                 return None;
             }
             let (hub, ends) = (self.hub.clone(), self.ends.clone());
@@ -151,22 +151,22 @@ impl Watcher {
 
     fn finish(&mut self, last: Bytes) {
         self.queue.push_back(last);
-        self.stage = Stage::Over;
+        self.stage = WatchStage::Over;
     }
 
     /// Does what is next: afterwards the queue has something, or the stage has changed. Can be dropped.
     async fn step(&mut self) {
         match &mut self.stage {
-            Stage::Opening(start) => {
+            WatchStage::Opening(start) => {
                 let start = *start;
                 self.open(start).await;
             }
-            Stage::Behind(_) => self.catch_up().await,
-            Stage::Inside(next) => {
+            WatchStage::Behind(_) => self.catch_up().await,
+            WatchStage::Inside(next) => {
                 let next = *next;
                 self.follow(next).await;
             }
-            Stage::Over => {}
+            WatchStage::Over => {}
         }
     }
 
@@ -183,7 +183,7 @@ impl Watcher {
                 let retry = self.hub.options.retry.as_millis();
                 self.queue.push_back(format!("retry: {retry}\nid: {id}\n\n").into());
                 self.after = Some(id);
-                self.stage = Stage::Behind(Box::default());
+                self.stage = WatchStage::Behind(Box::default());
             }
             Err(error) => self.fail(&error),
         }
@@ -198,7 +198,7 @@ impl Watcher {
         let entrance = hub.ring().entrance(after);
         match entrance {
             // Also refuses a position that the store does not have.
-            Entrance::At(next) if self.is_known(after).await => self.stage = Stage::Inside(next),
+            Entrance::At(next) if self.is_known(after).await => self.stage = WatchStage::Inside(next),
             Entrance::NotYet if self.is_known(after).await => changed.await,
             _ => self.read_store(after).await,
         }
@@ -219,7 +219,7 @@ impl Watcher {
         };
         let hub = self.hub.clone();
         let mut frames = Vec::new();
-        if let Stage::Behind(projection) = &mut self.stage {
+        if let WatchStage::Behind(projection) = &mut self.stage {
             for item in page.items {
                 frames.extend(item_frames(&*hub.store, projection, item).await);
             }
@@ -230,7 +230,7 @@ impl Watcher {
             }
         }
         // Also past what is not for this watcher.
-        if !matches!(self.stage, Stage::Over) {
+        if !matches!(self.stage, WatchStage::Over) {
             self.after = Some(EventId::after(page.position));
         }
     }
@@ -249,7 +249,7 @@ impl Watcher {
                 self.finish(frame::lagging());
             }
             Found::Frames(frames, next) => {
-                self.stage = Stage::Inside(next);
+                self.stage = WatchStage::Inside(next);
                 let had_some = !frames.is_empty();
                 for frame in frames {
                     self.take(&frame).await;
@@ -263,18 +263,18 @@ impl Watcher {
 
     /// Puts an event into the queue, if it is for this watcher.
     async fn take(&mut self, frame: &Frame) {
-        if matches!(self.stage, Stage::Over) {
+        if matches!(self.stage, WatchStage::Over) {
             return;
         }
-        match frame.audience {
-            Audience::Everyone => {
+        match frame.scope {
+            FrameScope::Everyone => {
                 if self.scope == FeedScope::All {
                     self.push(frame);
                 } else if self.is_deleted().await {
                     self.finish(frame.bytes.clone());
                 }
             }
-            Audience::Task { task, child_of, is_end, .. } => {
+            FrameScope::Task { task, child_of, is_end, .. } => {
                 if let Some(below) = &mut self.below {
                     if child_of.is_some_and(|parent| below.contains(&parent)) {
                         below.insert(task);

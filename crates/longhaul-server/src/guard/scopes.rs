@@ -23,6 +23,10 @@ fn scope_of(method: &Method, path: &str) -> Scope {
     // `teams/NAME` is a team; what is below it belongs to the tasks of the team.
     let is_member = parts.nth(1).is_none();
     let reads = method == Method::GET || method == Method::HEAD;
+    if in_api && collection == "session" {
+        // Whoever is signed in may sign out.
+        return Scope::Read;
+    }
     match in_api && ADMIN_COLLECTIONS.contains(&collection) {
         true if collection == "admin" => Scope::Admin,
         true if collection == "tokens" => Scope::Admin,
@@ -83,6 +87,8 @@ mod tests {
             (Method::POST, "/mcp", Scope::Run),
             (Method::DELETE, "/mcp", Scope::Run),
             (Method::OPTIONS, "/mcp", Scope::Run),
+            (Method::DELETE, "/api/v1/session", Scope::Read),
+            (Method::POST, "/api/v1/sessions", Scope::Run),
             (Method::POST, "/api/v1/teams/dev/tasks", Scope::Run),
             (Method::POST, "/api/v1/teams", Scope::Admin),
             (Method::PUT, "/api/v1/teams/dev", Scope::Admin),

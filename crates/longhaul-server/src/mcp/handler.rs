@@ -1,63 +1,51 @@
 //! The requests of MCP clients.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use longhaul::dispatch::WaitMode;
-use longhaul::id::QuestionId;
-use longhaul::snapshot::Snapshot;
-use longhaul::toolset::client_tools::{
-    ClientCall, ClientCallError, PendingQuestion, WaitSummary, client_tools, list_text, parse_client_call,
-    send_text, started_text, still_running_text, stop_text, view_text,
-};
-use longhaul::{Budget, Order, TaskId};
+use longhaul::toolset::client_tools::{ClientCallError, client_tools, parse_client_call};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
-    CreateTaskResult, GetTaskParams, GetTaskResult, Implementation, InputRequiredResult, InputResponses,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-    Tool, ToolAnnotations, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
+    CompleteResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Role, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, ToolAnnotations,
+    UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::McpServer;
-use super::bounded_wait::{BoundedWait, WaitEnd};
-use super::call_key::call_key;
-use super::questions::{input_request, question_key};
+use super::calls::{Retry, error_result, problem_text};
 use super::resources;
-use super::task_handle::{detailed_task, task_handle, task_result, with_task_id};
+use super::task_handle::detailed_task;
 use crate::problem::Problem;
 
 /// The longest text of the server's instructions, in bytes. Clients cut longer ones.
 const INSTRUCTIONS_LIMIT: usize = 2000;
 
-/// What a client gives back when it repeats a call with a person's answers. It is not secret, and nothing in it
-/// is trusted: the task is looked up like any other.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct RetryState {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    task: Option<String>,
-    #[serde(default)]
-    shown: BTreeSet<String>,
-}
+/// How many agents the instructions name. The tools name all of them.
+const AGENTS_NAMED: usize = 12;
 
-/// A repeated call.
-struct Retry {
-    state: RetryState,
-    responses: InputResponses,
-}
+/// The prompt that reports on all tasks.
+const REPORT_PROMPT: &str = "tasks";
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_resources().enable_tasks().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_prompts()
+            .enable_tasks()
+            .build();
         let mut info = ServerConfig::new(capabilities).with_instructions(self.instructions());
         info.server_info = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
         info
+    }
+
+    /// Clients may listen, but there is nothing to tell: tools do not change, and tasks are polled.
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::default())
     }
 
     async fn list_tools(
@@ -139,6 +127,38 @@ impl ServerHandler for McpServer {
         }
     }
 
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let what = "Report on all background tasks: results, what still runs, what waits for you";
+        Ok(ListPromptsResult::with_all_items(vec![Prompt::new(REPORT_PROMPT, Some(what), None)]))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if request.name != REPORT_PROMPT {
+            return Err(ErrorData::invalid_params(format!("there is no prompt '{}'", request.name), None));
+        }
+        let text = "Call list_background_agents. Then call wait_background_agents once, with the ids of all tasks that you have not \
+                    told me the result of yet and a timeout of 1. Tell me in a few lines what each task found, which ones still run, \
+                    which ones failed and why, and ask me the questions in needs_you.";
+        Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]).into())
+    }
+
+    /// There are no completions, and what is not declared is not served.
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
     async fn get_task(
         &self,
         request: GetTaskParams,
@@ -183,9 +203,11 @@ impl ServerHandler for McpServer {
 
 impl McpServer {
     fn instructions(&self) -> String {
-        let agents: Vec<String> = self.tasks.agents().iter().map(|agent| agent.name.to_string()).collect();
+        let agents = self.tasks.agents();
+        let names: Vec<&str> = agents.iter().take(AGENTS_NAMED).map(|agent| agent.name.as_str()).collect();
+        let more = if agents.len() > names.len() { ", and others" } else { "" };
         let mut text = format!(
-            "Longhaul runs durable background agents: {}. A task goes on when this client is closed, and its id stays valid.\n\
+            "Longhaul runs durable background agents: {}{more}. A task goes on when this client is closed, and its id stays valid.\n\
              - One thing, soon: ask_<agent>. Several things at once, or long ones: run_background_agent for each, all in one \
              turn.\n\
              - If your client shows a call as a background task, do not wait or poll: end your turn. The result comes by \
@@ -197,233 +219,12 @@ impl McpServer {
              - Approvals and questions are for the user: show them, then call answer with what the user says.\n\
              - A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
              - Long results are resources: longhaul://task/ID/result. What a task did: longhaul://task/ID/transcript.",
-            agents.join(", ")
+            names.join(", ")
         );
         if text.len() > INSTRUCTIONS_LIMIT {
             text.truncate(text.floor_char_boundary(INSTRUCTIONS_LIMIT));
         }
         text
-    }
-
-    async fn answer_call(
-        &self,
-        tool: &str,
-        call: ClientCall,
-        retry: Option<Retry>,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Problem> {
-        let tasks = &self.tasks;
-        Ok(match call {
-            ClientCall::Run(order) => self.run(tool, order, context).await?,
-            ClientCall::Ask(order, wait) => self.ask(tool, order, wait, retry, context).await?,
-            ClientCall::List => text_result(list_text(&tasks.roots().await?, tasks.now())).into(),
-            ClientCall::View(typed, part) => {
-                let state = tasks.find(&typed).await?;
-                tasks.keep_running(&state).await;
-                let snapshot = tasks.snapshot(state.id).await?;
-                let questions =
-                    if state.status.is_final() { Vec::new() } else { tasks.questions(&state).await? };
-                text_result(view_text(&snapshot, part, &questions, tasks.now())).into()
-            }
-            ClientCall::Stop(typed) => {
-                let before = tasks.find(&typed).await?;
-                if !before.status.is_final() {
-                    tasks.longhaul().stop(before.id).await?;
-                }
-                text_result(stop_text(&before)).into()
-            }
-            ClientCall::Wait { tasks, mode, timeout } => {
-                self.wait(&tasks, mode, timeout, retry, context).await?
-            }
-            ClientCall::Send { task, message } => {
-                let state = tasks.find(&task).await?;
-                let sent = tasks.backend().send(state.id, &message, Budget::default()).await?;
-                with_task_id(text_result(send_text(&task, &sent)), sent.to).into()
-            }
-            ClientCall::Answer { task, question, answer } => {
-                let state = tasks.find(&task).await?;
-                let question = match question.map(|typed| typed.parse::<QuestionId>()).transpose() {
-                    Ok(question) => question,
-                    Err(error) => return Err(Problem::invalid(error.to_string())),
-                };
-                let receipt = tasks.backend().answer(state.id, question, &answer).await?;
-                let mut text = format!("Question {} of {} is answered.", receipt.question, state.id);
-                if let Some(granted) = receipt.granted {
-                    text.push_str(&format!(" From now on its tree may call {granted} without asking."));
-                }
-                text_result(text).into()
-            }
-            call => return Err(Problem::invalid(format!("the call {call:?} is not supported"))),
-        })
-    }
-
-    async fn run(
-        &self,
-        tool: &str,
-        order: Order,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Problem> {
-        let key = call_key(&context.meta, tool, &order);
-        let started = self.tasks.start(order, key).await?;
-        let state = self.tasks.longhaul().state(started.task).await?;
-        if declares_tasks(context) {
-            return Ok(CreateTaskResult::new(task_handle(&state, 0, self.tasks.now())).into());
-        }
-        Ok(with_task_id(text_result(started_text(&state, started.created)), state.id).into())
-    }
-
-    async fn ask(
-        &self,
-        tool: &str,
-        order: Order,
-        wait: Duration,
-        retry: Option<Retry>,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Problem> {
-        let tasks = &self.tasks;
-        let asked = retry.as_ref().and_then(|retry| retry.state.task.clone());
-        let id = match asked {
-            Some(typed) => tasks.find(&typed).await?.id,
-            None if declares_tasks(context) => return self.run(tool, order, context).await,
-            None => {
-                let key = call_key(&context.meta, tool, &order);
-                tasks.start(order, key).await?.task
-            }
-        };
-        let shown = self.begin_retry(&[id], retry).await?;
-        let (end, shown) = self.wait_for(vec![id], WaitMode::All, wait, shown, context).await?;
-        let snapshot = tasks.snapshot(id).await?;
-        Ok(match end {
-            WaitEnd::Over => task_result(&snapshot).into(),
-            WaitEnd::Ask(questions) => ask_client(&questions, Some(id), shown),
-            WaitEnd::TimedOut | WaitEnd::NeedsPerson => {
-                tasks.keep_running(&snapshot.state).await;
-                let questions = tasks.questions(&snapshot.state).await?;
-                let text = still_running_text(&snapshot.state, &questions, tasks.now());
-                with_task_id(text_result(text), id).into()
-            }
-        })
-    }
-
-    async fn wait(
-        &self,
-        typed: &[String],
-        mode: WaitMode,
-        timeout: Duration,
-        retry: Option<Retry>,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Problem> {
-        let mut found: Vec<Result<TaskId, (String, String)>> = Vec::new();
-        let mut ids: Vec<TaskId> = Vec::new();
-        for typed in typed {
-            match self.tasks.find(typed).await {
-                Ok(state) if ids.contains(&state.id) => {}
-                Ok(state) => {
-                    self.tasks.keep_running(&state).await;
-                    ids.push(state.id);
-                    found.push(Ok(state.id));
-                }
-                Err(problem) if problem.status == 404 => {
-                    found.push(Err((typed.clone(), problem_text(&problem))));
-                }
-                Err(problem) => return Err(problem),
-            }
-        }
-        let shown = self.begin_retry(&ids, retry).await?;
-        let (end, shown) = self.wait_for(ids, mode, timeout, shown, context).await?;
-        let mut summary = WaitSummary::default();
-        summary.timed_out = matches!(end, WaitEnd::TimedOut);
-        if let WaitEnd::Ask(questions) = end {
-            return Ok(ask_client(&questions, None, shown));
-        }
-        let mut roots = BTreeSet::new();
-        for task in found {
-            match task {
-                Err(lost) => summary.tasks.push(Err(lost)),
-                Ok(id) => {
-                    let snapshot: Snapshot = self.tasks.snapshot(id).await?;
-                    if !snapshot.state.status.is_final() && roots.insert(snapshot.state.root) {
-                        summary.questions.extend(self.tasks.questions(&snapshot.state).await?);
-                    }
-                    summary.tasks.push(Ok(Box::new(snapshot)));
-                }
-            }
-        }
-        Ok(text_result(summary.text()).into())
-    }
-
-    async fn wait_for(
-        &self,
-        ids: Vec<TaskId>,
-        mode: WaitMode,
-        timeout: Duration,
-        shown: BTreeSet<String>,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<(WaitEnd, BTreeSet<String>), Problem> {
-        // Nothing to wait for: no id was found.
-        if ids.is_empty() {
-            return Ok((WaitEnd::Over, shown));
-        }
-        let mut wait = BoundedWait { tasks: &self.tasks, context, ids, mode, timeout, shown };
-        let end = wait.run().await?;
-        Ok((end, wait.shown))
-    }
-
-    /// Passes on the answers that came with a repeated call. Returns the questions that were shown before.
-    async fn begin_retry(&self, ids: &[TaskId], retry: Option<Retry>) -> Result<BTreeSet<String>, Problem> {
-        let Some(Retry { state, responses }) = retry else { return Ok(BTreeSet::new()) };
-        self.pass_on_replies(ids, &responses).await?;
-        Ok(state.shown)
-    }
-
-    /// Passes on the replies to the questions of these tasks. Replies to other questions, and to those that were
-    /// answered meanwhile, are ignored.
-    async fn pass_on_replies(&self, ids: &[TaskId], replies: &InputResponses) -> Result<(), Problem> {
-        if replies.is_empty() {
-            return Ok(());
-        }
-        for id in ids {
-            let state = self.tasks.longhaul().state(*id).await?;
-            for question in self.tasks.questions(&state).await? {
-                if let Some(reply) = replies.get(&question_key(&question)) {
-                    self.tasks.reply(&question, reply).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether this request declares that the client understands task handles.
-fn declares_tasks(context: &RequestContext<RoleServer>) -> bool {
-    context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
-}
-
-/// Has the client ask these questions and repeat its call.
-fn ask_client(
-    questions: &[PendingQuestion],
-    task: Option<TaskId>,
-    mut shown: BTreeSet<String>,
-) -> CallToolResponse {
-    shown.extend(questions.iter().map(question_key));
-    let requests =
-        questions.iter().map(|question| (question_key(question), input_request(question))).collect();
-    let state = RetryState { task: task.map(|id| id.to_string()), shown };
-    InputRequiredResult::new(Some(requests), serde_json::to_string(&state).ok()).into()
-}
-
-fn text_result(text: String) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(text)])
-}
-
-fn error_result(text: String) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(text)])
-}
-
-fn problem_text(problem: &Problem) -> String {
-    match &problem.hint {
-        Some(hint) => format!("{}. {hint}", problem.detail),
-        None => problem.detail.clone(),
     }
 }
 

@@ -1,8 +1,10 @@
 //! The MCP server over streamable HTTP.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +36,15 @@ impl Default for McpHttpOptions {
     }
 }
 
+impl McpHttpOptions {
+    /// For a server on loopback at this address: its own origin is allowed, and no other.
+    pub fn for_address(address: SocketAddr) -> McpHttpOptions {
+        let port = address.port();
+        let origins = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{port}"));
+        McpHttpOptions { allowed_origins: origins.to_vec(), ..McpHttpOptions::default() }
+    }
+}
+
 /// The routes of the MCP server: `/mcp` for the first team, `/mcp/NAME` for each team by its name. Fails if no
 /// team is served.
 pub fn router(backend: &Backend, options: &McpHttpOptions) -> Result<Router, BackendError> {
@@ -56,7 +67,14 @@ fn service(
     team: &str,
     options: &McpHttpOptions,
 ) -> Result<StreamableHttpService<McpServer, LocalSessionManager>, BackendError> {
-    let server = McpServer::new(backend.clone(), Some(team))?;
+    Ok(http_service(McpServer::new(backend.clone(), Some(team))?, options))
+}
+
+/// An MCP handler as an HTTP service: stateless for the newest protocol, with sessions for older ones.
+pub fn http_service<H: ServerHandler + Clone>(
+    handler: H,
+    options: &McpHttpOptions,
+) -> StreamableHttpService<H, LocalSessionManager> {
     let config = StreamableHttpServerConfig::default()
         .with_allowed_origins(options.allowed_origins.clone())
         .enforce_origin_validation()
@@ -66,9 +84,5 @@ fn service(
         Some(hosts) => config.with_allowed_hosts(hosts.clone()),
         None => config.disable_allowed_hosts(),
     };
-    Ok(StreamableHttpService::new(
-        move || Ok(server.clone()),
-        Arc::new(LocalSessionManager::default()),
-        config,
-    ))
+    StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(LocalSessionManager::default()), config)
 }

@@ -5,6 +5,7 @@
 
 mod bounded_wait;
 mod call_key;
+mod calls;
 mod handler;
 mod http;
 mod questions;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 
-pub use self::http::{McpHttpOptions, router};
+pub use self::http::{McpHttpOptions, http_service, router};
 use self::team_tasks::TeamTasks;
 use crate::backend::{Backend, BackendError};
 

@@ -62,6 +62,11 @@ impl TeamTasks {
         order: longhaul::Order,
         key: Option<String>,
     ) -> Result<StartedTask, Problem> {
+        let team = &self.served()?.team;
+        if let Some(model) = order.model.as_deref().filter(|model| team.model(model).is_none()) {
+            let have = team.model_names().join(", ");
+            return Err(Problem::invalid(format!("there is no model '{model}' in the team; it has: {have}")));
+        }
         let new = NewTask { team: Some(self.team.clone()), order, key };
         Ok(self.backend.start(new).await?)
     }

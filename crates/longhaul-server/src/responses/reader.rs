@@ -97,7 +97,7 @@ pub(super) async fn surroundings(backend: &Backend, task: TaskId) -> Result<Surr
     let mut question = None;
     for state in std::iter::once(&own).chain(journal::descendants(&tree, &[task])) {
         if state.id != task {
-            usage = usage + state.usage;
+            usage += state.usage;
         }
         let asked = state.asked.first().filter(|_| !state.status.is_final());
         question = question.or_else(|| {

@@ -101,7 +101,7 @@ impl CreateRequest {
         flag(&body, "store")?;
         for limit in ["max_output_tokens", "max_tool_calls"] {
             if let Some(value) = present(&body, limit)
-                && !value.as_u64().is_some_and(|value| value > 0)
+                && value.as_u64().is_none_or(|value| value == 0)
             {
                 return Err(ApiError::invalid(limit, format!("'{limit}' must be a whole number above 0.")));
             }

@@ -159,3 +159,16 @@ pub struct HealthView {
     /// The version of Longhaul.
     pub version: String,
 }
+
+/// An event of a stream, with the fields of server-sent events.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventView {
+    /// Connect again with this to get what comes after it. `lagging` and `bye` have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    pub id: Option<String>,
+    /// Its name.
+    pub event: String,
+    /// What happened, as JSON: the fields that `--json` has, `root` and `words`.
+    pub data: String,
+}

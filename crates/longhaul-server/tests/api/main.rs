@@ -1,6 +1,11 @@
 //! The HTTP API on a real listener, with a real store.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod dashboard;
+mod docs;
+mod fuzz;
+mod load;
 mod setup;
 mod sse;
 mod streams;

@@ -13,7 +13,7 @@ use longhaul::toolset::{Shell, UserPrompt};
 use longhaul::{Agent, Budget, Longhaul, SubAgentDialect, Team};
 use longhaul_server::api;
 use longhaul_server::backend::{Backend, RunsHere, ServedTeam};
-use longhaul_server::events::{EventHub, HubOptions};
+use longhaul_server::events::{EventHub, HubOptions, StreamEnd};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -30,6 +30,8 @@ pub(crate) struct Server {
     pub(crate) longhaul: Longhaul,
     pub(crate) hub: EventHub,
     pub(crate) drain: CancellationToken,
+    /// Ends the streams of this server's clients, as if their token was revoked.
+    pub(crate) revoked: CancellationToken,
     /// Tasks that hold wait here.
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) client: reqwest::Client,
@@ -126,6 +128,33 @@ impl Model for Talker {
     }
 }
 
+/// A model that streams as many chunks as its order says, with pauses.
+struct Pacer;
+
+impl Model for Pacer {
+    fn name(&self) -> &str {
+        "pacer"
+    }
+
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> longhaul::model::ReplyStream<'a> {
+        use futures::StreamExt as _;
+        let order = match request.messages.first() {
+            Some(Message::User(text)) => text.to_string(),
+            _ => String::new(),
+        };
+        let numbers: Vec<u64> = order.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let (count, pause) = (numbers[0], Duration::from_millis(numbers[1]));
+        let chunk = |nth: u64| format!("{nth} ");
+        let whole: String = (0..count).map(chunk).collect();
+        let chunks = futures::stream::iter(0..count).then(move |nth| async move {
+            tokio::time::sleep(pause).await;
+            Ok(ReplyChunk::Text(chunk(nth)))
+        });
+        let done = ReplyChunk::Done(Box::new(reply().text(whole).usage(count, count).build()));
+        Box::pin(chunks.chain(futures::stream::iter([Ok(done)])))
+    }
+}
+
 fn team(gate: &Arc<Semaphore>) -> Team {
     let model = model(gate);
     let worker = Agent::builder("worker").description("Works.").model(model.clone()).build().unwrap();
@@ -145,7 +174,8 @@ fn team(gate: &Arc<Semaphore>) -> Team {
         .unwrap();
     let mystic = Agent::builder("mystic").model(Arc::new(Unpriced(model))).build().unwrap();
     let talker = Agent::builder("talker").model(Arc::new(Talker(gate.clone()))).build().unwrap();
-    Team::with_agents(lead, [asker, mystic, talker]).unwrap().with_name("crew")
+    let pacer = Agent::builder("pacer").model(Arc::new(Pacer)).build().unwrap();
+    Team::with_agents(lead, [asker, mystic, talker, pacer]).unwrap().with_name("crew")
 }
 
 impl Server {
@@ -172,11 +202,12 @@ impl Server {
         let backend = Backend::new(longhaul.clone(), vec![served], Arc::new(RunsHere));
         let drain = CancellationToken::new();
         let hub = EventHub::start(store, options, drain.clone());
-        let router = api::router(backend, hub.clone());
+        let revoked = CancellationToken::new();
+        let router = api::router(backend, hub.clone()).layer(axum::Extension(StreamEnd(revoked.clone())));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listener = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Server { url, longhaul, hub, drain, gate, client: reqwest::Client::new(), listener }
+        Server { url, longhaul, hub, drain, revoked, gate, client: reqwest::Client::new(), listener }
     }
 
     pub(crate) fn at(&self, path: &str) -> String {

@@ -235,3 +235,18 @@ async fn streams_end_when_the_server_drains() {
     within(server.hub.ended()).await;
     assert_eq!(server.hub.stats().watchers, 0);
 }
+
+#[tokio::test]
+async fn the_streams_of_one_client_can_be_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path()).await;
+    let id = server.submit(json!({ "task": "hold" })).await;
+    let mut all = server.follow("/events", None).await;
+    let mut one = server.follow(&format!("/tasks/{id}/events"), None).await;
+    one.until("started").await;
+    server.revoked.cancel();
+    for stream in [&mut all, &mut one] {
+        assert_eq!(stream.rest().await.last().map(|event| event.name.as_str()), Some("bye"));
+    }
+    assert!(!server.drain.is_cancelled());
+}

@@ -97,6 +97,10 @@ async fn a_code_signs_a_browser_in_once() {
     let out = as_page(server.request(&Method::DELETE, "/api/v1/session"), cookie);
     assert_eq!(status(out).await, 204);
     assert_eq!(status(as_page(server.request(&Method::GET, "/api/v1/session"), cookie)).await, 401);
+    server.token("r", Scope::Read);
+    let reader = sign_in(&server, "r").await;
+    let out = as_page(server.request(&Method::DELETE, "/api/v1/session"), &reader);
+    assert_eq!(status(out).await, 204, "whoever may only read may sign out, too");
 }
 
 #[tokio::test]

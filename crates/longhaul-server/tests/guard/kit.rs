@@ -70,16 +70,11 @@ fn stubs() -> Vec<Router> {
     vec![api, responses, mcp, longhaul_server::dashboard::router()]
 }
 
+#[derive(Default)]
 pub(crate) struct Options {
     pub(crate) limits: GuardLimits,
     pub(crate) connections: ConnectionLimits,
     pub(crate) tls: Option<TlsFiles>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { limits: GuardLimits::default(), connections: ConnectionLimits::default(), tls: None }
-    }
 }
 
 pub(crate) struct Server {

@@ -6,16 +6,21 @@ use std::process::{Command, Output};
 
 use longhaul::testing::report_skipped;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::restart::{Server, check_whole};
 
 const PYTHON_SDK: &str = "openai==3.51.0";
 const NODE_SDK: &str = "openai@6.49.0";
 
-/// A program that runs a script with an SDK.
+/// A program that runs scripts which use an SDK.
 struct Sdk {
     program: PathBuf,
-    script: PathBuf,
+    /// Scripts in here find the SDK.
+    scripts: TempDir,
+    /// The script of these tests.
+    script: &'static str,
+    code: &'static str,
 }
 
 fn run(command: &mut Command) -> Output {
@@ -41,10 +46,6 @@ fn install(name: &str, version: &str, how: impl FnOnce(&Path)) -> PathBuf {
     dir
 }
 
-fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/responses").join(name)
-}
-
 fn python() -> Option<Sdk> {
     let has_venv = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
     if !has_venv.is_ok_and(|output| output.status.success()) {
@@ -55,7 +56,8 @@ fn python() -> Option<Sdk> {
         run(Command::new("python3").args(["-m", "venv"]).arg(dir));
         run(Command::new(dir.join("bin/pip")).args(["install", "--quiet", PYTHON_SDK]));
     });
-    Some(Sdk { program: dir.join("bin/python"), script: script("sdk.py") })
+    let scripts = tempfile::tempdir_in(&dir).unwrap();
+    Some(Sdk { program: dir.join("bin/python"), scripts, script: "sdk.py", code: include_str!("sdk.py") })
 }
 
 fn node() -> Sdk {
@@ -64,23 +66,27 @@ fn node() -> Sdk {
         let options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"];
         run(Command::new("npm").arg("install").args(options).arg(NODE_SDK).current_dir(dir));
     });
-    // A module is looked for beside the script.
-    let copy = dir.join("sdk.mjs");
-    std::fs::copy(script("sdk.mjs"), &copy).unwrap();
-    Sdk { program: "node".into(), script: copy }
+    // A module is looked for in the directories above its script.
+    let scripts = tempfile::tempdir_in(&dir).unwrap();
+    Sdk { program: "node".into(), scripts, script: "sdk.mjs", code: include_str!("sdk.mjs") }
 }
 
 impl Sdk {
-    /// Runs a part of the script; returns the events that it printed.
-    fn run(&self, part: &str, url: &str, more: &[String]) -> Vec<Value> {
+    /// Runs a script against a server; returns what it prints.
+    fn run_script(&self, name: &str, code: &str, url: &str, arguments: &[String]) -> String {
+        let script = self.scripts.path().join(name);
+        std::fs::write(&script, code).unwrap();
         let mut command = Command::new(&self.program);
-        command.arg(&self.script).arg(part).arg(url).args(more);
-        command
-            .env("OPENAI_BASE_URL", format!("{url}/v1"))
-            .env("OPENAI_API_KEY", "none")
-            .env("NO_PROXY", "*");
-        let told = run(&mut command).stdout;
-        String::from_utf8(told).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        command.arg(&script).args(arguments).env("OPENAI_BASE_URL", format!("{url}/v1"));
+        let output = run(command.env("OPENAI_API_KEY", "none").env("NO_PROXY", "*"));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a part of the script of these tests; returns the events that it printed.
+    fn run(&self, part: &str, url: &str, more: &[String]) -> Vec<Value> {
+        let arguments: Vec<String> = [&[part.to_owned()], more].concat();
+        let told = self.run_script(self.script, self.code, url, &arguments);
+        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Creates a response in the background, kills the server, and streams on from another one.
@@ -101,6 +107,28 @@ impl Sdk {
         let server = Server::start(dir.path(), "");
         self.run("tour", &server.url, &[]);
     }
+}
+
+/// Runs the first code block of this language in the documentation; returns what it prints.
+fn run_example(sdk: &Sdk, language: &str) -> String {
+    let page = include_str!("../../../../docs/responses.md");
+    let code = page.split_once(&format!("```{language}\n")).unwrap().1.split_once("```").unwrap().0;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), "");
+    let code = code.replace("\"research\"", "\"alpha\"");
+    sdk.run_script(&format!("example-{}", sdk.script), &code, &server.url, &[])
+}
+
+#[test]
+fn the_examples_of_the_documentation_run() {
+    if let Some(sdk) = python() {
+        let told = run_example(&sdk, "python");
+        assert!(told.starts_with("answer 1 to"), "{told}");
+        assert!(told.contains("completed answer 1 to"), "{told}");
+        assert!(told.contains("answer 2 to"), "{told}");
+    }
+    let told = run_example(&node(), "js");
+    assert_eq!(told.matches("answer 1 to").count(), 2, "once whole, once streamed: {told}");
 }
 
 #[test]

@@ -141,6 +141,9 @@ async fn a_previous_response_is_continued_by_a_letter() {
     assert!(output_text(&second).contains("answer 2"), "{second}");
     assert!(output_text(&second).contains("Loudly."), "{second}");
     assert_eq!(send().await.1, second, "the same key sends no second letter");
+    let other = json!({ "input": "else", "previous_response_id": first["id"] }).to_string();
+    let (status, error) = stage.send_with(Method::POST, "/v1/responses", Some(other), &key).await;
+    assert_eq!((status, &error["error"]["param"]), (409, &json!("Idempotency-Key")));
     let id = second["id"].as_str().unwrap();
     assert_eq!(stage.get(&format!("/v1/responses/{id}")).await, second);
     // Without a model, too; another one is refused.

@@ -1,5 +1,7 @@
 //! The OpenAI Responses API, over a real listener, on a real database, and with OpenAI's own SDKs.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod clients;
 mod http_api;
 mod restart;

@@ -136,3 +136,24 @@ async fn a_response_outlives_its_server_and_its_stream_continues_without_gap_or_
     // From the start it is the same.
     assert_eq!(read(&third.url, &format!("/v1/responses/{id}?stream=true"), None, usize::MAX).await, events);
 }
+
+#[tokio::test]
+async fn a_stream_goes_on_when_another_process_that_ran_the_task_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = Server::start(dir.path(), "first");
+    let body = json!({ "model": "alpha", "input": "count far", "background": true, "stream": true });
+    let events = read(&runs.url, "/v1/responses", Some(body), 3).await;
+    let id = events[0]["response"]["id"].as_str().unwrap();
+    let path = format!("/v1/responses/{id}?stream=true");
+    // This one has the same store, and streams what the other one writes.
+    let streams = Server::start(dir.path(), "second");
+    let live = read(&streams.url, &path, None, 8).await;
+    assert_eq!(live[..events.len()], events);
+    let (url, from_start) = (streams.url.clone(), path.clone());
+    let rest = tokio::spawn(async move { read(&url, &from_start, None, usize::MAX).await });
+    runs.kill();
+    let whole = rest.await.unwrap();
+    check_whole(&whole);
+    assert_eq!(whole[..live.len()], live);
+    assert!(output_text(&whole.last().unwrap()["response"]).starts_with("second ä0 "));
+}

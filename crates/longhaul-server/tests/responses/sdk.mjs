@@ -1,4 +1,4 @@
-// The OpenAI SDK for Node as a client of Longhaul: begin URL | continue URL ID LAST | tour URL. Prints events as JSON.
+// The OpenAI SDK for Node as a client of Longhaul: begin | continue ID LAST | tour. Prints events as JSON.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -78,5 +78,5 @@ async function tour() {
 }
 
 const parts = { begin, continue: carryOn, tour };
-await parts[process.argv[2]](...process.argv.slice(4));
+await parts[process.argv[2]](...process.argv.slice(3));
 process.exit(0);

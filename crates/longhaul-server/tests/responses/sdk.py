@@ -1,4 +1,4 @@
-"""The OpenAI SDK for Python as a client of Longhaul: begin URL | continue URL ID LAST | tour URL. Prints events as JSON."""
+"""The OpenAI SDK for Python as a client of Longhaul: begin | continue ID LAST | tour. Prints events as JSON."""
 
 import sys
 import time
@@ -95,4 +95,4 @@ def tour():
 
 
 parts = {"begin": begin, "continue": carry_on, "tour": tour}
-parts[sys.argv[1]](*sys.argv[3:])
+parts[sys.argv[1]](*sys.argv[2:])

@@ -45,7 +45,8 @@ impl Obedient {
             }
             () if last.contains("write") && !after_call => reply().call("write", json!({ "what": "x" })),
             () if last.contains("count") => {
-                let words: Vec<String> = (0..60).map(|n| format!("ä{n}")).collect();
+                let words: Vec<String> =
+                    (0..if last.contains("count far") { 240 } else { 60 }).map(|n| format!("ä{n}")).collect();
                 reply().text(format!("{} {}", self.prefix, words.join(" ")))
             }
             () => {

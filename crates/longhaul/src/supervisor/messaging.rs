@@ -146,7 +146,7 @@ impl Longhaul {
     }
 
     /// Like [`send`](Self::send), but only once per key: sending again under the same
-    /// key to the same task writes nothing and returns the receipt of the first letter.
+    /// key to the same task writes nothing and returns the receipt of the first letter, whatever its text was.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -169,7 +169,7 @@ impl Longhaul {
         text: impl Into<Arc<str>>,
     ) -> Result<SendReceipt, LonghaulError> {
         let mut letter = self.letter(text.into(), Delivery::Asap)?;
-        letter.id = LetterId::from(format!("chosen:{key}"));
+        letter.id = LetterId::named(key);
         Ok(self.0.service.send(id, letter).await?)
     }
 

@@ -67,10 +67,8 @@ pub async fn the_feed_has_every_entry_once_and_in_order(make: StoreFactory<'_>) 
     for item in &all {
         let FeedItem::Entry { task, root, record, .. } = item else { panic!("{item:?}") };
         assert_eq!(*root, if *task == b { b } else { a });
-        assert_eq!(
-            s.store.read(*task, Seq(record.seq.0 - 1), 1).await.unwrap(),
-            std::slice::from_ref(record)
-        );
+        let read = s.store.read(*task, Seq(record.seq.0 - 1), 1).await.unwrap();
+        assert_eq!(read, std::slice::from_ref(record));
     }
     let nobody = s.fresh_id();
     let scopes = [

@@ -332,3 +332,20 @@ async fn a_pool_that_is_dropped_ends_its_servers() {
     until("its end", || !is_alive(&pid)).await;
     assert!(Path::exists(dir.path()));
 }
+
+#[tokio::test]
+async fn the_own_server_is_no_mcp_server_of_its_own_agents() {
+    use crate::toolset::loopback::{LoopbackServer, http_response};
+    let own =
+        LoopbackServer::start(|_| http_response(200, &[("content-type", "application/json")], "{}")).await;
+    let port = own.at.port();
+    let stage = Stage::with(McpOptions::default().own_server(OwnServer::new([own.at], [])));
+    for host in ["127.0.0.1", "127.1", "2130706433", "localhost", "[::ffff:127.0.0.1]"] {
+        for transport in [McpTransport::Streamable, McpTransport::Sse] {
+            let server = McpServer::remote(format!("http://{host}:{port}/mcp")).transport(transport);
+            let why = why_not(&stage.pool.toolset(server)).await;
+            assert!(why.contains("its own agents may not use"), "{host}: {why}");
+        }
+    }
+    assert_eq!(own.requests().len(), 0, "it was not even asked");
+}

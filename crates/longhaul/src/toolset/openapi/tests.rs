@@ -235,7 +235,7 @@ async fn a_document_can_neither_come_from_the_own_server_nor_lead_there() {
     let other = LoopbackServer::start(move |_| http_response(200, &[], document.clone())).await;
     let openapi = OpenApi::new(other.url("/openapi.json"), SecretHeaders::default()).own_server(server);
     let mut fixture = ToolFixture::new(&openapi).await;
-    let error = fixture.call_error("list-pets", json!({})).await;
+    let error = fixture.call_error("list_pets", json!({})).await;
     assert!(error.contains("its own agents may not use") || error.contains("another server"), "{error}");
     assert_eq!(own.requests().len(), 0);
 }
