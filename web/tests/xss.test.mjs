@@ -95,3 +95,36 @@ test("the address is text, too", { skip, timeout: 60_000 }, async () => {
   }
   await page.context().close();
 });
+
+test("every text of every answer is text, also where the engine would not allow it", { skip, timeout: 120_000 }, async () => {
+  // The engine lets agents have letters, digits, '-' and '_' in their names. The page does not rely on it.
+  const page = await openPage(browser, server);
+  const task = await server.api("/tasks", { task: "tree: with foul names" });
+  await page.locator(`[data-task="${task.id}"]`).waitFor();
+  const kept = /^(id|root|parent|task|seq|at|created|started|ended|active|since|until|from|to|read|returned|question|kind|status|next_cursor|before|before|event|continues|retries|continued_by)$/;
+  let nth = 0;
+  const foul = (value, key = "") => {
+    if (Array.isArray(value)) return value.map((one) => foul(one, key));
+    if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, foul(one, name)]));
+    if (typeof value !== "string" || kept.test(key)) return value;
+    nth += 1;
+    return PAYLOADS[nth % PAYLOADS.length];
+  };
+  await page.route(/\/api\/v1\/(?!events|session)/, async (route) => {
+    const path = route.request().url().slice(`${server.url}/api/v1`.length);
+    return route.fulfill({ json: foul(await server.api(path)) });
+  });
+  for (const place of ["", `?task=${task.id}`, `?task=${task.id}&tab=letters`, `?task=${task.id}&tab=output`, `?task=${task.id}&tab=usage`, `?task=${task.id}&tab=journal`]) {
+    await page.goto(`${server.url}/${place}`);
+    await page.locator(place ? "#tab-panel > *" : "[data-task]").first().waitFor();
+    if (place) await page.locator(".bar").first().waitFor();
+    await harmless(page, place);
+  }
+  await page.goto(server.url);
+  await page.locator("[data-task]").first().waitFor();
+  await page.keyboard.press("N");
+  await page.getByRole("dialog").waitFor();
+  await harmless(page, "the form");
+  assert.ok(nth > 100, `${nth} texts`);
+  await page.context().close();
+});
