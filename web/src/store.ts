@@ -84,10 +84,13 @@ function mark(task: string): void {
 
 function plan(soon = false): void {
   if (timer !== null || busy) return;
-  timer = setTimeout(() => {
-    timer = null;
-    void refresh();
-  }, soon ? 30 : COLLECT);
+  timer = setTimeout(
+    () => {
+      timer = null;
+      void refresh();
+    },
+    soon ? 30 : COLLECT,
+  );
 }
 
 /** Reads what has changed. */
@@ -223,8 +226,14 @@ export const stream = new EventStream({
     if (fresh || !loaded.value) void loadAll();
     else plan(true);
     if (teams.value.length === 0) {
-      get<{ teams: Team[] }>("/teams").then((page) => (teams.value = page.teams), () => {});
-      get<{ scope: string }>("/session").then((who) => (canRun.value = who.scope !== "read"), () => {});
+      get<{ teams: Team[] }>("/teams").then(
+        (page) => (teams.value = page.teams),
+        () => {},
+      );
+      get<{ scope: string }>("/session").then(
+        (who) => (canRun.value = who.scope !== "read"),
+        () => {},
+      );
     }
   },
   event(name, event) {

@@ -99,7 +99,13 @@ test("a thousand tasks and two hundred events a second leave the page idle", { s
     const { metrics } = await session.send("Performance.getMetrics");
     const value = (name) => metrics.find((metric) => metric.name === name).value;
     const stats = await page.evaluate(() => ({ ...window.longhaul.stats }));
-    return { at: value("Timestamp"), busy: value("TaskDuration"), heap: value("JSHeapUsedSize"), nodes: value("Nodes"), events: stats.events };
+    return {
+      at: value("Timestamp"),
+      busy: value("TaskDuration"),
+      heap: value("JSHeapUsedSize"),
+      nodes: value("Nodes"),
+      events: stats.events,
+    };
   };
   await page.waitForTimeout(3_000);
   const first = await look();
@@ -109,14 +115,19 @@ test("a thousand tasks and two hundred events a second leave the page idle", { s
   for (let i = 0; i < rounds; i += 1) {
     await page.waitForTimeout((MINUTES * 60_000) / rounds);
     const next = await look();
-    rows.push({ idle: 1 - (next.busy - last.busy) / (next.at - last.at), rate: (next.events - last.events) / (next.at - last.at), heap: next.heap, nodes: next.nodes });
+    rows.push({
+      idle: 1 - (next.busy - last.busy) / (next.at - last.at),
+      rate: (next.events - last.events) / (next.at - last.at),
+      heap: next.heap,
+      nodes: next.nodes,
+    });
     last = next;
   }
   const idle = 1 - (last.busy - first.busy) / (last.at - first.at);
   const rate = (last.events - first.events) / (last.at - first.at);
   figure("main thread idle", `${(idle * 100).toFixed(1)} % at ${rate.toFixed(0)} events/s`);
   figure("heap", rows.map((row) => `${(row.heap / 1e6).toFixed(1)}`).join(" ") + " MB");
-  figure("tasks on the page", await page.evaluate(() => document.querySelectorAll("[data-task]").length) + " rows in the document");
+  figure("tasks on the page", (await page.evaluate(() => document.querySelectorAll("[data-task]").length)) + " rows in the document");
   assert.ok(rate > 100, `${rate} events/s: the load is too small to say anything`);
   assert.ok(idle > 1 - 0.2 * SLACK, `${idle}`);
   assert.ok(last.heap < first.heap * 1.5 + 8e6, `the heap grew from ${first.heap} to ${last.heap}`);
