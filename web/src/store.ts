@@ -163,9 +163,12 @@ async function loadAll(): Promise<void> {
       get<TaskPage>(`/tasks?limit=${MOST_AT_ONCE}`),
       get<{ questions: Question[] }>("/questions"),
     ]);
-    tasks.clear();
+    // What was known may be gone: it is looked up again, and stays on the page meanwhile.
+    for (const id of tasks.keys()) dirty.add(id);
     questions.value = waiting.questions;
     put(first.tasks);
+    for (const task of first.tasks) dirty.delete(task.id);
+    if (dirty.size > 0) plan();
     loaded.value = true;
     loadError.value = "";
     olderCursor.value = first.next_cursor;

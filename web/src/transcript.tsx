@@ -2,18 +2,14 @@
 import type { JSX } from "preact";
 import { memo } from "./memo";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { signal } from "@preact/signals";
 import { clock, dateTime, duration, ms, plural } from "./format";
 import { keyOf, QuestionCard } from "./inbox";
-import type { TranscriptFeed } from "./journal";
+import { following, type TranscriptFeed } from "./journal";
 import { Markdown } from "./markdown";
 import { Copy, Lines, Linked, Safe, To } from "./parts";
 import { questions } from "./store";
 import { go, place } from "./url";
 import type { Item, Line } from "./types";
-
-/** Whether the end is followed. */
-export const following = signal(true);
 
 export const KINDS: [string, string][] = [
   ["", "All"],
@@ -77,7 +73,7 @@ export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element 
     if (!wanted || !transcript || found.current === wanted) return;
     const first = transcript.items[0]?.seq ?? 0;
     if (first > wanted && transcript.before !== null) {
-      void feed.older();
+      void feed.older(500);
       return;
     }
     const near = [...transcript.items].reverse().find((item) => item.seq <= wanted);

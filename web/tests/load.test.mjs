@@ -75,6 +75,10 @@ test("a journal of 20,000 entries opens quickly", { skip, timeout: 400_000 }, as
   await page.locator(".transcript").hover();
   await page.mouse.wheel(0, -20_000);
   await page.waitForFunction((had) => document.querySelectorAll(".transcript .item").length > had, before);
+  await page.goto(`${server.url}/?task=${task.id}&entry=15000`);
+  await page.locator(".item.target").waitFor();
+  const at = Number(await page.locator(".item.target").getAttribute("data-seq"));
+  assert.ok(Math.abs(at - 15_000) < 200, `entry ${at}`);
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
