@@ -156,8 +156,11 @@ export function listenToKeys(): void {
         else cursor.value = null;
         break;
       case "/": {
-        if (inRun) go(listPlace);
-        setTimeout(() => document.getElementById("search")?.focus(), inRun ? 60 : 0);
+        const search = () => document.getElementById("search")?.focus();
+        if (inRun) {
+          go(listPlace);
+          setTimeout(search, 60);
+        } else search();
         break;
       }
       case "?":
