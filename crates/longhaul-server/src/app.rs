@@ -7,7 +7,7 @@ use axum::{Extension, Router};
 use http::{Method, StatusCode, Uri};
 
 use crate::guard::{Guard, guard};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// Fires when the server begins to drain. Handlers of streams find it in the extensions of a request, to send a
 /// last event of their own; the guard ends their response in any case.
@@ -28,7 +28,7 @@ pub fn app(interfaces: impl IntoIterator<Item = Router>, with: Guard) -> Router 
 }
 
 async fn unknown_path(method: Method, uri: Uri) -> Response {
-    Problem::not_found("unknown_path", format!("there is nothing at {method} {}", shown(&uri)))
+    ProblemDocument::not_found("unknown_path", format!("there is nothing at {method} {}", shown(&uri)))
         .with_hint("docs/serve.md lists what there is")
         .into_response()
 }
@@ -36,7 +36,7 @@ async fn unknown_path(method: Method, uri: Uri) -> Response {
 async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     let detail = format!("{} does not have the method {method}", shown(&uri));
     let title = "The path does not have this method";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", title, detail).into_response()
+    ProblemDocument::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", title, detail).into_response()
 }
 
 /// The path, not too long, and without the query: there may be a secret in it.

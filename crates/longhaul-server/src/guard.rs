@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, AccessControl};
 use crate::dashboard::is_page_load;
-use crate::problem::{MEDIA_TYPE, Problem};
+use crate::problem::{MEDIA_TYPE, ProblemDocument};
 use bodies::{EndingBody, LimitedBody};
 use credentials::{CredentialError, Credentials};
 use rate_limit::RateLimits;
@@ -126,7 +126,7 @@ impl Guard {
         &self.0.draining
     }
 
-    fn admit(&self, parts: &Parts) -> Result<Admission, Problem> {
+    fn admit(&self, parts: &Parts) -> Result<Admission, ProblemDocument> {
         let inner = &*self.0;
         inner.hosts.check_host(parts)?;
         refuse_upgrade(parts)?;
@@ -149,7 +149,7 @@ impl Guard {
         inner.rates.take_request(&access.token)?;
         let needed = required_scope(&parts.method, parts.uri.path());
         if access.scope < needed {
-            return Err(Problem::new(
+            return Err(ProblemDocument::new(
                 StatusCode::FORBIDDEN,
                 "scope_missing",
                 "The token does not allow that",
@@ -165,7 +165,7 @@ impl Guard {
 
     /// Whether a browser is signed in. For pages that show nothing of the server: other pages can make a browser
     /// send its cookie.
-    fn has_session(&self, parts: &Parts) -> Result<bool, Problem> {
+    fn has_session(&self, parts: &Parts) -> Result<bool, ProblemDocument> {
         let Ok(Some(session)) = credentials::session_cookie(&parts.headers, &self.0.cookie) else {
             return Ok(false);
         };
@@ -177,7 +177,7 @@ impl Guard {
     }
 
     /// Counts wrong credentials, so that nobody can try many.
-    fn credential_problem(&self, error: CredentialError) -> Problem {
+    fn credential_problem(&self, error: CredentialError) -> ProblemDocument {
         match error.is_guess().then(|| self.0.rates.take_wrong_token()) {
             Some(Err(throttled)) => throttled,
             _ => error.into(),
@@ -187,14 +187,14 @@ impl Guard {
 
 /// Refuses what would turn the connection into something else: there are no WebSockets here, and a proxy's
 /// CONNECT has no business here. An offer of HTTP/2 without TLS is ignored, as HTTP allows.
-fn refuse_upgrade(parts: &Parts) -> Result<(), Problem> {
+fn refuse_upgrade(parts: &Parts) -> Result<(), ProblemDocument> {
     let offers: Vec<_> = parts.headers.get_all(UPGRADE).iter().collect();
     let harmless = |value: &&HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"h2c");
     let is_upgrade = !offers.iter().all(harmless);
     // The `:protocol` of HTTP/2 comes with CONNECT.
     if parts.method == Method::CONNECT || is_upgrade {
         let detail = "connections cannot be upgraded: there are no WebSockets here";
-        return Err(Problem::new(
+        return Err(ProblemDocument::new(
             StatusCode::BAD_REQUEST,
             "upgrade_refused",
             "The request is not valid",
@@ -250,14 +250,14 @@ async fn pass(guard: &Guard, access: Access, request: Request, next: Next) -> Re
     EndingBody::wrap(response, access.revoked, draining)
 }
 
-fn stopping() -> Problem {
+fn stopping() -> ProblemDocument {
     let detail = "the server is stopping; its tasks go on when it runs again";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "The server is stopping", detail)
+    ProblemDocument::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "The server is stopping", detail)
         .with_hint("try again in a few seconds")
 }
 
 /// Answers with a problem, and closes the connection: whoever was refused does not get to keep one.
-fn refusal(problem: Problem) -> Response {
+fn refusal(problem: ProblemDocument) -> Response {
     let (status, code) = (problem.status, problem.code);
     tracing::debug!(status, code, "a request was refused");
     let mut response = problem.into_response();
@@ -275,7 +275,7 @@ fn refusal(problem: Problem) -> Response {
     response
 }
 
-fn check_length(parts: &Parts, most: usize) -> Result<(), Problem> {
+fn check_length(parts: &Parts, most: usize) -> Result<(), ProblemDocument> {
     let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     match length {
         Some(length) if length > most as u64 => Err(too_large(most)),
@@ -283,9 +283,9 @@ fn check_length(parts: &Parts, most: usize) -> Result<(), Problem> {
     }
 }
 
-fn too_large(most: usize) -> Problem {
+fn too_large(most: usize) -> ProblemDocument {
     let detail = format!("the body of a request may have at most {most} bytes");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "The request is too large", detail)
+    ProblemDocument::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "The request is too large", detail)
 }
 
 /// Turns errors that are no problem document yet (of the router, or of an extractor) into one.
@@ -312,7 +312,7 @@ async fn as_problem(response: Response) -> Response {
         _ => ("internal", "The server failed"),
     };
     let detail = said.unwrap_or_else(|| title.to_lowercase());
-    let (more, body) = Problem::new(status, code, title, detail).into_response().into_parts();
+    let (more, body) = ProblemDocument::new(status, code, title, detail).into_response().into_parts();
     parts.headers.remove(CONTENT_LENGTH);
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     if let Some(length) = more.headers.get(CONTENT_LENGTH) {

@@ -41,6 +41,7 @@ mod sampling;
 mod second;
 mod secrets;
 mod serve;
+mod serve_watchers;
 #[path = "../../../longhaul/tests/it/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;

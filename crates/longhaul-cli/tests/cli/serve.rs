@@ -16,26 +16,26 @@ use crate::kit::{Kit, Ran, Running, TIMEOUT};
 const TEAM: &str = "agents:\n  root:\n    model: play\n    instruction: Answer.\n";
 
 /// Takes two replies; the second takes its time.
-const SLOW: &str = "agents:\n  root:\n    turns:\n      - { text: First., calls: [{ tool: think, arguments: { thought: hm } }] }\n      - { text: \"Done: {{ task }}\", delay: 1500ms }\n";
+pub(crate) const SLOW: &str = "agents:\n  root:\n    turns:\n      - { text: First., calls: [{ tool: think, arguments: { thought: hm } }] }\n      - { text: \"Done: {{ task }}\", delay: 1500ms }\n";
 const QUICK: &str = "agents:\n  root:\n    turns:\n      - { text: \"Done: {{ task }}\" }\n";
 
-fn kit(play: &str) -> Kit {
+pub(crate) fn kit(play: &str) -> Kit {
     let kit = Kit::new();
     kit.plays("team.yaml", &TEAM.replace("Answer.\n", "Answer.\n    toolsets: [{ type: think }]\n"), play);
     kit
 }
 
 /// A server that runs.
-struct Server {
-    process: Running,
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) process: Running,
+    pub(crate) address: SocketAddr,
     url: String,
-    token: String,
+    pub(crate) token: String,
 }
 
 impl Server {
     #[track_caller]
-    fn start(kit: &Kit) -> Server {
+    pub(crate) fn start(kit: &Kit) -> Server {
         Server::with(kit, &["--team", "team.yaml", "--listen", "127.0.0.1:0"])
     }
 
@@ -73,14 +73,14 @@ impl Server {
     }
 
     #[track_caller]
-    fn end(self, signal: Signal) -> Ran {
+    pub(crate) fn end(self, signal: Signal) -> Ran {
         self.process.signal(signal);
         self.process.end()
     }
 }
 
 /// Submits a task as an interface does: to the served team, through the store.
-fn submit(kit: &Kit, text: &str) -> TaskId {
+pub(crate) fn submit(kit: &Kit, text: &str) -> TaskId {
     let lock = std::fs::read_to_string(kit.data.path().join("longhaul.db.serve")).unwrap();
     let lock: Value = serde_json::from_str(&lock).unwrap();
     let team = TeamRef::File(serde_json::from_value(lock["teams"][0].clone()).unwrap());

@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::extract::{Id, Payload};
 use super::submit::BudgetRequest;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{AnswerView, LetterView, TaskView};
 
 impl ApiState {
-    async fn task_view(&self, id: TaskId) -> Result<Json<TaskView>, Problem> {
+    async fn task_view(&self, id: TaskId) -> Result<Json<TaskView>, ProblemDocument> {
         let state = self.longhaul().state(id).await?;
         Ok(Json(TaskView::new(&state, self.names(), self.store().now())))
     }
@@ -46,11 +46,15 @@ pub(super) async fn send_letter(
     State(api): State<ApiState>,
     Id(id): Id,
     Payload(request): Payload<LetterRequest>,
-) -> Result<(StatusCode, Json<LetterView>), Problem> {
+) -> Result<(StatusCode, Json<LetterView>), ProblemDocument> {
     let budget = request.budget.budget();
     let sent = match request.when_idle {
         true if budget.is_open() => api.backend().send_when_idle(id, &request.text).await?,
-        true => return Err(Problem::invalid("budget: a letter with `when_idle` cannot change the budget")),
+        true => {
+            return Err(ProblemDocument::invalid(
+                "budget: a letter with `when_idle` cannot change the budget",
+            ));
+        }
         false => api.backend().send(id, &request.text, budget).await?,
     };
     Ok((StatusCode::CREATED, Json(LetterView { task: sent.to, continued: sent.continued })))
@@ -111,10 +115,10 @@ enum Words {
 
 impl AnswerRequest {
     /// The words for the task. Fails if fields are set that do not belong together.
-    fn words(self) -> Result<Words, Problem> {
+    fn words(self) -> Result<Words, ProblemDocument> {
         let AnswerRequest { question: _, decision, reason, scope, pattern, text } = self;
         let only = |name: &str, is_set: bool, with: &str| match is_set {
-            true => Err(Problem::invalid(format!("{name}: it goes only with {with}"))),
+            true => Err(ProblemDocument::invalid(format!("{name}: it goes only with {with}"))),
             false => Ok(()),
         };
         only("reason", reason.is_some() && !matches!(decision, Some(Decision::Deny)), "`deny`")?;
@@ -122,8 +126,8 @@ impl AnswerRequest {
         only("pattern", pattern.is_some() && !matches!(decision, Some(Decision::Always)), "`always`")?;
         only("pattern", pattern.is_some() && scope.is_some(), "`always` without a `scope`")?;
         match (decision, text) {
-            (Some(_), Some(_)) => Err(Problem::invalid("send either `decision` or `text`, not both")),
-            (None, None) => Err(Problem::invalid("send a `decision` or a `text`")),
+            (Some(_), Some(_)) => Err(ProblemDocument::invalid("send either `decision` or `text`, not both")),
+            (None, None) => Err(ProblemDocument::invalid("send a `decision` or a `text`")),
             (None, Some(text)) => Ok(Words::Said(text)),
             (Some(Decision::Decline), None) => Ok(Words::Declined),
             (Some(Decision::Approve), None) => Ok(Words::Said("yes".to_owned())),
@@ -152,10 +156,10 @@ pub(super) async fn answer_question(
     State(api): State<ApiState>,
     Id(id): Id,
     Payload(request): Payload<AnswerRequest>,
-) -> Result<Json<AnswerView>, Problem> {
+) -> Result<Json<AnswerView>, ProblemDocument> {
     let question: Option<QuestionId> = match &request.question {
         Some(text) => Some(text.parse().map_err(|error: longhaul::id::ParseQuestionIdError| {
-            Problem::invalid(format!("question: {error}"))
+            ProblemDocument::invalid(format!("question: {error}"))
         })?),
         None => None,
     };
@@ -173,7 +177,10 @@ pub(super) async fn answer_question(
 #[utoipa::path(post, path = "/tasks/{id}/stop", tag = "actions",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The task.", body = TaskView)))]
-pub(super) async fn stop_task(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
+pub(super) async fn stop_task(
+    State(api): State<ApiState>,
+    Id(id): Id,
+) -> Result<Json<TaskView>, ProblemDocument> {
     api.longhaul().stop(id).await?;
     api.task_view(id).await
 }
@@ -182,7 +189,10 @@ pub(super) async fn stop_task(State(api): State<ApiState>, Id(id): Id) -> Result
 #[utoipa::path(post, path = "/tasks/{id}/tree/stop", tag = "actions",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The root of the tree.", body = TaskView)))]
-pub(super) async fn stop_tree(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
+pub(super) async fn stop_tree(
+    State(api): State<ApiState>,
+    Id(id): Id,
+) -> Result<Json<TaskView>, ProblemDocument> {
     let root = api.longhaul().state(id).await?.root;
     api.longhaul().stop(root).await?;
     api.task_view(root).await
@@ -194,17 +204,20 @@ pub(super) async fn stop_tree(State(api): State<ApiState>, Id(id): Id) -> Result
 #[utoipa::path(post, path = "/tasks/{id}/resume", tag = "actions",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The task.", body = TaskView)))]
-pub(super) async fn resume_task(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TaskView>, Problem> {
+pub(super) async fn resume_task(
+    State(api): State<ApiState>,
+    Id(id): Id,
+) -> Result<Json<TaskView>, ProblemDocument> {
     let state = api.longhaul().state(id).await?;
     if state.status.is_final() {
         let detail = format!("task {id} is {}: only a task that has not ended can be resumed", state.status);
         let hint = "send it a letter to continue its conversation, or retry it";
-        return Err(Problem::conflict("ended", detail).with_hint(hint));
+        return Err(ProblemDocument::conflict("ended", detail).with_hint(hint));
     }
     if !api.backend().serves(&state.team) {
         let detail = format!("task {id} belongs to {}, which is not served here", state.team);
         let hint = format!("run `longhaul resume {}` where its team is", state.root);
-        return Err(Problem::conflict("not_served", detail).with_hint(hint));
+        return Err(ProblemDocument::conflict("not_served", detail).with_hint(hint));
     }
     api.backend().carry(id).await?;
     api.task_view(id).await
@@ -219,7 +232,7 @@ pub(super) async fn resume_task(State(api): State<ApiState>, Id(id): Id) -> Resu
 pub(super) async fn retry_task(
     State(api): State<ApiState>,
     Id(id): Id,
-) -> Result<(StatusCode, Json<TaskView>), Problem> {
+) -> Result<(StatusCode, Json<TaskView>), ProblemDocument> {
     let again = api.backend().retry(id).await?;
     Ok((StatusCode::CREATED, api.task_view(again).await?))
 }

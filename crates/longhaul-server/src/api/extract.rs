@@ -8,15 +8,15 @@ use http::request::Parts;
 use longhaul::TaskId;
 use serde::de::DeserializeOwned;
 
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// A body of JSON.
 pub(super) struct Payload<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Payload<T> {
-    type Rejection = Problem;
+    type Rejection = ProblemDocument;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemDocument> {
         match Json::<T>::from_request(request, state).await {
             Ok(Json(value)) => Ok(Payload(value)),
             Err(rejection) => Err(bad_body(&rejection)),
@@ -24,18 +24,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Payload<T> {
     }
 }
 
-fn bad_body(rejection: &JsonRejection) -> Problem {
+fn bad_body(rejection: &JsonRejection) -> ProblemDocument {
     let detail = rejection.body_text();
     match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", "The request is too long", detail)
+            ProblemDocument::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", "The request is too long", detail)
         }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
             let title = "The media type is not supported";
-            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", title, detail)
+            ProblemDocument::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", title, detail)
                 .with_hint("send JSON, with the header `Content-Type: application/json`")
         }
-        _ => Problem::invalid(detail),
+        _ => ProblemDocument::invalid(detail),
     }
 }
 
@@ -43,11 +43,12 @@ fn bad_body(rejection: &JsonRejection) -> Problem {
 pub(super) struct Params<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
-    type Rejection = Problem;
+    type Rejection = ProblemDocument;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemDocument> {
         let read: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
-        read.map(|Query(value)| Params(value)).map_err(|rejection| Problem::invalid(rejection.body_text()))
+        read.map(|Query(value)| Params(value))
+            .map_err(|rejection| ProblemDocument::invalid(rejection.body_text()))
     }
 }
 
@@ -55,25 +56,25 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 pub(super) struct Id(pub(super) TaskId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
-    type Rejection = Problem;
+    type Rejection = ProblemDocument;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemDocument> {
         let read: Result<Path<String>, PathRejection> = Path::from_request_parts(parts, state).await;
-        let Path(text) = read.map_err(|rejection| Problem::invalid(rejection.body_text()))?;
+        let Path(text) = read.map_err(|rejection| ProblemDocument::invalid(rejection.body_text()))?;
         task_id(&text).map(Id)
     }
 }
 
 /// The task with this id, by its form alone.
-pub(super) fn task_id(text: &str) -> Result<TaskId, Problem> {
-    text.parse().map_err(|error: longhaul::id::ParseTaskIdError| Problem::invalid(error.to_string()))
+pub(super) fn task_id(text: &str) -> Result<TaskId, ProblemDocument> {
+    text.parse().map_err(|error: longhaul::id::ParseTaskIdError| ProblemDocument::invalid(error.to_string()))
 }
 
 /// A time in a query.
-pub(super) fn time(name: &str, text: Option<&str>) -> Result<Option<jiff::Timestamp>, Problem> {
+pub(super) fn time(name: &str, text: Option<&str>) -> Result<Option<jiff::Timestamp>, ProblemDocument> {
     let wrong = |text: &str| {
         let shown: String = text.chars().take(40).collect();
-        Problem::invalid(format!("{name}: '{shown}' is not a time: write it as 2026-11-17T12:00:00Z"))
+        ProblemDocument::invalid(format!("{name}: '{shown}' is not a time: write it as 2026-11-17T12:00:00Z"))
     };
     text.map(|text| text.parse().map_err(|_| wrong(text))).transpose()
 }

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::ApiState;
 use super::extract::{Params, task_id, time};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{SumsView, TaskPage, TaskView};
 
 /// How many tasks a page has, if the request does not say.
@@ -76,7 +76,7 @@ struct Selection {
 }
 
 impl Selection {
-    fn new(api: &ApiState, query: &TaskQuery) -> Result<Selection, Problem> {
+    fn new(api: &ApiState, query: &TaskQuery) -> Result<Selection, ProblemDocument> {
         let statuses = statuses(query.status.as_deref())?;
         let mut filter = TaskFilter::default()
             .roots(query.roots)
@@ -87,7 +87,7 @@ impl Selection {
             .agents(words(query.agent.as_deref()).map(longhaul::AgentName::from).collect());
         if let Some(team) = &query.team {
             let served = api.backend().team(Some(team));
-            filter = filter.teams(vec![served.map_err(Problem::from)?.team.reference().clone()]);
+            filter = filter.teams(vec![served.map_err(ProblemDocument::from)?.team.reference().clone()]);
         }
         filter = match query.needs_you {
             true => filter.live(),
@@ -125,7 +125,7 @@ fn words(list: Option<&str>) -> impl Iterator<Item = &str> {
     list.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty())
 }
 
-fn statuses(list: Option<&str>) -> Result<Vec<Status>, Problem> {
+fn statuses(list: Option<&str>) -> Result<Vec<Status>, ProblemDocument> {
     let mut found = Vec::new();
     for word in words(list) {
         let more: Vec<Status> = match word {
@@ -135,7 +135,7 @@ fn statuses(list: Option<&str>) -> Result<Vec<Status>, Problem> {
         };
         if more.is_empty() {
             let shown: String = word.chars().take(40).collect();
-            return Err(Problem::invalid(format!(
+            return Err(ProblemDocument::invalid(format!(
                 "status: there is no status '{shown}'; there are: pending, running, completed, failed, cancelled, \
                  open, ended"
             )));
@@ -166,7 +166,7 @@ fn stored(shown: &[Status]) -> Vec<Status> {
 pub(super) async fn list_tasks(
     State(api): State<ApiState>,
     Params(query): Params<TaskQuery>,
-) -> Result<Json<TaskPage>, Problem> {
+) -> Result<Json<TaskPage>, ProblemDocument> {
     if let Some(ids) = &query.ids {
         return by_ids(&api, ids).await;
     }
@@ -177,7 +177,7 @@ pub(super) async fn list_tasks(
         Some("tree") => true,
         Some(other) => {
             let shown: String = other.chars().take(40).collect();
-            return Err(Problem::invalid(format!("include: there is no '{shown}'; there is: tree")));
+            return Err(ProblemDocument::invalid(format!("include: there is no '{shown}'; there is: tree")));
         }
     };
     let cursor = cursor(&api, query.cursor.as_deref()).await?;
@@ -195,17 +195,17 @@ pub(super) async fn list_tasks(
 }
 
 /// The tasks with these ids.
-async fn by_ids(api: &ApiState, ids: &str) -> Result<Json<TaskPage>, Problem> {
+async fn by_ids(api: &ApiState, ids: &str) -> Result<Json<TaskPage>, ProblemDocument> {
     let ids: Vec<TaskId> = words(Some(ids)).map(task_id).collect::<Result<_, _>>()?;
     if ids.len() > MOST {
-        return Err(Problem::invalid(format!("ids: name at most {MOST} tasks, not {}", ids.len())));
+        return Err(ProblemDocument::invalid(format!("ids: name at most {MOST} tasks, not {}", ids.len())));
     }
     let mut tasks = Vec::with_capacity(ids.len());
     for id in ids {
         match api.longhaul().state(id).await {
             Ok(state) => tasks.push(TaskView::new(&state, api.names(), api.store().now())),
             Err(error) => {
-                let problem = Problem::from(error);
+                let problem = ProblemDocument::from(error);
                 if problem.status != 404 {
                     return Err(problem);
                 }
@@ -216,21 +216,21 @@ async fn by_ids(api: &ApiState, ids: &str) -> Result<Json<TaskPage>, Problem> {
 }
 
 /// A limit in a query.
-pub(super) fn page_size(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Problem> {
+pub(super) fn page_size(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, ProblemDocument> {
     match asked {
         None => Ok(usual),
         Some(limit) if (1..=most).contains(&limit) => Ok(limit),
-        Some(limit) => Err(Problem::invalid(format!("limit: {limit} is not between 1 and {most}"))),
+        Some(limit) => Err(ProblemDocument::invalid(format!("limit: {limit} is not between 1 and {most}"))),
     }
 }
 
 /// The task before which a page begins.
-async fn cursor(api: &ApiState, text: Option<&str>) -> Result<Option<TaskId>, Problem> {
+async fn cursor(api: &ApiState, text: Option<&str>) -> Result<Option<TaskId>, ProblemDocument> {
     let Some(text) = text else { return Ok(None) };
     let unknown = || {
         let shown: String = text.chars().take(40).collect();
         let detail = format!("cursor: '{shown}' is not known; its task may be deleted");
-        Problem { code: "unknown_cursor", ..Problem::invalid(detail) }
+        ProblemDocument { code: "unknown_cursor", ..ProblemDocument::invalid(detail) }
             .with_hint("start again without a cursor")
     };
     let id: TaskId = text.strip_prefix('c').and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
@@ -246,7 +246,7 @@ async fn page(
     selection: &Selection,
     mut cursor: Option<TaskId>,
     limit: usize,
-) -> Result<(Vec<TaskState>, Option<TaskId>), Problem> {
+) -> Result<(Vec<TaskState>, Option<TaskId>), ProblemDocument> {
     // One more than needed: whether there is another page.
     let at_once = if selection.is_stores() { limit + 1 } else { AT_ONCE };
     let (mut found, mut looked_at) = (Vec::new(), 0);

@@ -27,7 +27,7 @@ use utoipa_axum::routes;
 
 use crate::backend::Backend;
 use crate::events::EventHub;
-use crate::problem::{MEDIA_TYPE, Problem};
+use crate::problem::{MEDIA_TYPE, ProblemDocument};
 use crate::views::Namer;
 pub use usage::UsageKey;
 
@@ -82,7 +82,7 @@ impl ApiState {
         (name = "events", description = "What happens, as server-sent events."),
         (name = "operation", description = "Health, metrics and usage."),
     ),
-    components(schemas(Problem))
+    components(schemas(ProblemDocument))
 )]
 struct Description;
 
@@ -121,7 +121,7 @@ fn described() -> (Router<ApiState>, OpenApi) {
 
 /// Every operation may be answered with a problem.
 fn add_problems(api: &mut OpenApi) {
-    let schema = RefOr::Ref(Ref::from_schema_name("Problem"));
+    let schema = RefOr::Ref(Ref::from_schema_name("ProblemDocument"));
     let problem = ResponseBuilder::new()
         .description("A problem document (RFC 9457): what is wrong, and what to do.")
         .content(MEDIA_TYPE, ContentBuilder::new().schema(Some(schema)).build())
@@ -179,9 +179,9 @@ pub fn router(backend: Backend, hub: EventHub) -> Router {
         .with_state(api)
 }
 
-async fn not_found(uri: Uri) -> Problem {
+async fn not_found(uri: Uri) -> ProblemDocument {
     let path: String = uri.path().chars().take(200).collect();
-    Problem::not_found("unknown_route", format!("there is nothing at {path}"))
+    ProblemDocument::not_found("unknown_route", format!("there is nothing at {path}"))
         .with_hint("see /api/v1/openapi.json for what there is")
 }
 
@@ -189,5 +189,5 @@ async fn not_allowed(method: Method, uri: Uri) -> axum::response::Response {
     let path: String = uri.path().chars().take(200).collect();
     let detail = format!("{path} does not take {method}");
     let title = "The method is not allowed";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", title, detail).into_response()
+    ProblemDocument::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", title, detail).into_response()
 }

@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::ApiState;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{HealthView, needs_you};
 
 /// `/healthz`, `/readyz` and `/metrics`.
@@ -43,9 +43,9 @@ async fn healthz() -> Json<HealthView> {
 /// Fails with 503 while the server drains, or if its store does not work.
 #[utoipa::path(get, path = "/readyz", tag = "operation",
     responses((status = 200, description = "It does.", body = HealthView)))]
-async fn readyz(State(api): State<ApiState>) -> Result<Json<HealthView>, Problem> {
+async fn readyz(State(api): State<ApiState>) -> Result<Json<HealthView>, ProblemDocument> {
     let not_ready = |detail: String| {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The server is not ready", detail)
+        ProblemDocument::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The server is not ready", detail)
     };
     if api.hub().draining().is_cancelled() {
         return Err(not_ready("the server is shutting down".to_owned()));
@@ -66,7 +66,7 @@ async fn readyz(State(api): State<ApiState>) -> Result<Json<HealthView>, Problem
 /// Metrics for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "operation",
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain")))]
-async fn metrics(State(api): State<ApiState>) -> Result<Response, Problem> {
+async fn metrics(State(api): State<ApiState>) -> Result<Response, ProblemDocument> {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, u64)]| {
         // Writing to a String cannot fail.

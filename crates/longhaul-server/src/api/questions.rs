@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 
 use super::ApiState;
 use super::extract::{Params, task_id};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{QuestionPage, QuestionView, needs_you};
 
 /// How many questions are remembered.
@@ -57,7 +57,7 @@ pub(super) struct QuestionQuery {
 pub(super) async fn list_questions(
     State(api): State<ApiState>,
     Params(query): Params<QuestionQuery>,
-) -> Result<Json<QuestionPage>, Problem> {
+) -> Result<Json<QuestionPage>, ProblemDocument> {
     let root = query.root.as_deref().map(task_id).transpose()?;
     let mut questions = Vec::new();
     for state in api.longhaul().list(TaskFilter::default().root(root).live()).await? {
@@ -69,7 +69,7 @@ pub(super) async fn list_questions(
     Ok(Json(QuestionPage { questions }))
 }
 
-async fn of_task(api: &ApiState, state: &TaskState) -> Result<Vec<QuestionView>, Problem> {
+async fn of_task(api: &ApiState, state: &TaskState) -> Result<Vec<QuestionView>, ProblemDocument> {
     let known = |open: &OpenQuestion| api.0.asked.get(state.id, open);
     if state.asked.iter().any(|open| known(open).is_none()) {
         let now = api.longhaul().snapshot(state.id).await?;

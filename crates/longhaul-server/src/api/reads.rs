@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 use super::ApiState;
 use super::extract::{Id, Params};
 use super::list::page_size;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{
     AgentView, JournalPage, QuestionView, RecordView, ResultView, SumsView, TaskDetail, TaskView, TeamPage,
     TeamView, TreeView,
@@ -47,7 +47,10 @@ pub(super) async fn list_teams(State(api): State<ApiState>) -> Json<TeamPage> {
 #[utoipa::path(get, path = "/tasks/{id}", tag = "tasks",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The task.", body = TaskDetail)))]
-pub(super) async fn get_task(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TaskDetail>, Problem> {
+pub(super) async fn get_task(
+    State(api): State<ApiState>,
+    Id(id): Id,
+) -> Result<Json<TaskDetail>, ProblemDocument> {
     let snapshot = api.longhaul().recent_snapshot(id).await?;
     let tree = api.longhaul().list(TaskFilter::tree(snapshot.state.root)).await?;
     let below: Vec<&TaskState> = descendants(&tree, &[id]).collect();
@@ -79,7 +82,10 @@ pub(super) async fn get_task(State(api): State<ApiState>, Id(id): Id) -> Result<
 #[utoipa::path(get, path = "/tasks/{id}/tree", tag = "tasks",
     params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
     responses((status = 200, description = "The tree.", body = TreeView)))]
-pub(super) async fn get_tree(State(api): State<ApiState>, Id(id): Id) -> Result<Json<TreeView>, Problem> {
+pub(super) async fn get_tree(
+    State(api): State<ApiState>,
+    Id(id): Id,
+) -> Result<Json<TreeView>, ProblemDocument> {
     let top = api.longhaul().state(id).await?;
     let tree = api.longhaul().list(TaskFilter::tree(top.root)).await?;
     let states: Vec<&TaskState> = std::iter::once(&top).chain(descendants(&tree, &[id])).collect();
@@ -133,13 +139,13 @@ pub(super) async fn get_result(
     State(api): State<ApiState>,
     Id(id): Id,
     Params(query): Params<ResultQuery>,
-) -> Result<Json<ResultView>, Problem> {
+) -> Result<Json<ResultView>, ProblemDocument> {
     let limit = page_size(query.limit, usize::MAX, usize::MAX)?;
     let snapshot = api.longhaul().recent_snapshot(id).await?;
     let (whole, state) = (&snapshot.output, &snapshot.state);
     let offset = query.offset.unwrap_or(0);
     if offset > whole.len() {
-        return Err(Problem::invalid(format!(
+        return Err(ProblemDocument::invalid(format!(
             "offset: {offset} is beyond the end, which is {}",
             whole.len()
         )));
@@ -188,7 +194,7 @@ pub(super) async fn get_journal(
     State(api): State<ApiState>,
     Id(id): Id,
     Params(query): Params<JournalQuery>,
-) -> Result<Json<JournalPage>, Problem> {
+) -> Result<Json<JournalPage>, ProblemDocument> {
     let limit = page_size(query.limit, RECORDS.0, RECORDS.1)?;
     let state = api.longhaul().state(id).await?;
     let after = Seq(query.after.unwrap_or(0));

@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::ApiState;
 use super::extract::{Id, Params, task_id};
 use crate::events::{EventId, StreamEnd, Watch, WatchStart};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::EventView;
 
 /// When a stream of a task ends.
@@ -56,7 +56,7 @@ pub(super) struct AllStreamQuery {
 }
 
 /// Where to begin.
-fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<WatchStart, Problem> {
+fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<WatchStart, ProblemDocument> {
     let (name, text) = match headers.get("last-event-id") {
         Some(id) => ("Last-Event-ID", Some(id.to_str().unwrap_or("?"))),
         None => ("after", after),
@@ -68,8 +68,8 @@ fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<
         Some(id) => match id.parse::<EventId>() {
             Ok(id) => Ok(WatchStart::After(id)),
             Err(error) => {
-                let problem = Problem::invalid(format!("{name}: {error}"));
-                Err(Problem { code: "unknown_event", ..problem }
+                let problem = ProblemDocument::invalid(format!("{name}: {error}"));
+                Err(ProblemDocument { code: "unknown_event", ..problem }
                     .with_hint("use the `id` of an event, `start` or `now`"))
             }
         },
@@ -88,7 +88,7 @@ pub(super) async fn all_events(
     headers: HeaderMap,
     end: Option<Extension<StreamEnd>>,
     Params(query): Params<AllStreamQuery>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemDocument> {
     let start = start(&headers, query.after.as_deref(), WatchStart::Now)?;
     let live = match query.live.as_deref().map(task_id).transpose()? {
         Some(id) => Some(api.longhaul().state(id).await?.root),
@@ -122,7 +122,7 @@ pub(super) async fn task_events(
     headers: HeaderMap,
     end: Option<Extension<StreamEnd>>,
     Params(query): Params<TaskStreamQuery>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemDocument> {
     let state = api.longhaul().state(id).await?;
     let watch = Watch { scope: FeedScope::Task(id), ..watch(&state, &headers, end, &query)? };
     respond(&api, &state, watch).await
@@ -142,7 +142,7 @@ pub(super) async fn tree_events(
     headers: HeaderMap,
     end: Option<Extension<StreamEnd>>,
     Params(query): Params<TaskStreamQuery>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemDocument> {
     let state = api.longhaul().state(id).await?;
     let mut watch = Watch { scope: FeedScope::Tree(state.root), ..watch(&state, &headers, end, &query)? };
     if state.root != id {
@@ -158,7 +158,7 @@ fn watch(
     headers: &HeaderMap,
     end: Option<Extension<StreamEnd>>,
     query: &TaskStreamQuery,
-) -> Result<Watch, Problem> {
+) -> Result<Watch, ProblemDocument> {
     let until: Option<TaskId> = query.until.map(|Until::Ended| state.id);
     Ok(Watch {
         scope: FeedScope::Task(state.id),
@@ -171,7 +171,7 @@ fn watch(
     })
 }
 
-async fn respond(api: &ApiState, state: &TaskState, watch: Watch) -> Result<Response, Problem> {
+async fn respond(api: &ApiState, state: &TaskState, watch: Watch) -> Result<Response, ProblemDocument> {
     // A stream that would wait for an end that the client has already seen.
     if watch.until_end_of.is_some() && state.status.is_final() {
         let has_all = match watch.start {

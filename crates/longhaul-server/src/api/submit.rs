@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::extract::Payload;
 use crate::backend::NewTask;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::TaskView;
 
 /// The header that makes a submission safe to repeat.
@@ -108,10 +108,12 @@ pub(super) struct TaskRequest {
 }
 
 impl TaskRequest {
-    fn new_task(self, key: Option<String>) -> Result<NewTask, Problem> {
+    fn new_task(self, key: Option<String>) -> Result<NewTask, ProblemDocument> {
         for (name, value) in [("max_turns", self.max_turns), ("timeout", self.timeout)] {
             if value == Some(0) {
-                return Err(Problem::invalid(format!("{name}: 0 is too small; leave it out for no limit")));
+                return Err(ProblemDocument::invalid(format!(
+                    "{name}: 0 is too small; leave it out for no limit"
+                )));
             }
         }
         let mut order = Order::default();
@@ -157,7 +159,7 @@ pub(super) async fn submit_task(
     State(api): State<ApiState>,
     headers: HeaderMap,
     Payload(request): Payload<TaskRequest>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemDocument> {
     let started = api.backend().start(request.new_task(key(&headers)?)?).await?;
     let state = api.longhaul().state(started.task).await?;
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
@@ -168,17 +170,17 @@ pub(super) async fn submit_task(
     Ok(response)
 }
 
-fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+fn key(headers: &HeaderMap) -> Result<Option<String>, ProblemDocument> {
     let mut keys = headers.get_all(KEY).iter();
     let (Some(key), None) = (keys.next(), keys.next()) else {
         return match headers.contains_key(KEY) {
-            true => Err(Problem::invalid("Idempotency-Key: there is more than one")),
+            true => Err(ProblemDocument::invalid("Idempotency-Key: there is more than one")),
             false => Ok(None),
         };
     };
     let text = key.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
     text.map(|key| Some(key.to_owned())).ok_or_else(|| {
-        Problem::invalid(format!(
+        ProblemDocument::invalid(format!(
             "Idempotency-Key: it has to be 1 to {LONGEST_KEY} printable ASCII characters"
         ))
     })

@@ -12,7 +12,7 @@ use longhaul::task::TaskState;
 
 use super::ApiState;
 use super::extract::Id;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{MOST_SPANS, Timeline, TimelinePage, TimelineView};
 
 /// How many tasks a page has, at most: the oldest ones.
@@ -57,7 +57,7 @@ impl TimelineCache {
 pub(super) async fn get_timeline(
     State(api): State<ApiState>,
     Id(id): Id,
-) -> Result<Json<TimelinePage>, Problem> {
+) -> Result<Json<TimelinePage>, ProblemDocument> {
     let top = api.longhaul().state(id).await?;
     let tree = api.longhaul().list(TaskFilter::tree(top.root)).await?;
     let states: Vec<&TaskState> = std::iter::once(&top).chain(descendants(&tree, &[id])).collect();
@@ -69,7 +69,7 @@ pub(super) async fn get_timeline(
     Ok(Json(TimelinePage { tasks, is_partial: states.len() > MOST_TASKS }))
 }
 
-async fn read(api: &ApiState, state: &TaskState) -> Result<Timeline, Problem> {
+async fn read(api: &ApiState, state: &TaskState) -> Result<Timeline, ProblemDocument> {
     let mut timeline = api.0.timelines.take(state.id);
     while timeline.last < state.seq {
         let records = api.store().read(state.id, timeline.last, AT_ONCE).await?;

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::ApiState;
 use super::extract::{Id, Params};
 use super::list::page_size;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{ItemView, TranscriptPage};
 
 /// How many items a page has, if the request does not say, and at most. It begins at a reply, so it can have a
@@ -49,12 +49,12 @@ pub(super) async fn get_transcript(
     State(api): State<ApiState>,
     Id(id): Id,
     Params(query): Params<TranscriptQuery>,
-) -> Result<Json<TranscriptPage>, Problem> {
+) -> Result<Json<TranscriptPage>, ProblemDocument> {
     let limit = page_size(query.limit, ITEMS.0, ITEMS.1)?;
     let end = api.longhaul().state(id).await?.seq;
     let last = match query.before {
         None => end,
-        Some(0) => return Err(Problem::invalid("before: 0 is too small; the first entry is 1")),
+        Some(0) => return Err(ProblemDocument::invalid("before: 0 is too small; the first entry is 1")),
         Some(before) => Seq(before.saturating_sub(1)).min(end),
     };
     let transcript = read_back(&api, id, last, limit).await?;
@@ -70,7 +70,12 @@ fn is_live(kind: &ItemKind) -> bool {
 }
 
 /// Reads back from an entry until there are enough items.
-async fn read_back(api: &ApiState, id: TaskId, last: Seq, limit: usize) -> Result<Transcript, Problem> {
+async fn read_back(
+    api: &ApiState,
+    id: TaskId,
+    last: Seq,
+    limit: usize,
+) -> Result<Transcript, ProblemDocument> {
     let mut records: Vec<Record> = Vec::new();
     let (mut first, mut step) = (last.0, ENTRIES);
     loop {

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::extract::{Params, task_id, time};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{SumsView, UsagePage, UsageRow};
 
 /// How many tasks are counted, at most.
@@ -64,10 +64,10 @@ pub(super) struct UsageQuery {
 pub(super) async fn get_usage(
     State(api): State<ApiState>,
     Params(query): Params<UsageQuery>,
-) -> Result<Json<UsagePage>, Problem> {
+) -> Result<Json<UsagePage>, ProblemDocument> {
     let root = query.root.as_deref().map(task_id).transpose()?;
     if query.by == UsageKey::Model && root.is_none() {
-        return Err(Problem::invalid("by: `model` needs the `root` of one tree"));
+        return Err(ProblemDocument::invalid("by: `model` needs the `root` of one tree"));
     }
     let mut filter = TaskFilter::default()
         .root(root)
@@ -115,7 +115,7 @@ async fn by_model(
     api: &ApiState,
     task: TaskId,
     rows: &mut BTreeMap<String, SumsView>,
-) -> Result<(), Problem> {
+) -> Result<(), ProblemDocument> {
     let mut after = Seq(0);
     let mut seen = std::collections::BTreeSet::new();
     loop {

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::extract::{Params, task_id};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 use crate::views::{TaskView, WaitedView};
 
 /// How long to wait if the request does not say, in seconds.
@@ -55,15 +55,15 @@ pub(super) struct WaitQuery {
 pub(super) async fn wait_for_tasks(
     State(api): State<ApiState>,
     Params(query): Params<WaitQuery>,
-) -> Result<Json<WaitedView>, Problem> {
+) -> Result<Json<WaitedView>, ProblemDocument> {
     let named = query.tasks.split(',').map(str::trim).filter(|id| !id.is_empty());
     let ids: Vec<TaskId> = named.map(task_id).collect::<Result<_, _>>()?;
     if ids.is_empty() || ids.len() > MOST {
-        return Err(Problem::invalid(format!("tasks: name 1 to {MOST} tasks, not {}", ids.len())));
+        return Err(ProblemDocument::invalid(format!("tasks: name 1 to {MOST} tasks, not {}", ids.len())));
     }
     let seconds = query.timeout.unwrap_or(USUAL);
     if seconds > LONGEST {
-        return Err(Problem::invalid(format!("timeout: {seconds} is more than {LONGEST} seconds")));
+        return Err(ProblemDocument::invalid(format!("timeout: {seconds} is more than {LONGEST} seconds")));
     }
     for id in &ids {
         api.longhaul().state(*id).await?;

@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use crate::access::{Access, AccessControl};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// Why a request has no access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,8 @@ impl CredentialError {
     }
 }
 
-impl From<CredentialError> for Problem {
-    fn from(error: CredentialError) -> Problem {
+impl From<CredentialError> for ProblemDocument {
+    fn from(error: CredentialError) -> ProblemDocument {
         let (status, detail) = match error {
             CredentialError::Missing => {
                 (StatusCode::UNAUTHORIZED, "send a token: `Authorization: Bearer TOKEN`")
@@ -38,7 +38,7 @@ impl From<CredentialError> for Problem {
                 "a cookie counts only with `X-Longhaul: 1` and `Sec-Fetch-Site: same-origin`",
             ),
         };
-        Problem::new(status, "unauthorized", "The request is not authorized", detail)
+        ProblemDocument::new(status, "unauthorized", "The request is not authorized", detail)
             .with_hint("`longhaul token create NAME` creates a token")
     }
 }

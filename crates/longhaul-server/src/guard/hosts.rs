@@ -7,7 +7,7 @@ use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{StatusCode, Version};
 
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// The header with which a browser says where a request comes from. Pages cannot set it.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
@@ -94,38 +94,48 @@ impl AllowedHosts {
     }
 
     /// Checks the Host of a request: there is one, it is said once, and it is one of ours.
-    pub(super) fn check_host(&self, parts: &Parts) -> Result<(), Problem> {
+    pub(super) fn check_host(&self, parts: &Parts) -> Result<(), ProblemDocument> {
         let mut headers = parts.headers.get_all(HOST).iter();
         let header = match (headers.next(), headers.next()) {
-            (_, Some(_)) => return Err(Problem::invalid("the request has several Host headers")),
+            (_, Some(_)) => return Err(ProblemDocument::invalid("the request has several Host headers")),
             (Some(host), None) => Some(host.to_str().unwrap_or_default().to_ascii_lowercase()),
             (None, None) => None,
         };
         // HTTP/2 has it in `:authority`; HTTP/1 has one there if the whole URL is in the request line.
         let authority = parts.uri.authority().map(|authority| authority.as_str().to_ascii_lowercase());
         if parts.version < Version::HTTP_2 && header.is_none() {
-            return Err(Problem::invalid("the request has no Host header"));
+            return Err(ProblemDocument::invalid("the request has no Host header"));
         }
         let host = match (header, authority) {
             (Some(host), Some(authority)) if host != authority => {
-                return Err(Problem::invalid("the Host header and the URL of the request differ"));
+                return Err(ProblemDocument::invalid("the Host header and the URL of the request differ"));
             }
             (Some(host), _) | (None, Some(host)) => host,
-            (None, None) => return Err(Problem::invalid("the request has no Host header")),
+            (None, None) => return Err(ProblemDocument::invalid("the request has no Host header")),
         };
         if self.hosts.iter().any(|known| known.authority == host) {
             return Ok(());
         }
         let detail = "the server does not answer to the Host of this request";
-        Err(Problem::new(StatusCode::FORBIDDEN, "host_not_allowed", "The Host is not allowed", detail)
-            .with_hint("use the address that `longhaul serve` prints, or start it with `--allow-host NAME`"))
+        Err(ProblemDocument::new(
+            StatusCode::FORBIDDEN,
+            "host_not_allowed",
+            "The Host is not allowed",
+            detail,
+        )
+        .with_hint("use the address that `longhaul serve` prints, or start it with `--allow-host NAME`"))
     }
 
     /// Refuses requests that a page of another origin sends. A program sends no Origin.
-    pub(super) fn check_origin(&self, parts: &Parts) -> Result<(), Problem> {
+    pub(super) fn check_origin(&self, parts: &Parts) -> Result<(), ProblemDocument> {
         let foreign = || {
             let detail = "requests from pages of other origins are refused";
-            Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", "The Origin is not allowed", detail)
+            ProblemDocument::new(
+                StatusCode::FORBIDDEN,
+                "origin_not_allowed",
+                "The Origin is not allowed",
+                detail,
+            )
         };
         let all_own =
             parts.headers.get_all(ORIGIN).iter().all(|origin| self.is_own_origin(origin.as_bytes()));

@@ -8,7 +8,7 @@ use std::time::Instant;
 use http::StatusCode;
 
 use super::GuardLimits;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 pub(super) struct RateLimits {
     limits: GuardLimits,
@@ -47,7 +47,7 @@ impl RateLimits {
     }
 
     /// Counts a request of a token.
-    pub(super) fn take_request(&self, token: &Arc<str>) -> Result<(), Problem> {
+    pub(super) fn take_request(&self, token: &Arc<str>) -> Result<(), ProblemDocument> {
         let GuardLimits { requests_per_second, request_burst, .. } = self.limits;
         let now = Instant::now();
         let mut buckets = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl RateLimits {
     }
 
     /// Counts a wrong token. Fails if there were too many.
-    pub(super) fn take_wrong_token(&self) -> Result<(), Problem> {
+    pub(super) fn take_wrong_token(&self) -> Result<(), ProblemDocument> {
         let GuardLimits { wrong_tokens_per_second, wrong_token_burst, .. } = self.limits;
         let mut bucket = self.wrong_tokens.lock().unwrap_or_else(PoisonError::into_inner);
         match bucket.take(wrong_tokens_per_second, wrong_token_burst, Instant::now()) {
@@ -69,9 +69,14 @@ impl RateLimits {
     }
 }
 
-fn throttled(detail: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", "There are too many requests", detail)
-        .with_hint("wait a second, then send fewer")
+fn throttled(detail: impl Into<String>) -> ProblemDocument {
+    ProblemDocument::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too_many_requests",
+        "There are too many requests",
+        detail,
+    )
+    .with_hint("wait a second, then send fewer")
 }
 
 #[cfg(test)]

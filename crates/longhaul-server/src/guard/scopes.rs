@@ -3,7 +3,7 @@
 use http::Method;
 
 use crate::access::Scope;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// Paths whose every method but reading needs the scope admin.
 const ADMIN_COLLECTIONS: [&str; 3] = ["teams", "tokens", "admin"];
@@ -37,13 +37,13 @@ fn scope_of(method: &Method, path: &str) -> Scope {
 }
 
 /// Refuses paths that could mean something else to another program on the way.
-pub(super) fn check_path(path: &str) -> Result<(), Problem> {
+pub(super) fn check_path(path: &str) -> Result<(), ProblemDocument> {
     let decoded = percent_decode(path);
     let is_odd = decoded.contains(['\\', '\0'])
         || decoded.chars().any(char::is_control)
         || decoded.split('/').any(|part| matches!(part, "." | ".."));
     match is_odd {
-        true => Err(Problem::invalid(
+        true => Err(ProblemDocument::invalid(
             "the path has a part that is not allowed: '.', '..', a backslash or a control character",
         )),
         false => Ok(()),

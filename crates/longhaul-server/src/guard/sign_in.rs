@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Guard;
 use super::credentials::{CredentialError, session_cookie};
 use crate::access::{Access, SESSION_LIFETIME};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 const PATH: &str = "/api/v1/session";
 
@@ -36,14 +36,14 @@ pub(super) fn is_sign_in(parts: &Parts) -> bool {
 }
 
 /// Turns a one-time code into a cookie.
-pub(super) async fn sign_in(guard: &Guard, body: Body, https: bool) -> Result<Response, Problem> {
+pub(super) async fn sign_in(guard: &Guard, body: Body, https: bool) -> Result<Response, ProblemDocument> {
     let body = axum::body::to_bytes(body, MOST_BYTES).await;
-    let body = body.map_err(|_| Problem::invalid("the body cannot be read"))?;
+    let body = body.map_err(|_| ProblemDocument::invalid("the body cannot be read"))?;
     let form: SignIn = serde_json::from_slice(&body)
-        .map_err(|_| Problem::invalid("the body has to be a JSON object with a `code`"))?;
+        .map_err(|_| ProblemDocument::invalid("the body has to be a JSON object with a `code`"))?;
     let Some((secret, access)) = guard.0.access.sign_in(&form.code) else {
         guard.0.rates.take_wrong_token()?;
-        return Err(Problem::new(
+        return Err(ProblemDocument::new(
             StatusCode::UNAUTHORIZED,
             "code_not_valid",
             "The code is not valid",
@@ -70,7 +70,7 @@ pub(super) fn session(guard: &Guard, parts: &Parts, access: &Access) -> Response
             set_cookie(&mut response, guard, "; Max-Age=0", guard.0.hosts.is_https(parts));
             response
         }
-        _ => super::refusal(Problem::new(
+        _ => super::refusal(ProblemDocument::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "method_not_allowed",
             "The path does not have this method",

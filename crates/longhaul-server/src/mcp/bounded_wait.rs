@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::questions::{elicitation, question_key};
 use super::team_tasks::TeamTasks;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// How often to show progress. Some clients give up after a minute without any.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -79,7 +79,7 @@ pub(super) struct BoundedWait<'a> {
 }
 
 impl BoundedWait<'_> {
-    pub(super) async fn run(&mut self) -> Result<WaitEnd, Problem> {
+    pub(super) async fn run(&mut self) -> Result<WaitEnd, ProblemDocument> {
         let elicits = Elicits::for_client(self.context);
         // Subscribe before the first look, so that no change is missed.
         let mut hints = self.tasks.longhaul().store().hints();
@@ -131,7 +131,7 @@ impl BoundedWait<'_> {
         }
     }
 
-    async fn states(&self) -> Result<Vec<TaskState>, Problem> {
+    async fn states(&self) -> Result<Vec<TaskState>, ProblemDocument> {
         let mut states = Vec::with_capacity(self.ids.len());
         for id in &self.ids {
             states.push(self.tasks.longhaul().state(*id).await?);
@@ -140,7 +140,7 @@ impl BoundedWait<'_> {
     }
 
     /// The open questions of these tasks, and whether each of the tasks has one.
-    async fn questions(&self, open: &[&TaskState]) -> Result<(Vec<PendingQuestion>, bool), Problem> {
+    async fn questions(&self, open: &[&TaskState]) -> Result<(Vec<PendingQuestion>, bool), ProblemDocument> {
         let (mut all, mut roots, mut free) = (Vec::new(), HashSet::new(), false);
         for state in open {
             if roots.insert(state.root) {

@@ -23,7 +23,7 @@ use super::bounded_wait::{BoundedWait, WaitEnd};
 use super::call_key::call_key;
 use super::questions::{input_request, question_key};
 use super::task_handle::{task_handle, task_result, with_task_id};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// What a client gives back when it repeats a call with a person's answers. It is not secret, and nothing in it
 /// is trusted: the task is looked up like any other.
@@ -48,7 +48,7 @@ impl McpServer {
         call: ClientCall,
         retry: Option<Retry>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Problem> {
+    ) -> Result<CallToolResponse, ProblemDocument> {
         let tasks = &self.tasks;
         Ok(match call {
             ClientCall::Run(order) => self.run(tool, order, context).await?,
@@ -81,7 +81,7 @@ impl McpServer {
                 let state = tasks.find(&task).await?;
                 let question = match question.map(|typed| typed.parse::<QuestionId>()).transpose() {
                     Ok(question) => question,
-                    Err(error) => return Err(Problem::invalid(error.to_string())),
+                    Err(error) => return Err(ProblemDocument::invalid(error.to_string())),
                 };
                 let receipt = tasks.backend().answer(state.id, question, &answer).await?;
                 let mut text = format!("Question {} of {} is answered.", receipt.question, state.id);
@@ -90,7 +90,7 @@ impl McpServer {
                 }
                 text_result(text).into()
             }
-            call => return Err(Problem::invalid(format!("the call {call:?} is not supported"))),
+            call => return Err(ProblemDocument::invalid(format!("the call {call:?} is not supported"))),
         })
     }
 
@@ -99,7 +99,7 @@ impl McpServer {
         tool: &str,
         order: Order,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Problem> {
+    ) -> Result<CallToolResponse, ProblemDocument> {
         let key = call_key(&context.meta, tool, &order);
         let started = self.tasks.start(order, key).await?;
         let state = self.tasks.longhaul().state(started.task).await?;
@@ -116,7 +116,7 @@ impl McpServer {
         wait: Duration,
         retry: Option<Retry>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Problem> {
+    ) -> Result<CallToolResponse, ProblemDocument> {
         let tasks = &self.tasks;
         let asked = retry.as_ref().and_then(|retry| retry.state.task.clone());
         let id = match asked {
@@ -149,7 +149,7 @@ impl McpServer {
         timeout: Duration,
         retry: Option<Retry>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Problem> {
+    ) -> Result<CallToolResponse, ProblemDocument> {
         let mut found: Vec<Result<TaskId, (String, String)>> = Vec::new();
         let mut ids: Vec<TaskId> = Vec::new();
         for typed in typed {
@@ -196,7 +196,7 @@ impl McpServer {
         timeout: Duration,
         shown: BTreeSet<String>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<(WaitEnd, BTreeSet<String>), Problem> {
+    ) -> Result<(WaitEnd, BTreeSet<String>), ProblemDocument> {
         // Nothing to wait for: no id was found.
         if ids.is_empty() {
             return Ok((WaitEnd::Over, shown));
@@ -207,7 +207,11 @@ impl McpServer {
     }
 
     /// Passes on the answers that came with a repeated call. Returns the questions that were shown before.
-    async fn begin_retry(&self, ids: &[TaskId], retry: Option<Retry>) -> Result<BTreeSet<String>, Problem> {
+    async fn begin_retry(
+        &self,
+        ids: &[TaskId],
+        retry: Option<Retry>,
+    ) -> Result<BTreeSet<String>, ProblemDocument> {
         let Some(Retry { state, responses }) = retry else { return Ok(BTreeSet::new()) };
         self.pass_on_replies(ids, &responses).await?;
         Ok(state.shown)
@@ -219,7 +223,7 @@ impl McpServer {
         &self,
         ids: &[TaskId],
         replies: &InputResponses,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ProblemDocument> {
         if replies.is_empty() {
             return Ok(());
         }
@@ -261,7 +265,7 @@ pub(super) fn error_result(text: String) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text)])
 }
 
-pub(super) fn problem_text(problem: &Problem) -> String {
+pub(super) fn problem_text(problem: &ProblemDocument) -> String {
     match &problem.hint {
         Some(hint) => format!("{}. {hint}", problem.detail),
         None => problem.detail.clone(),

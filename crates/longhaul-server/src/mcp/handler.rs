@@ -19,7 +19,7 @@ use super::McpServer;
 use super::calls::{Retry, error_result, problem_text};
 use super::resources;
 use super::task_handle::detailed_task;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// The longest text of the server's instructions, in bytes. Clients cut longer ones.
 const INSTRUCTIONS_LIMIT: usize = 2000;
@@ -229,7 +229,7 @@ impl McpServer {
 }
 
 /// The problem as an error of the protocol.
-fn protocol_error(problem: Problem) -> ErrorData {
+fn protocol_error(problem: ProblemDocument) -> ErrorData {
     let text = problem_text(&problem);
     match problem.status {
         400..500 => ErrorData::invalid_params(text, Some(json!({"code": problem.code}))),

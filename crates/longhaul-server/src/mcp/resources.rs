@@ -10,7 +10,7 @@ use longhaul::transcript::{Detail, describe};
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 
 use super::team_tasks::TeamTasks;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// How many tasks the list of resources shows.
 const LISTED: usize = 20;
@@ -74,7 +74,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 
 impl TeamTasks {
     /// The results of the newest tasks.
-    pub(super) async fn resources(&self) -> Result<Vec<Resource>, Problem> {
+    pub(super) async fn resources(&self) -> Result<Vec<Resource>, ProblemDocument> {
         let roots = self.roots().await?;
         let resource = |state: &TaskState| {
             let id = state.id.to_string();
@@ -86,7 +86,10 @@ impl TeamTasks {
     }
 
     /// The contents of a resource; `None` if there is no such resource.
-    pub(super) async fn read_resource(&self, asked: &str) -> Result<Option<ResourceContents>, Problem> {
+    pub(super) async fn read_resource(
+        &self,
+        asked: &str,
+    ) -> Result<Option<ResourceContents>, ProblemDocument> {
         let Some((id, view)) = parse_uri(asked) else { return Ok(None) };
         let state = match self.find(id).await {
             Ok(state) => state,
@@ -112,7 +115,7 @@ impl TeamTasks {
         &self,
         state: &TaskState,
         format: impl Fn(&Event) -> Option<String>,
-    ) -> Result<String, Problem> {
+    ) -> Result<String, ProblemDocument> {
         let mut projector = EventProjector::new(state.id);
         let mut text = String::new();
         let store = self.longhaul().store();

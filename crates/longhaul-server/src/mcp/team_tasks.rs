@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::questions::{PersonReply, parse_reply, question_key};
 use crate::backend::{Backend, BackendError, NewTask, ServedTeam, StartedTask};
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// How many roots to read to find those of the team. Other teams may share the store.
 const ROOTS_READ: usize = 1000;
@@ -61,22 +61,24 @@ impl TeamTasks {
         &self,
         order: longhaul::Order,
         key: Option<String>,
-    ) -> Result<StartedTask, Problem> {
+    ) -> Result<StartedTask, ProblemDocument> {
         let team = &self.served()?.team;
         if let Some(model) = order.model.as_deref().filter(|model| team.model(model).is_none()) {
             let have = team.model_names().join(", ");
-            return Err(Problem::invalid(format!("there is no model '{model}' in the team; it has: {have}")));
+            return Err(ProblemDocument::invalid(format!(
+                "there is no model '{model}' in the team; it has: {have}"
+            )));
         }
         let new = NewTask { team: Some(self.team.clone()), order, key };
         Ok(self.backend.start(new).await?)
     }
 
     /// The task with this id, if clients of this team may see it. A task of another team is not found.
-    pub(super) async fn find(&self, typed: &str) -> Result<TaskState, Problem> {
+    pub(super) async fn find(&self, typed: &str) -> Result<TaskState, ProblemDocument> {
         let typed = typed.trim();
         let shown: String = typed.chars().take(40).collect();
         let none = || {
-            Problem::not_found("unknown_task", format!("there is no task '{shown}' here"))
+            ProblemDocument::not_found("unknown_task", format!("there is no task '{shown}' here"))
                 .with_hint("list_background_agents lists the tasks")
         };
         let id: TaskId = typed.parse().map_err(|_| none())?;
@@ -118,7 +120,7 @@ impl TeamTasks {
     }
 
     /// The newest roots of the team, oldest first.
-    pub(super) async fn roots(&self) -> Result<Vec<TaskState>, Problem> {
+    pub(super) async fn roots(&self) -> Result<Vec<TaskState>, ProblemDocument> {
         let filter = TaskFilter::newest(ROOTS_READ).roots(true);
         let mut roots = Vec::new();
         for state in self.longhaul().list(filter).await? {
@@ -129,19 +131,19 @@ impl TeamTasks {
         Ok(roots.split_off(roots.len().saturating_sub(ROOTS_SHOWN)))
     }
 
-    pub(super) async fn snapshot(&self, id: TaskId) -> Result<Snapshot, Problem> {
+    pub(super) async fn snapshot(&self, id: TaskId) -> Result<Snapshot, ProblemDocument> {
         Ok(self.longhaul().recent_snapshot(id).await?)
     }
 
     /// The unfinished tasks of a task's tree, without the task itself.
-    pub(super) async fn others_in_tree(&self, task: &TaskState) -> Result<Vec<TaskState>, Problem> {
+    pub(super) async fn others_in_tree(&self, task: &TaskState) -> Result<Vec<TaskState>, ProblemDocument> {
         let mut tree = self.longhaul().list(TaskFilter::tree(task.root).live()).await?;
         tree.retain(|other| other.id != task.id);
         Ok(tree)
     }
 
     /// The open questions of a task and its whole tree.
-    pub(super) async fn questions(&self, task: &TaskState) -> Result<Vec<PendingQuestion>, Problem> {
+    pub(super) async fn questions(&self, task: &TaskState) -> Result<Vec<PendingQuestion>, ProblemDocument> {
         let tree = self.longhaul().list(TaskFilter::tree(task.root).live()).await?;
         let mut questions = Vec::new();
         for asking in tree.iter().filter(|state| !state.asked.is_empty()) {
@@ -156,9 +158,14 @@ impl TeamTasks {
     }
 
     /// Passes on a person's reply to a question. A question that was answered meanwhile is no error.
-    pub(super) async fn reply(&self, question: &PendingQuestion, reply: &Value) -> Result<(), Problem> {
-        let parsed = parse_reply(&question.asks, reply)
-            .map_err(|why| Problem::invalid(format!("the reply to {}: {why}", question_key(question))))?;
+    pub(super) async fn reply(
+        &self,
+        question: &PendingQuestion,
+        reply: &Value,
+    ) -> Result<(), ProblemDocument> {
+        let parsed = parse_reply(&question.asks, reply).map_err(|why| {
+            ProblemDocument::invalid(format!("the reply to {}: {why}", question_key(question)))
+        })?;
         let (task, id) = (question.task, Some(question.question));
         let done = match parsed {
             PersonReply::Answer(text) => self.backend.answer(task, id, &text).await,

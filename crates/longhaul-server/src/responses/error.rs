@@ -8,7 +8,7 @@ use longhaul::store::StoreError;
 use serde_json::json;
 
 use crate::backend::BackendError;
-use crate::problem::Problem;
+use crate::problem::ProblemDocument;
 
 /// An error as OpenAI's SDKs expect it: `{"error": {message, type, param, code}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,8 +85,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<Problem> for ApiError {
-    fn from(problem: Problem) -> ApiError {
+impl From<ProblemDocument> for ApiError {
+    fn from(problem: ProblemDocument) -> ApiError {
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let message = match problem.hint {
             Some(hint) => format!("{} ({hint})", problem.detail),
@@ -106,7 +106,7 @@ impl From<BackendError> for ApiError {
             BackendError::Engine(LonghaulError::Empty(_) | LonghaulError::TooLong { .. }) => Some("input"),
             _ => None,
         };
-        ApiError { param: param.map(str::to_owned), ..Problem::from(error).into() }
+        ApiError { param: param.map(str::to_owned), ..ProblemDocument::from(error).into() }
     }
 }
 
