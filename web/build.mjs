@@ -1,7 +1,7 @@
 // Builds the dashboard into the crate that serves it. `--check` compares instead of writing: what is committed has to
 // be what the sources give. Brotli's output differs between versions of Node, so its content is compared.
 import { build } from "esbuild";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { brotliCompressSync, brotliDecompressSync, constants, gzipSync } from "node:zlib";
@@ -27,6 +27,14 @@ const built = await build({
   define: { "process.env.NODE_ENV": '"production"' },
 });
 const files = new Map(built.outputFiles.map((file) => [file.path.split("/").pop(), Buffer.from(file.contents)]));
+// What is in the bundle wants to be named with it.
+const PACKAGES = ["preact", "@preact/signals", "@preact/signals-core", "marked"];
+const licence = (name) => {
+  const dir = join(here, "node_modules", name);
+  const file = readdirSync(dir).find((file) => /^licen[cs]e/i.test(file));
+  return `${name}\n\n${readFileSync(join(dir, file), "utf8").trim()}\n`;
+};
+files.set("LICENCES.txt", Buffer.from(PACKAGES.map(licence).join("\n----\n\n")));
 for (const name of ["index.html", "icon.svg"]) files.set(name, readFileSync(join(here, "src", name)));
 
 let wrong = 0;

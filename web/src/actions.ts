@@ -78,7 +78,10 @@ export function stopAll(list: Task[], done: (ids: string[]) => void): void {
   confirm({
     title: `Stop ${plural(open.length, "task")}?`,
     lines: [
-      `${open.map((task) => `${task.agent} ${task.id}`).slice(0, 8).join(", ")}${open.length > 8 ? " …" : ""}, and everything below.`,
+      `${open
+        .map((task) => `${task.agent} ${task.id}`)
+        .slice(0, 8)
+        .join(", ")}${open.length > 8 ? " …" : ""}, and everything below.`,
       "Replies that are being written and commands that run are lost. The journals and all files stay as they are.",
     ],
     verb: "Stop all",

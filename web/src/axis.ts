@@ -20,7 +20,10 @@ export function axis(busy: [number, number][], start: number, end: number): Axis
     if (last && from <= last[1]) last[1] = Math.max(last[1], to);
     else merged.push([from, to]);
   }
-  const worked = Math.max(1, merged.reduce((sum, [from, to]) => sum + to - from, 0));
+  const worked = Math.max(
+    1,
+    merged.reduce((sum, [from, to]) => sum + to - from, 0),
+  );
   const least = Math.max(SHORTEST_BREAK, worked * 0.1);
   // Pieces of time with their widths, in order.
   const pieces: { from: number; to: number; width: number; cut: boolean }[] = [];

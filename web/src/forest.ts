@@ -111,7 +111,7 @@ export function forest(tasks: Map<string, Task>, place: Place, folds: Record<str
         (!place.agent || task.agent === place.agent) &&
         (!only || only.has(task.id)) &&
         (place.group !== "failed" || task.status === "failed");
-      for (let up: Task | undefined = fits ? task : undefined; up && !hits.has(up.id); ) {
+      for (let up: Task | undefined = fits ? task : undefined; up && !hits.has(up.id);) {
         hits.add(up.id);
         up = up.parent ? tasks.get(up.parent) : undefined;
       }

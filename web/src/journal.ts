@@ -10,6 +10,9 @@ const OLDER = 100;
 /** Older items are dropped from the page when there are more than this, and read again on the way back. */
 const MOST = 4_000;
 
+/** Whether the end is followed. */
+export const following = signal(true);
+
 export interface Transcript {
   items: Item[];
   /** Pass this for older items; null if they are all here. */
@@ -105,7 +108,7 @@ export class TranscriptFeed {
         const older = joins && limit !== FIRST && page.before !== null ? known : [];
         let items = [...older, ...page.items];
         let before = older.length > 0 ? this.page.before : page.before;
-        if (items.length > MOST) {
+        if (items.length > MOST && following.value) {
           items = items.slice(-MOST);
           before = items[0]?.seq ?? before;
         }
@@ -125,12 +128,12 @@ export class TranscriptFeed {
   }
 
   private loadingOlder = false;
-  async older(): Promise<boolean> {
+  async older(limit = OLDER): Promise<boolean> {
     const before = this.page.before;
     if (before === null || this.loadingOlder) return false;
     this.loadingOlder = true;
     try {
-      const page = await get<TranscriptPage>(`/tasks/${this.task}/transcript?limit=${OLDER}&before=${before}`);
+      const page = await get<TranscriptPage>(`/tasks/${this.task}/transcript?limit=${limit}&before=${before}`);
       if (this.closed || this.page.before !== before) return false;
       const first = this.page.items[0]?.seq ?? Infinity;
       const items = page.items.filter((item) => item.seq < first);

@@ -8,7 +8,8 @@ import { focusQuestion } from "./inbox";
 import { newTaskOpen } from "./newtask";
 import { Dialog, say } from "./parts";
 import { canRun, tasks } from "./store";
-import { following, nextError, setKind } from "./transcript";
+import { following } from "./journal";
+import { nextError, setKind } from "./transcript";
 import { go, listPlace, place, taskPlace } from "./url";
 import { treeRows, zoomBy } from "./waterfall";
 import { nextTab, showFall } from "./run";
@@ -155,8 +156,11 @@ export function listenToKeys(): void {
         else cursor.value = null;
         break;
       case "/": {
-        if (inRun) go(listPlace);
-        setTimeout(() => document.getElementById("search")?.focus(), inRun ? 60 : 0);
+        const search = () => document.getElementById("search")?.focus();
+        if (inRun) {
+          go(listPlace);
+          setTimeout(search, 60);
+        } else search();
         break;
       }
       case "?":

@@ -141,7 +141,9 @@ function Older(): JSX.Element | null {
         disabled={busy}
         onClick={() => {
           setBusy(true);
-          loadOlder().catch((error: unknown) => say(words(error), true)).finally(() => setBusy(false));
+          loadOlder()
+            .catch((error: unknown) => say(words(error), true))
+            .finally(() => setBusy(false));
         }}
       >
         {busy ? "Loading …" : "Load older tasks"}
@@ -344,7 +346,7 @@ function TaskRow({ row, top }: { row: Row & { kind: "task" }; top: number }): JS
   const isChosen = selected.value.has(task.id);
   const used = folded ? totals.tokens : task.usage.input + task.usage.output;
   const cost = folded ? price(totals.cost, totals.unpriced) : price(task.cost, task.unpriced);
-  const activity = task.activity || (task.status === "pending" ? "queued" : task.cut_short ?? "");
+  const activity = task.activity || (task.status === "pending" ? "queued" : (task.cut_short ?? ""));
   return (
     <div
       role="listitem"
@@ -353,12 +355,7 @@ function TaskRow({ row, top }: { row: Row & { kind: "task" }; top: number }): JS
       style={{ transform: `translateY(${top}px)` }}
     >
       <span class="pick">
-        <input
-          type="checkbox"
-          checked={isChosen}
-          aria-label={`Choose ${task.id}`}
-          onChange={() => toggleSelected(task.id)}
-        />
+        <input type="checkbox" checked={isChosen} aria-label={`Choose ${task.id}`} onChange={() => toggleSelected(task.id)} />
       </span>
       <span class="fold" style={{ marginInlineStart: `${Math.min(row.depth, 8) * (phone.value ? 8 : 16)}px` }}>
         {below > 0 ? (
@@ -380,7 +377,12 @@ function TaskRow({ row, top }: { row: Row & { kind: "task" }; top: number }): JS
         </span>
         <span class={task.status === "failed" ? "line2 bad" : "line2"}>
           {activity}
-          {silent ? <span class="silent">{activity ? " · " : ""}{silent}</span> : null}
+          {silent ? (
+            <span class="silent">
+              {activity ? " · " : ""}
+              {silent}
+            </span>
+          ) : null}
           {activity || silent || !task.ended ? "" : `ended ${ticking(now.value - ms(task.ended))} ago`}
         </span>
       </To>

@@ -36,10 +36,17 @@ function Top(): JSX.Element {
       ) : null}
       <span class="space" />
       <span class={live ? "conn" : "conn off"} role="status">
-        <span aria-hidden="true">{live ? "●" : "○"}</span> {live ? "live" : connection.value === "connecting" ? "connecting" : "not connected"}
+        <span aria-hidden="true">{live ? "●" : "○"}</span>{" "}
+        {live ? "live" : connection.value === "connecting" ? "connecting" : "not connected"}
       </span>
       {canNotify() && !wantsNotices.value ? (
-        <button type="button" class="quiet" onClick={() => void askToNotify()} aria-label="Notify me" title="Tell me when something needs me, while this tab is in the background">
+        <button
+          type="button"
+          class="quiet"
+          onClick={() => void askToNotify()}
+          aria-label="Notify me"
+          title="Tell me when something needs me, while this tab is in the background"
+        >
           <span aria-hidden="true">♪</span> <span class="notify-word">Notify me</span>
         </button>
       ) : null}
@@ -69,7 +76,8 @@ function Outage(): JSX.Element | null {
   if (signedIn.value === false) {
     return (
       <div class="outage" role="alert">
-        You are signed out{loaded.value ? ` and see data from ${ticking(age.value)} ago` : ""}. Run <code>longhaul open</code> and follow its link; this page goes on by itself then.
+        You are signed out{loaded.value ? ` and see data from ${ticking(age.value)} ago` : ""}. Run <code>longhaul open</code> and follow
+        its link; this page goes on by itself then.
       </div>
     );
   }

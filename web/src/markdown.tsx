@@ -126,7 +126,11 @@ function one(token: Token, depth: number): ComponentChildren {
       );
     }
     case "text":
-      return (token as Tokens.Text).tokens ? inner() : (token as Tokens.Text).escaped ? plain((token as Tokens.Text).text) : (token as Tokens.Text).text;
+      return (token as Tokens.Text).tokens
+        ? inner()
+        : (token as Tokens.Text).escaped
+          ? plain((token as Tokens.Text).text)
+          : (token as Tokens.Text).text;
     case "escape":
       return plain((token as Tokens.Escape).text);
     default:

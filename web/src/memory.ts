@@ -43,6 +43,4 @@ export function setDraft(name: string, text: string): void {
 }
 
 export const wantsNotices = remembered("notices", false, (value) => typeof value === "boolean");
-export const theme = remembered<"auto" | "light" | "dark">("theme", "auto", (value) =>
-  ["auto", "light", "dark"].includes(value as string),
-);
+export const theme = remembered<"auto" | "light" | "dark">("theme", "auto", (value) => ["auto", "light", "dark"].includes(value as string));

@@ -25,7 +25,11 @@ interface Draft {
 // Not `randomUUID`: browsers have it only where there is TLS, or on this machine.
 const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 const blank = (): Draft => ({ team: "", agent: "", task: "", tokens: "", dollars: "", minutes: "", worktree: false, key: newKey() });
-const kept = remembered<Draft>("new-task", blank(), (value) => typeof value === "object" && value !== null && "task" in value && "key" in value);
+const kept = remembered<Draft>(
+  "new-task",
+  blank(),
+  (value) => typeof value === "object" && value !== null && "task" in value && "key" in value,
+);
 
 export function NewTask(): JSX.Element | null {
   const [busy, setBusy] = useState(false);
@@ -87,11 +91,13 @@ export function NewTask(): JSX.Element | null {
             Agent
             <select value={form.agent} onChange={(event) => change({ agent: event.currentTarget.value })}>
               <option value="">{team ? `${team.root} (root)` : "root"}</option>
-              {team?.agents.filter((agent) => agent.name !== team.root).map((agent) => (
-                <option value={agent.name} title={agent.description}>
-                  {agent.name}
-                </option>
-              ))}
+              {team?.agents
+                .filter((agent) => agent.name !== team.root)
+                .map((agent) => (
+                  <option value={agent.name} title={agent.description}>
+                    {agent.name}
+                  </option>
+                ))}
             </select>
           </label>
         </div>
@@ -126,7 +132,8 @@ export function NewTask(): JSX.Element | null {
           </label>
         </fieldset>
         <label class="check">
-          <input type="checkbox" checked={form.worktree} onChange={(event) => change({ worktree: event.currentTarget.checked })} /> in its own git worktree
+          <input type="checkbox" checked={form.worktree} onChange={(event) => change({ worktree: event.currentTarget.checked })} /> in its
+          own git worktree
         </label>
         {problem ? (
           <p class="problem" role="alert">

@@ -85,9 +85,7 @@ export function Lines({ lines }: { lines: Line[] }): JSX.Element {
   return (
     <div class="lines" tabIndex={0} role="group" aria-label="What is asked, in full">
       {lines.map((line) => (
-        <div class={`line ${line.kind}`}>
-          {line.text || "\u00a0"}
-        </div>
+        <div class={`line ${line.kind}`}>{line.text || "\u00a0"}</div>
       ))}
     </div>
   );

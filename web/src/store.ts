@@ -84,10 +84,13 @@ function mark(task: string): void {
 
 function plan(soon = false): void {
   if (timer !== null || busy) return;
-  timer = setTimeout(() => {
-    timer = null;
-    void refresh();
-  }, soon ? 30 : COLLECT);
+  timer = setTimeout(
+    () => {
+      timer = null;
+      void refresh();
+    },
+    soon ? 30 : COLLECT,
+  );
 }
 
 /** Reads what has changed. */
@@ -160,9 +163,12 @@ async function loadAll(): Promise<void> {
       get<TaskPage>(`/tasks?limit=${MOST_AT_ONCE}`),
       get<{ questions: Question[] }>("/questions"),
     ]);
-    tasks.clear();
+    // What was known may be gone: it is looked up again, and stays on the page meanwhile.
+    for (const id of tasks.keys()) dirty.add(id);
     questions.value = waiting.questions;
     put(first.tasks);
+    for (const task of first.tasks) dirty.delete(task.id);
+    if (dirty.size > 0) plan();
     loaded.value = true;
     loadError.value = "";
     olderCursor.value = first.next_cursor;
@@ -223,8 +229,14 @@ export const stream = new EventStream({
     if (fresh || !loaded.value) void loadAll();
     else plan(true);
     if (teams.value.length === 0) {
-      get<{ teams: Team[] }>("/teams").then((page) => (teams.value = page.teams), () => {});
-      get<{ scope: string }>("/session").then((who) => (canRun.value = who.scope !== "read"), () => {});
+      get<{ teams: Team[] }>("/teams").then(
+        (page) => (teams.value = page.teams),
+        () => {},
+      );
+      get<{ scope: string }>("/session").then(
+        (who) => (canRun.value = who.scope !== "read"),
+        () => {},
+      );
     }
   },
   event(name, event) {

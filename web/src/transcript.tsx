@@ -2,18 +2,14 @@
 import type { JSX } from "preact";
 import { memo } from "./memo";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { signal } from "@preact/signals";
 import { clock, dateTime, duration, ms, plural } from "./format";
 import { keyOf, QuestionCard } from "./inbox";
-import type { TranscriptFeed } from "./journal";
+import { following, type TranscriptFeed } from "./journal";
 import { Markdown } from "./markdown";
 import { Copy, Lines, Linked, Safe, To } from "./parts";
 import { questions } from "./store";
 import { go, place } from "./url";
 import type { Item, Line } from "./types";
-
-/** Whether the end is followed. */
-export const following = signal(true);
 
 export const KINDS: [string, string][] = [
   ["", "All"],
@@ -77,7 +73,7 @@ export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element 
     if (!wanted || !transcript || found.current === wanted) return;
     const first = transcript.items[0]?.seq ?? 0;
     if (first > wanted && transcript.before !== null) {
-      void feed.older();
+      void feed.older(500);
       return;
     }
     const near = [...transcript.items].reverse().find((item) => item.seq <= wanted);
@@ -137,17 +133,23 @@ export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element 
   return (
     <div class="transcript-frame">
       <div class="transcript" ref={scroller} onScroll={onScroll} tabIndex={0} role="log" aria-label="Transcript" aria-live="off">
-       <div ref={content}>
-        <div ref={top} class="older-mark faint">
-          {!transcript ? feed.problem.value || "Loading …" : transcript.before !== null ? "Older entries load as you scroll up." : "The transcript begins here."}
+        <div ref={content}>
+          <div ref={top} class="older-mark faint">
+            {!transcript
+              ? feed.problem.value || "Loading …"
+              : transcript.before !== null
+                ? "Older entries load as you scroll up."
+                : "The transcript begins here."}
+          </div>
+          {items.map((item, index) => (
+            <Safe key={`${item.kind}${item.seq}.${item.call ?? item.question ?? ""}`} name="an entry">
+              <ItemView item={item} task={feed.task} again={items[index - 1]?.at.slice(0, 16) === item.at.slice(0, 16)} />
+            </Safe>
+          ))}
+          {transcript && items.length === 0 ? (
+            <p class="faint">{kind ? "Nothing of this kind in what is loaded." : "Nothing has happened yet."}</p>
+          ) : null}
         </div>
-        {items.map((item, index) => (
-          <Safe key={`${item.kind}${item.seq}.${item.call ?? item.question ?? ""}`} name="an entry">
-            <ItemView item={item} task={feed.task} again={items[index - 1]?.at.slice(0, 16) === item.at.slice(0, 16)} />
-          </Safe>
-        ))}
-        {transcript && items.length === 0 ? <p class="faint">{kind ? "Nothing of this kind in what is loaded." : "Nothing has happened yet."}</p> : null}
-       </div>
       </div>
       {!following.value && transcript ? (
         <button
@@ -166,20 +168,31 @@ export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element 
 
 function Stamp({ item, task }: { item: Item; task: string }): JSX.Element {
   return (
-    <To place={{ task, entry: String(item.seq), tab: "" }} class="stamp" title={`${dateTime(item.at)} · entry ${item.seq} · link to this entry`}>
+    <To
+      place={{ task, entry: String(item.seq), tab: "" }}
+      class="stamp"
+      title={`${dateTime(item.at)} · entry ${item.seq} · link to this entry`}
+    >
       {clock(item.at)}
     </To>
   );
 }
 
-const ItemView = memo(function ItemView({ item, task, again }: { item: Item; task: string; again: boolean }): JSX.Element {
-  return (
-    <div class={`item ${item.kind} tone-${item.tone}${isError(item) ? " error" : ""}${again ? " again" : ""}`} data-seq={item.seq} data-error={isError(item) ? "1" : undefined}>
-      <Stamp item={item} task={task} />
-      <div class="body">{body(item, task)}</div>
-    </div>
-  );
-}, (a, b) => a.again === b.again && (a.item === b.item || (!a.item.live && JSON.stringify(a.item) === JSON.stringify(b.item))));
+const ItemView = memo(
+  function ItemView({ item, task, again }: { item: Item; task: string; again: boolean }): JSX.Element {
+    return (
+      <div
+        class={`item ${item.kind} tone-${item.tone}${isError(item) ? " error" : ""}${again ? " again" : ""}`}
+        data-seq={item.seq}
+        data-error={isError(item) ? "1" : undefined}
+      >
+        <Stamp item={item} task={task} />
+        <div class="body">{body(item, task)}</div>
+      </div>
+    );
+  },
+  (a, b) => a.again === b.again && (a.item === b.item || (!a.item.live && JSON.stringify(a.item) === JSON.stringify(b.item))),
+);
 
 function body(item: Item, task: string): JSX.Element {
   switch (item.kind) {
@@ -265,9 +278,7 @@ function Call({ item }: { item: Item }): JSX.Element {
             <pre tabIndex={0}>{laidOut(item.arguments ?? "")}</pre>
           </div>
           <div>
-            <div class="label">
-              Result {item.output ? <Copy text={item.output} label="Copy" /> : null}
-            </div>
+            <div class="label">Result {item.output ? <Copy text={item.output} label="Copy" /> : null}</div>
             <pre tabIndex={0} class={item.is_error ? "bad" : undefined}>
               {item.output ?? item.progress ?? "It has not returned yet."}
             </pre>

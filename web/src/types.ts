@@ -137,14 +137,7 @@ export interface Team {
 }
 
 export interface Span {
-  kind:
-    | "queued"
-    | "working"
-    | "call"
-    | "waits_for_tasks"
-    | "waits_for_person"
-    | "waits_for_provider"
-    | "waits_for_letter";
+  kind: "queued" | "working" | "call" | "waits_for_tasks" | "waits_for_person" | "waits_for_provider" | "waits_for_letter";
   seq: number;
   from: string;
   to: string | null;

@@ -165,7 +165,14 @@ export function Waterfall({ root, selected }: { root: string; selected: string }
           ) : null}
         </div>
       </div>
-      <div class="fall-rows" ref={scroller} onScroll={(event) => setTop(event.currentTarget.scrollTop)} role="list" aria-label="Tasks of this run" tabIndex={0}>
+      <div
+        class="fall-rows"
+        ref={scroller}
+        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+        role="list"
+        aria-label="Tasks of this run"
+        tabIndex={0}
+      >
         <div style={{ height: `${first * ROW}px` }} role="presentation" />
         {shown.map(({ task, depth }) => (
           <div key={task.id} role="listitem" class={task.id === selected ? "fall-row selected" : "fall-row"} data-fall={task.id}>

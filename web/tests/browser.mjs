@@ -31,7 +31,7 @@ export async function openPage(browser, server, options = {}) {
     });
   });
   page.on("console", (message) => {
-    if (message.type() === "error" || message.type() === "warning") problems.push(`console: ${message.text()}`);
+    if (message.type() === "error" || message.type() === "warning") problems.push(`console: ${message.text()} ${message.location().url}`);
   });
   page.on("pageerror", (error) => problems.push(`error: ${error}`));
   page.on("dialog", (dialog) => {

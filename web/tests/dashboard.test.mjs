@@ -94,7 +94,9 @@ test("a task is started, watched, and its approval answered", options, async () 
   await page.locator(".scroll .md").waitFor();
   const saved = page.waitForEvent("download");
   await page.getByRole("button", { name: "Export" }).click();
-  const lines = readFileSync(await (await saved).path(), "utf8").trim().split("\n");
+  const lines = readFileSync(await (await saved).path(), "utf8")
+    .trim()
+    .split("\n");
   assert.equal(JSON.parse(lines[0]).seq, 1);
   await clean(page);
 });
@@ -113,7 +115,9 @@ test("no with a reason, always with a pattern, choices, text and decline, in pla
   await card(page, denied.id).waitFor({ state: "detached" });
   await page.waitForTimeout(450);
   await card(page, always.id).getByRole("button", { name: "Always" }).click();
-  await card(page, always.id).getByRole("button", { name: /every call of the tool/ }).click();
+  await card(page, always.id)
+    .getByRole("button", { name: /every call of the tool/ })
+    .click();
   await page.getByText("Allowed in this tree from now on").waitFor();
   await card(page, always.id).waitFor({ state: "detached" });
   await page.waitForTimeout(450);
@@ -259,10 +263,11 @@ test("one scrolls up, new entries are counted, and older ones load", options, as
   const task = await start("stream: to scroll in");
   await page.goto(`${server.url}/?task=${task.id}`);
   await page.getByText("word30 is").first().waitFor();
-  const isAtEnd = () => page.evaluate(() => {
-    const at = document.querySelector(".transcript");
-    return at.scrollHeight - at.scrollTop - at.clientHeight < 60;
-  });
+  const isAtEnd = () =>
+    page.evaluate(() => {
+      const at = document.querySelector(".transcript");
+      return at.scrollHeight - at.scrollTop - at.clientHeight < 60;
+    });
   assert.ok(await isAtEnd(), "the end is followed");
   await page.locator(".transcript").hover();
   await page.mouse.wheel(0, -3000);
@@ -302,7 +307,10 @@ test("the connection is lost and found without a gap", options, async () => {
     await card(page, task.id).waitFor({ state: "detached" });
     await row(page, task.id).locator(".is-completed").waitFor();
     const expected = /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|401/;
-    assert.deepEqual(page.problems.filter((problem) => !expected.test(problem)), []);
+    assert.deepEqual(
+      page.problems.filter((problem) => !expected.test(problem)),
+      [],
+    );
     await page.context().close();
   } finally {
     await own.end();
@@ -401,7 +409,11 @@ test("a token that only reads sees no buttons that it may not use", options, asy
 
 test("a phone: one tap approves, and nothing is wider than the screen", options, async () => {
   const page = await openPage(browser, server, {
-    viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, colorScheme: "dark",
+    viewport: { width: 390, height: 844 },
+    deviceScaleFactor: 2,
+    isMobile: true,
+    hasTouch: true,
+    colorScheme: "dark",
   });
   const task = await start("approve: from the sofa");
   await card(page, task.id).waitFor();
@@ -432,10 +444,18 @@ test("axe finds nothing serious, light and dark", options, async () => {
       await page.evaluate(source);
       const result = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
       const serious = result.violations.filter((found) => ["serious", "critical"].includes(found.impact));
-      const said = serious.map((found) => `${found.id}: ${found.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
+      const said = serious.map(
+        (found) =>
+          `${found.id}: ${found.nodes
+            .slice(0, 3)
+            .map((node) => node.html.slice(0, 160))
+            .join(" | ")}`,
+      );
       assert.deepEqual(said, [], `${what}, ${colorScheme}`);
     };
-    await card(page, (await server.api("/questions")).questions[0].task).first().waitFor();
+    await card(page, (await server.api("/questions")).questions[0].task)
+      .first()
+      .waitFor();
     await shot(page, `list-${colorScheme}`);
     await look("the list");
     await page.keyboard.press("N");

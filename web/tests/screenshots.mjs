@@ -34,7 +34,10 @@ try {
   await dark.waitForTimeout(900);
   await shot(dark, "dashboard-stream-dark");
   const phone = await openPage(browser, server, {
-    viewport: { width: 390, height: 780 }, deviceScaleFactor: 1.5, isMobile: true, hasTouch: true,
+    viewport: { width: 390, height: 780 },
+    deviceScaleFactor: 1.5,
+    isMobile: true,
+    hasTouch: true,
   });
   await phone.waitForTimeout(600);
   await shot(phone, "dashboard-phone");

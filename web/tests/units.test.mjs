@@ -25,7 +25,27 @@ let made = 0;
 const task = (id, more = {}) => {
   made += 1;
   const created = new Date(1_700_000_000_000 + made * 1_000).toISOString();
-  return [id, { id, agent: "a", headline: id, parent: null, root: id, status: "completed", standing: "completed", needs_you: false, waiting: null, error: null, team: null, usage, cost: 1, unpriced: 0, created, ...more }];
+  return [
+    id,
+    {
+      id,
+      agent: "a",
+      headline: id,
+      parent: null,
+      root: id,
+      status: "completed",
+      standing: "completed",
+      needs_you: false,
+      waiting: null,
+      error: null,
+      team: null,
+      usage,
+      cost: 1,
+      unpriced: 0,
+      created,
+      ...more,
+    },
+  ];
 };
 const running = { status: "running", standing: "running" };
 
@@ -41,7 +61,20 @@ test("trees are grouped by the most urgent state in them, newest first, and keep
     task("gone", { status: "pending", standing: "interrupted" }),
   ]);
   const keys = (place = {}, folds = {}) => forest(tasks, place, folds, 0).rows.map((row) => row.key);
-  assert.deepEqual(keys(), ["group-needs", "gone", "lead", "child", "failed", "group-working", "newer", "works", "group-waiting", "waits", "group-finished", "done"]);
+  assert.deepEqual(keys(), [
+    "group-needs",
+    "gone",
+    "lead",
+    "child",
+    "failed",
+    "group-working",
+    "newer",
+    "works",
+    "group-waiting",
+    "waits",
+    "group-finished",
+    "done",
+  ]);
   assert.deepEqual(keys({}, { lead: 1 }).slice(0, 4), ["group-needs", "gone", "lead", "group-working"]);
   assert.deepEqual(keys({ q: "child" }), ["group-needs", "lead", "child"], "with what is above it");
   assert.deepEqual(keys({ group: "failed" }), ["group-needs", "lead", "failed"]);
@@ -52,18 +85,50 @@ test("trees are grouped by the most urgent state in them, newest first, and keep
 
 test("idle time is compressed, and times and places are each other's inverse", () => {
   const hour = 3_600_000;
-  const made = axis([[0, 10_000], [5_000, 20_000], [hour, hour + 20_000]], 0, hour + 20_000);
+  const made = axis(
+    [
+      [0, 10_000],
+      [5_000, 20_000],
+      [hour, hour + 20_000],
+    ],
+    0,
+    hour + 20_000,
+  );
   assert.equal(made.breaks.length, 1);
   assert.equal(made.breaks[0].ms, hour - 20_000);
   assert.ok(made.x(20_000) > 0.4, "what was done has most of the width");
   for (const time of [0, 3_000, 19_000, hour / 2, hour + 1_000]) assert.ok(Math.abs(made.time(made.x(time)) - time) < 10, `${time}`);
   assert.ok(made.x(hour + 20_000) > 0.999);
-  assert.equal(axis([[0, 10_000], [30_000, 40_000]], 0, 40_000).breaks.length, 0, "short pauses stay as they are");
+  assert.equal(
+    axis(
+      [
+        [0, 10_000],
+        [30_000, 40_000],
+      ],
+      0,
+      40_000,
+    ).breaks.length,
+    0,
+    "short pauses stay as they are",
+  );
 });
 
 test("links lead to pages and mailboxes only", () => {
   for (const good of ["https://a.example/x", "http://a.example", "mailto:a@b.example"]) assert.ok(safeHref(good), good);
-  for (const bad of ["javascript:1", "JAVASCRIPT:1", "\u0001javascript:1", "java\tscript:1", "data:text/html,x", "vbscript:x", "file:///etc", "/api/v1/session", "//evil.example", "blob:x", "x", ""]) {
+  for (const bad of [
+    "javascript:1",
+    "JAVASCRIPT:1",
+    "\u0001javascript:1",
+    "java\tscript:1",
+    "data:text/html,x",
+    "vbscript:x",
+    "file:///etc",
+    "/api/v1/session",
+    "//evil.example",
+    "blob:x",
+    "x",
+    "",
+  ]) {
     assert.equal(safeHref(bad), null, bad);
   }
 });
