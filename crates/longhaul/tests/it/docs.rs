@@ -71,7 +71,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "StopRequested" => Entry::StopRequested(stop),
         "Read" => Entry::Read { letters: Vec::new(), known: Vec::new(), all_ended: None },
         "Replied" => Entry::Replied(Arc::new(Reply::text_only("hello"))),
-        "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None, effects: false },
+        "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None, effects: false, foreign: false },
         "Returned" => {
             let (collected, handoff, whole) = (Vec::new(), None, None);
             let returned = CallResult { whole, collected, handoff, ..CallResult::new(call(), "") };
