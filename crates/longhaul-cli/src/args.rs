@@ -3,6 +3,7 @@
 mod groups;
 mod ids;
 mod serve_args;
+mod mcp_args;
 mod suggest;
 mod task_args;
 
@@ -19,6 +20,7 @@ use crate::view::OutputStream;
 
 pub(crate) use groups::command;
 pub(crate) use ids::task_ids;
+pub(crate) use mcp_args::*;
 pub(crate) use serve_args::*;
 pub(crate) use suggest::parse;
 pub(crate) use task_args::*;
@@ -84,6 +86,12 @@ pub(crate) enum CliCommand {
     Token(TokenArgs),
     /// Print a link that signs a browser in to the running server
     Open(OpenArgs),
+    /// Offer a team's agents as tools to an MCP client over stdio
+    ///
+    /// An MCP client such as Claude Code, Codex, Cursor, opencode or VS Code starts this command itself; `longhaul mcp
+    /// install` tells it how. Tasks are run by a background process, so they go on when the client and this command are
+    /// killed.
+    Mcp(McpArgs),
     /// Check team files for errors
     Check(CheckArgs),
     /// List the tools of a team's agents
@@ -107,7 +115,9 @@ impl CliCommand {
     /// Returns the stream for progress: stderr if stdout is for the answer.
     pub(crate) fn progress_stream(&self) -> OutputStream {
         match self {
-            CliCommand::Run(_) | CliCommand::Attach(_) | CliCommand::Carry(_) => OutputStream::Stderr,
+            CliCommand::Run(_) | CliCommand::Attach(_) | CliCommand::Carry(_) | CliCommand::Mcp(_) => {
+                OutputStream::Stderr
+            }
             _ => OutputStream::Stdout,
         }
     }
@@ -391,7 +401,14 @@ pub(crate) struct AttachArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CarryArgs {
     /// The root of the tree
-    pub(crate) root: longhaul::TaskId,
+    #[arg(required_unless_present = "served")]
+    pub(crate) root: Option<longhaul::TaskId>,
+    /// Run all tasks of the served team with this digest, until it has had none for a while
+    #[arg(long, value_name = "DIGEST", conflicts_with = "root")]
+    pub(crate) served: Option<String>,
+    /// With --served: exit when the team has had no unfinished task for this long
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration, env = "LONGHAUL_LINGER")]
+    pub(crate) linger: Option<Duration>,
     #[command(flatten)]
     pub(crate) providers: ProviderArgs,
     /// How to handle approvals and questions when no one is at the terminal

@@ -4,6 +4,7 @@
 //! the lock when the process dies, so a stale id is never mistaken for a live process.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::TaskId;
+use longhaul::id::Digest;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -106,26 +108,57 @@ pub(crate) async fn start(
     options: BackgroundOptions<'_>,
 ) -> Result<(), CliError> {
     let BackgroundOptions { providers, unattended, ask_timeout, timeout } = options;
+    let mut args: Vec<OsString> = vec![root.to_string().into(), "--unattended".into()];
+    args.push(
+        match unattended {
+            UnattendedArg::Deny => "deny",
+            UnattendedArg::Wait => "wait",
+            UnattendedArg::Stop => "stop",
+        }
+        .into(),
+    );
+    for (flag, time) in [("--ask-timeout", ask_timeout), ("--timeout", timeout)] {
+        if let Some(time) = time {
+            args.extend([flag.into(), format!("{}ms", time.as_millis()).into()]);
+        }
+    }
+    args.extend(providers.to_flags(absolute_path));
     let cannot = |why: String| {
         CliError::new(CliExitCode::Failed, format!("cannot start a background process for {root}: {why}"))
             .with_hint(format!("run it here: {}", data_dir.resume_command(root)))
     };
+    spawn_carry(data_dir, args, &log_path(data_dir, root), cannot).await
+}
+
+/// Starts the background process that runs the tasks of a served team, and returns once some process does.
+/// Fails if the process does not start or reports an error.
+pub(crate) async fn start_served(
+    data_dir: &DataDir,
+    team: &Digest,
+    providers: &ProviderArgs,
+) -> Result<(), CliError> {
+    let mut args: Vec<OsString> = vec!["--served".into(), team.as_str().into()];
+    args.extend(providers.to_flags(absolute_path));
+    let log = served_log_path(data_dir, team);
+    let cannot = |why: String| {
+        let what = format!("cannot start a background process for the team: {why}");
+        CliError::new(CliExitCode::Failed, what).with_hint(format!("its log is {}", log.display()))
+    };
+    spawn_carry(data_dir, args, &log, cannot).await
+}
+
+/// Starts `longhaul carry` with these arguments, and returns once it reports that it runs its tasks.
+async fn spawn_carry(
+    data_dir: &DataDir,
+    args: Vec<OsString>,
+    log: &Path,
+    cannot: impl Fn(String) -> CliError,
+) -> Result<(), CliError> {
     let program = std::env::current_exe().map_err(|error| cannot(error.to_string()))?;
     let mut command = tokio::process::Command::new(program);
-    command.arg("--data").arg(absolute_path(data_dir.data())).arg("carry").arg(root.to_string());
-    command.arg("--unattended").arg(match unattended {
-        UnattendedArg::Deny => "deny",
-        UnattendedArg::Wait => "wait",
-        UnattendedArg::Stop => "stop",
-    });
-    for (flag, time) in [("--ask-timeout", ask_timeout), ("--timeout", timeout)] {
-        if let Some(time) = time {
-            command.arg(flag).arg(format!("{}ms", time.as_millis()));
-        }
-    }
-    command.args(providers.to_flags(absolute_path));
-    let log = open_log(&log_path(data_dir, root)).map_err(|error| cannot(error.to_string()))?;
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    command.arg("--data").arg(absolute_path(data_dir.data())).arg("carry").args(args);
+    let log_file = open_log(log).map_err(|error| cannot(error.to_string()))?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
     let mut child = command.spawn().map_err(|error| cannot(error.to_string()))?;
     let mut line = String::new();
     if let Some(out) = child.stdout.take() {
@@ -143,8 +176,29 @@ pub(crate) async fn start(
                 None => error,
             })
         }
-        Err(_) => Err(cannot(format!("it exited at once; see {}", self::log_path(data_dir, root).display()))),
+        Err(_) => Err(cannot(format!("it exited at once; see {}", log.display()))),
     }
+}
+
+/// Returns the log file of the background process that runs the tasks of a served team.
+pub(crate) fn served_log_path(data_dir: &DataDir, team: &Digest) -> PathBuf {
+    background_dir(data_dir).join(format!("served-{}.log", team.as_str()))
+}
+
+fn served_pid_file(data_dir: &DataDir, team: &Digest) -> PathBuf {
+    background_dir(data_dir).join(format!("served-{}.pid", team.as_str()))
+}
+
+/// Returns the id of the process that runs the tasks of a served team, if there is one.
+pub(crate) fn served_pid(data_dir: &DataDir, team: &Digest) -> Option<i32> {
+    locked_pid(&served_pid_file(data_dir, team))
+}
+
+/// Marks the tasks of a served team as run by this process. `WouldBlock` means that another process runs them,
+/// or checks at this moment whether one does.
+pub(crate) fn lock_served(data_dir: &DataDir, team: &Digest) -> Result<PidFileLock, TryLockError> {
+    private_dir(&background_dir(data_dir)).map_err(TryLockError::Error)?;
+    lock_pid_file(served_pid_file(data_dir, team))
 }
 
 /// Asks the process that runs a tree to drain: it finishes its steps and gives the tasks back. Returns
@@ -167,7 +221,12 @@ pub(crate) fn drain(data_dir: &DataDir, root: TaskId) -> Result<bool, CliError> 
 
 /// Returns the id of the process that runs a tree, if there is one.
 pub(crate) fn running_pid(data_dir: &DataDir, root: TaskId) -> Option<i32> {
-    let mut file = File::open(pid_file(data_dir, root)).ok()?;
+    locked_pid(&pid_file(data_dir, root))
+}
+
+/// Returns the process id in a file, if that process holds the lock on it.
+fn locked_pid(path: &Path) -> Option<i32> {
+    let mut file = File::open(path).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();

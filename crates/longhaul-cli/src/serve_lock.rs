@@ -9,6 +9,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul::id::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::data_dir::DataDir;
@@ -28,7 +29,7 @@ pub(crate) struct ServerInfo {
     pub(crate) url: Option<String>,
     /// The digests of the teams that it serves.
     #[serde(default)]
-    pub(crate) teams: Vec<String>,
+    pub(crate) teams: Vec<Digest>,
 }
 
 /// Marks the database as served by this process, until it is dropped.
@@ -128,7 +129,11 @@ mod tests {
         let data_dir = DataDir::resolve(Some(dir.path())).unwrap();
         assert_eq!(running_server(&data_dir), None);
         let mut lock = ServeLock::acquire(&data_dir).await.unwrap();
-        let info = ServerInfo { pid: 7, url: Some("http://127.0.0.1:9".to_owned()), teams: vec!["d".into()] };
+        let info = ServerInfo {
+            pid: 7,
+            url: Some("http://127.0.0.1:9".to_owned()),
+            teams: vec![Digest::of_bytes(b"team")],
+        };
         lock.describe(&info).unwrap();
         assert_eq!(running_server(&data_dir), Some(info));
         let error = ServeLock::acquire(&data_dir).await.err().unwrap();

@@ -94,10 +94,11 @@ pub(crate) fn assemble_team(
     file: &Path,
     dir: &Path,
 ) -> Result<TeamFromFile, CliError> {
-    assemble_team_file(context, environment, &args.model, file, dir, false)
+    assemble_from_file(context, environment, &args.model, file, dir, false)
 }
 
-/// Does the same for a team that clients of a server use.
+/// Assembles a team whose tasks come from clients. `file` and `dir` are whole paths: the same team file served in
+/// the same directory is the same team for every process. Fails as [`assemble_team`] does.
 pub(crate) fn assemble_served_team(
     context: &CliContext,
     environment: &Environment,
@@ -105,10 +106,10 @@ pub(crate) fn assemble_served_team(
     file: &Path,
     dir: &Path,
 ) -> Result<TeamFromFile, CliError> {
-    assemble_team_file(context, environment, models, file, dir, true)
+    assemble_from_file(context, environment, models, file, dir, true)
 }
 
-fn assemble_team_file(
+fn assemble_from_file(
     context: &CliContext,
     environment: &Environment,
     models: &[String],

@@ -262,6 +262,13 @@ impl Backend {
         Ok(sent)
     }
 
+    /// Like [`send`](Self::send), but only once per key: a repeated request finds the task that got the letter.
+    pub async fn send_once(&self, id: TaskId, key: &str, text: &str) -> Result<SendReceipt, BackendError> {
+        let sent = self.longhaul().send_once(id, key, text).await?;
+        self.carry(sent.to).await?;
+        Ok(sent)
+    }
+
     /// Whether this is one of the teams that are served.
     pub fn serves(&self, team: &TeamRef) -> bool {
         self.0.teams.iter().any(|served| served.team.reference() == team)

@@ -204,8 +204,7 @@ pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
             sign_in::session(&guard, &parts, &access)
         }
         Ok(Admission::Pass(access)) => {
-            let mut request =
-                Request::from_parts(parts, Body::new(LimitedBody::new(body, &guard.0.limits)));
+            let mut request = Request::from_parts(parts, Body::new(LimitedBody::new(body, &guard.0.limits)));
             request.extensions_mut().insert(access.clone());
             pass(&guard, access, request, next).await
         }

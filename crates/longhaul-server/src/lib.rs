@@ -11,8 +11,10 @@ pub mod backend;
 pub mod events;
 pub mod guard;
 pub mod listen;
+pub mod mcp;
 pub mod problem;
 pub mod views;
+pub mod responses;
 
 pub use axum::Router;
 pub use longhaul;

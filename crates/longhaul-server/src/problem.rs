@@ -88,8 +88,10 @@ impl From<BackendError> for Problem {
             BackendError::NoTeam { .. } => Problem::invalid(detail),
             BackendError::UnknownAgent { .. } => Problem::not_found("unknown_agent", detail),
             BackendError::UnknownModel { .. } => Problem::not_found("unknown_model", detail),
-            BackendError::UnknownPrice { .. } => Problem { code: "unknown_price", ..Problem::invalid(detail) }
-                .with_hint("leave out the cost limit, or give the server the model's price with --prices"),
+            BackendError::UnknownPrice { .. } => {
+                Problem { code: "unknown_price", ..Problem::invalid(detail) }
+                    .with_hint("leave out the cost limit, or give the server the model's price with --prices")
+            }
             BackendError::KeyUsed { .. } => Problem::conflict("key_used", detail),
             BackendError::Engine(error) => error.into(),
             BackendError::NotCarried { error, .. } => {

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use longhaul::TaskId;
 use longhaul::store::{Store, TaskFilter};
 
-use super::CliContext;
 use super::resume::{AttendanceOptions, TreeRunner, why_not_runnable};
+use super::{CliContext, carry_served};
 use crate::args::{CarryArgs, UnattendedArg};
 use crate::background::{self, BackgroundStartup, PidFileLock};
 use crate::data_dir::DataDir;
@@ -19,12 +19,18 @@ use crate::tree_owner;
 use crate::view::sanitize;
 
 pub(super) async fn run(context: &CliContext, args: &CarryArgs) -> Result<CliExitCode, CliError> {
+    if let Some(digest) = &args.served {
+        return carry_served::run(context, args, &digest.as_str().into()).await;
+    }
+    let Some(root) = args.root else {
+        return Err(CliError::new(CliExitCode::Usage, "there is no task to run: name its id"));
+    };
     // Start a new session, so that neither Ctrl-C nor closing the terminal reaches this process.
     let _ = nix::unistd::setsid();
     // Listen from the start: other processes may ask us to drain as soon as they see us.
     let signals = ExitSignals::listen()?;
     let data_dir = context.data_dir()?;
-    let begun = prepare_tree(context, args, &data_dir).await;
+    let begun = prepare_tree(context, args, root, &data_dir).await;
     match &begun {
         Ok(_) => BackgroundStartup::Carrying.print(),
         Err(error) => BackgroundStartup::failed(error).print(),
@@ -35,12 +41,12 @@ pub(super) async fn run(context: &CliContext, args: &CarryArgs) -> Result<CliExi
         mode: OutputMode::Silent,
         stop_on_question,
         timeout: args.timeout,
-        ..RunSession::new(context, &data_dir, runner.longhaul, vec![args.root])
+        ..RunSession::new(context, &data_dir, runner.longhaul, vec![root])
     };
     let done = session.run_with_signals(signals).await;
     team::close_environment(&runner.environment).await;
     drop(lock);
-    let log = background::log_path(&data_dir, args.root);
+    let log = background::log_path(&data_dir, root);
     // Remove the empty log of a successful run.
     if done.is_ok() && log.metadata().is_ok_and(|log| log.len() == 0) {
         let _ = std::fs::remove_file(log);
@@ -51,10 +57,10 @@ pub(super) async fn run(context: &CliContext, args: &CarryArgs) -> Result<CliExi
 async fn prepare_tree(
     context: &CliContext,
     args: &CarryArgs,
+    root: TaskId,
     data_dir: &DataDir,
 ) -> Result<(TreeRunner, Option<PidFileLock>), CliError> {
     let store = data_dir.open_store()?;
-    let root = args.root;
     let tree = store.list(TaskFilter::tree(root).live()).await?;
     let Some(task) = tree.first() else { return Err(nothing_to_run_error(data_dir, &*store, root).await?) };
     let lock = background::lock_tree(data_dir, root);

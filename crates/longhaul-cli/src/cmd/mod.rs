@@ -3,12 +3,15 @@
 mod answer;
 mod attach;
 mod carry;
+mod carry_served;
 mod check;
 mod demo;
 mod doctor;
 mod export;
 mod init;
 mod logs;
+mod mcp;
+mod mcp_install;
 mod prune;
 mod resume;
 mod retry;
@@ -169,6 +172,7 @@ pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<Cli
         CliCommand::Serve(args) => serve::run(context, &args).await,
         CliCommand::Token(args) => token::run(context, &args),
         CliCommand::Open(args) => token::open(context, &args),
+        CliCommand::Mcp(args) => mcp::run(context, &args).await,
         CliCommand::Check(args) => check::run(context, &args).await,
         CliCommand::Tools(args) => tools::run(context, &args).await,
         CliCommand::Doctor(args) => doctor::run(context, &args).await,

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::agent::{TeamError, Unattended};
+use longhaul::entry::TeamRef;
 use longhaul::store::Store;
 use longhaul::teamfile::{BundleLoader, Environment, TeamBundle};
+use longhaul::toolset::OwnServer;
 use longhaul::worker::TeamLoader;
 use longhaul::{Longhaul, Team};
 use longhaul_server::access::{AccessControl, AccessDir, DEFAULT_TOKEN};
@@ -16,6 +18,8 @@ use longhaul_server::backend::{Backend, RunsHere, ServedTeam};
 use longhaul_server::events::{EventHub, HubOptions};
 use longhaul_server::guard::{AllowedHosts, Guard, GuardLimits};
 use longhaul_server::listen::{ListenError, ListenOptions, Listener, TlsFiles};
+use longhaul_server::mcp::{self, McpHttpOptions};
+use longhaul_server::responses;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -50,18 +54,24 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
     let listener = listen(context, args).await?;
     let hosts = allowed_hosts(args, &listener)?;
 
-    let environment = team::build_environment(context, &args.providers, &data_dir)?;
+    // The agents of this server can neither call it nor read its tokens.
+    let own_server = OwnServer::new([listener.address()], [data_dir.path().to_owned()]);
+    let environment = team::build_environment(context, &args.providers, &data_dir)?.own_server(own_server);
     let teams = load_teams(context, args, &data_dir, &environment, &names, &dir).await?;
     let (longhaul, served) = start(&*store, store.clone(), &environment, teams, &names, &dir).await?;
 
     let url = listener.url();
-    let digests = served.iter().map(|team| team.team.reference().to_string()).collect();
+    let digests = served.iter().filter_map(|team| match team.team.reference() {
+        TeamRef::File(digest) => Some(digest.clone()),
+        _ => None,
+    });
+    let digests = digests.collect();
     lock.describe(&ServerInfo { pid: std::process::id(), url: Some(url.clone()), teams: digests })?;
     let draining = CancellationToken::new();
     let guard = Guard::new(access.clone(), hosts, GuardLimits::default(), draining.clone());
     let backend = Backend::new(longhaul.clone(), served.clone(), Arc::new(RunsHere));
     let hub = EventHub::start(store.clone(), HubOptions::default(), draining.clone());
-    let app = app(interfaces(backend, &hub), guard);
+    let app = app(interfaces(backend, &hub)?, guard);
     let mut server = JoinSet::new();
     let stop = draining.clone();
     server.spawn(async move { listener.serve(app, stop).await });
@@ -72,7 +82,10 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
     started.print(context, args.json, &data_dir, &access_dir)?;
     let ended = wait_for_end(&longhaul, &mut signals).await;
 
-    // 1. No request and no task is taken any more. Streams end, and their clients know why.
+    // 1. No request and no task is taken any more. Streams end, and their clients know why. `longhaul mcp` no
+    //    longer counts on this server.
+    let leaving = ServerInfo { pid: std::process::id(), url: Some(url), teams: Vec::new() };
+    let _ = lock.describe(&leaving);
     longhaul.drain();
     draining.cancel();
     if !args.json {
@@ -102,8 +115,13 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
 }
 
 /// The interfaces that are served, each a router of its own.
-fn interfaces(backend: Backend, hub: &EventHub) -> Vec<longhaul_server::Router> {
-    vec![api::router(backend, hub.clone())]
+fn interfaces(backend: Backend, hub: &EventHub) -> Result<Vec<longhaul_server::Router>, CliError> {
+    // The guard checks Host and Origin for all of them.
+    let options =
+        McpHttpOptions { allowed_hosts: None, shutdown: hub.draining().clone(), ..McpHttpOptions::default() };
+    let mcp = mcp::router(&backend, &options)
+        .map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))?;
+    Ok(vec![mcp, responses::router(backend.clone()), api::router(backend, hub.clone())])
 }
 
 /// Waits for a signal. Fails if the database is gone.
@@ -197,9 +215,11 @@ async fn load_teams(
 ) -> Result<Vec<TeamFromFile>, CliError> {
     let mut teams = Vec::with_capacity(names.len());
     for file in &args.teams {
-        let made = team::assemble_served_team(context, environment, &args.model, file, dir)?;
+        // The whole path, so that the team is the same for `longhaul mcp`, however the path was typed.
+        let file = file.canonicalize().unwrap_or_else(|_| file.clone());
+        let made = team::assemble_served_team(context, environment, &args.model, &file, dir)?;
         // Ask before anything from the file is started or contacted.
-        TeamFileTrust::new(data_dir, file, &made.bundle).ask_for_trust(context, args.trust)?;
+        TeamFileTrust::new(data_dir, &file, &made.bundle).ask_for_trust(context, args.trust)?;
         team::check_auto_model(&made.team, environment).await?;
         teams.push(made);
     }

@@ -25,6 +25,8 @@ mod live;
 mod long;
 #[cfg(target_os = "linux")]
 mod mcp;
+mod mcp_server;
+mod mcp_wire;
 #[cfg(target_os = "linux")]
 mod sandbox;
 #[cfg(target_os = "linux")]
@@ -36,6 +38,7 @@ mod run;
 mod sampling;
 mod second;
 mod secrets;
+mod serve;
 #[path = "../../../longhaul/tests/it/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;

@@ -345,3 +345,27 @@ fn under_landlock_no_command_has_longhauls_own_git_run_something() {
         assert_eq!(attacked(Some(sandbox), nested), Vec::<String>::new());
     }
 }
+
+#[test]
+fn under_landlock_commands_do_not_read_what_is_hidden() {
+    let Some(yard) = yard() else { return };
+    let data = yard.0.path().canonicalize().unwrap().join("data");
+    fs::create_dir_all(data.join("access")).unwrap();
+    fs::write(data.join("access/token"), "lh_secret").unwrap();
+    std::os::unix::fs::symlink(&data, yard.0.path().join("link")).unwrap();
+    let flags = ["--hide", data.to_str().unwrap()];
+    let fine = yard.run(&flags, "cat ../secret.txt /etc/passwd > copy && cat copy > /dev/null && ls /usr/bin > /dev/null && echo fine");
+    assert_eq!(String::from_utf8_lossy(&fine.stdout), "fine\n", "{fine:?}");
+    for cmd in [
+        "cat ../data/access/token".to_owned(),
+        "cat ../link/access/token".to_owned(),
+        format!("cat {}/access/token", data.display()),
+        format!("cat /proc/self/root{}/access/token", data.display()),
+        "ls ../data".to_owned(),
+        "ln ../data/access/token t && cat t".to_owned(),
+    ] {
+        let refused = yard.run(&flags, &cmd);
+        assert!(!refused.status.success(), "{cmd}: {refused:?}");
+        assert!(!String::from_utf8_lossy(&refused.stdout).contains("lh_secret"), "{cmd}: {refused:?}");
+    }
+}

@@ -277,10 +277,8 @@ impl AccessDir {
     }
 
     fn write_tokens(&self, tokens: &[StoredToken]) -> Result<(), AccessError> {
-        let line = |token: &StoredToken| TokenLine {
-            record: token.record.clone(),
-            sha256: token.digest.to_hex(),
-        };
+        let line =
+            |token: &StoredToken| TokenLine { record: token.record.clone(), sha256: token.digest.to_hex() };
         let file = TokenFile { tokens: tokens.iter().map(line).collect() };
         let path = self.tokens_file();
         let text = serde_json::to_vec_pretty(&file)

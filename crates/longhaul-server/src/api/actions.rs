@@ -154,11 +154,9 @@ pub(super) async fn answer_question(
     Payload(request): Payload<AnswerRequest>,
 ) -> Result<Json<AnswerView>, Problem> {
     let question: Option<QuestionId> = match &request.question {
-        Some(text) => {
-            Some(text.parse().map_err(|error: longhaul::id::ParseQuestionIdError| {
-                Problem::invalid(format!("question: {error}"))
-            })?)
-        }
+        Some(text) => Some(text.parse().map_err(|error: longhaul::id::ParseQuestionIdError| {
+            Problem::invalid(format!("question: {error}"))
+        })?),
         None => None,
     };
     let receipt = match request.words()? {

@@ -1,8 +1,8 @@
 //! What handlers take from a request. Whatever is wrong with it is answered with a problem that names it.
 
+use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::Json;
 use http::StatusCode;
 use http::request::Parts;
 use longhaul::TaskId;

@@ -177,7 +177,8 @@ pub(super) async fn list_tasks(
     let cursor = cursor(&api, query.cursor.as_deref()).await?;
     let (states, next) = page(&api, &selection, cursor, limit).await?;
     let now = api.store().now();
-    let mut tasks: Vec<TaskView> = states.iter().map(|state| TaskView::new(state, api.names(), now)).collect();
+    let mut tasks: Vec<TaskView> =
+        states.iter().map(|state| TaskView::new(state, api.names(), now)).collect();
     if with_sums {
         for (view, state) in tasks.iter_mut().zip(&states) {
             let tree = api.longhaul().list(TaskFilter::tree(state.root)).await?;
@@ -202,7 +203,8 @@ async fn cursor(api: &Api, text: Option<&str>) -> Result<Option<TaskId>, Problem
     let unknown = || {
         let shown: String = text.chars().take(40).collect();
         let detail = format!("cursor: '{shown}' is not known; its task may be deleted");
-        Problem { code: "unknown_cursor", ..Problem::invalid(detail) }.with_hint("start again without a cursor")
+        Problem { code: "unknown_cursor", ..Problem::invalid(detail) }
+            .with_hint("start again without a cursor")
     };
     let id: TaskId = text.strip_prefix('c').and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
     match api.store().task_state(id).await? {
@@ -256,7 +258,10 @@ mod tests {
         assert_eq!(read("open"), [Status::Pending, Status::Running]);
         assert_eq!(read(""), []);
         assert!(statuses(Some("asleep")).is_err_and(|problem| problem.detail.contains("'asleep'")));
-        assert_eq!(stored(&[Status::Pending, Status::Failed]), [Status::Pending, Status::Running, Status::Failed]);
+        assert_eq!(
+            stored(&[Status::Pending, Status::Failed]),
+            [Status::Pending, Status::Running, Status::Failed]
+        );
         assert_eq!(stored(&[Status::Failed]), [Status::Failed]);
         assert!(stored(&[]).is_empty());
     }

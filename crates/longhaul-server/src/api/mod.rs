@@ -141,7 +141,8 @@ pub fn router(backend: Backend, hub: EventHub) -> Router {
     let (routes, description) = described();
     let openapi = serde_json::to_vec(&description).unwrap_or_default().into();
     let names = Namer::new(backend.teams());
-    let api = Api(Arc::new(ApiInner { backend, hub, names, asked: questions::AskedCache::default(), openapi }));
+    let api =
+        Api(Arc::new(ApiInner { backend, hub, names, asked: questions::AskedCache::default(), openapi }));
     let below = routes
         .route("/openapi.json", get(probes::openapi))
         .layer(DefaultBodyLimit::max(MOST_BODY))

@@ -84,13 +84,24 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     family("longhaul_tasks", "gauge", "Tasks in the store.", &tasks);
     let open = api.longhaul().list(TaskFilter::default().live()).await?;
     let asking = open.iter().filter(|state| needs_you(state)).count();
-    family("longhaul_tasks_needing_a_person", "gauge", "Tasks with an open question.", &plain(number(asking)));
-    let interrupted = open.iter().filter(|state| state.status == Status::Pending && state.attempt.0 > 0).count();
+    family(
+        "longhaul_tasks_needing_a_person",
+        "gauge",
+        "Tasks with an open question.",
+        &plain(number(asking)),
+    );
+    let interrupted =
+        open.iter().filter(|state| state.status == Status::Pending && state.attempt.0 > 0).count();
     let help = "Tasks that have started and that no process runs.";
     family("longhaul_tasks_interrupted", "gauge", help, &plain(number(interrupted)));
     let hub = api.hub().stats();
     family("longhaul_event_watchers", "gauge", "Open event streams.", &plain(number(hub.watchers)));
-    family("longhaul_event_ring_bytes", "gauge", "Bytes of events in memory.", &plain(number(hub.ring_bytes)));
+    family(
+        "longhaul_event_ring_bytes",
+        "gauge",
+        "Bytes of events in memory.",
+        &plain(number(hub.ring_bytes)),
+    );
     family("longhaul_events_total", "counter", "Events since the server started.", &plain(hub.events));
     let help = "Event streams that were closed because their reader was too slow.";
     family("longhaul_event_watchers_lagged_total", "counter", help, &plain(hub.lagged));

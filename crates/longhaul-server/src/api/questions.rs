@@ -80,8 +80,7 @@ async fn of_task(api: &Api, state: &TaskState) -> Result<Vec<QuestionView>, Prob
         }
     }
     // What was answered since then is left out.
-    let view = |open: &OpenQuestion| {
-        known(open).map(|asks| QuestionView::new(state, open, &asks, api.names()))
-    };
+    let view =
+        |open: &OpenQuestion| known(open).map(|asks| QuestionView::new(state, open, &asks, api.names()));
     Ok(state.asked.iter().filter_map(view).collect())
 }

@@ -15,8 +15,8 @@ use super::extract::{Id, Params};
 use super::list::page_size;
 use crate::problem::Problem;
 use crate::views::{
-    AgentView, JournalPage, QuestionView, RecordView, ResultView, SumsView, TaskDetail, TaskView, TeamPage, TeamView,
-    TreeView,
+    AgentView, JournalPage, QuestionView, RecordView, ResultView, SumsView, TaskDetail, TaskView, TeamPage,
+    TeamView, TreeView,
 };
 
 /// How much output a task's own page has, in bytes.
@@ -85,10 +85,10 @@ pub(super) async fn get_tree(State(api): State<Api>, Id(id): Id) -> Result<Json<
     let states: Vec<&TaskState> = std::iter::once(&top).chain(descendants(&tree, &[id])).collect();
     let now = api.store().now();
     let sums = sums_below(&states);
-    let tasks = states.iter().zip(&sums).map(|(state, sums)| TaskView {
-        tree: Some(*sums),
-        ..TaskView::new(state, api.names(), now)
-    });
+    let tasks = states
+        .iter()
+        .zip(&sums)
+        .map(|(state, sums)| TaskView { tree: Some(*sums), ..TaskView::new(state, api.names(), now) });
     Ok(Json(TreeView { tasks: tasks.collect(), tree: sums.first().copied().unwrap_or_default() }))
 }
 
@@ -102,7 +102,10 @@ fn sums_below(states: &[&TaskState]) -> Vec<SumsView> {
         // As many steps as the tree is deep.
         while let Some(place) = at {
             sums[place].add(state);
-            at = states[place].parent.and_then(|parent| places.get(&parent).copied()).filter(|up| *up != place);
+            at = states[place]
+                .parent
+                .and_then(|parent| places.get(&parent).copied())
+                .filter(|up| *up != place);
         }
     }
     sums
@@ -136,7 +139,10 @@ pub(super) async fn get_result(
     let (whole, state) = (&snapshot.output, &snapshot.state);
     let offset = query.offset.unwrap_or(0);
     if offset > whole.len() {
-        return Err(Problem::invalid(format!("offset: {offset} is beyond the end, which is {}", whole.len())));
+        return Err(Problem::invalid(format!(
+            "offset: {offset} is beyond the end, which is {}",
+            whole.len()
+        )));
     }
     let start = whole.floor_char_boundary(offset);
     // At least one character, so that every part leads on.

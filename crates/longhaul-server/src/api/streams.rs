@@ -66,7 +66,8 @@ fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<
             Ok(id) => Ok(WatchStart::After(id)),
             Err(error) => {
                 let problem = Problem::invalid(format!("{name}: {error}"));
-                Err(Problem { code: "unknown_event", ..problem }.with_hint("use the `id` of an event, `start` or `now`"))
+                Err(Problem { code: "unknown_event", ..problem }
+                    .with_hint("use the `id` of an event, `start` or `now`"))
             }
         },
     }

@@ -178,6 +178,8 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     };
     let text = key.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
     text.map(|key| Some(key.to_owned())).ok_or_else(|| {
-        Problem::invalid(format!("Idempotency-Key: it has to be 1 to {LONGEST_KEY} printable ASCII characters"))
+        Problem::invalid(format!(
+            "Idempotency-Key: it has to be 1 to {LONGEST_KEY} printable ASCII characters"
+        ))
     })
 }

@@ -174,7 +174,9 @@ mod tests {
         for id in [EventId::after(position), EventId { position, seen: Some(3) }] {
             assert_eq!(id.to_string().parse(), Ok(id));
         }
-        for wrong in ["", "-", "1", "00000007.0.42-", "00000007.0.42-x", "00000007.0.42--1", "00000007.0.42-+1"] {
+        for wrong in
+            ["", "-", "1", "00000007.0.42-", "00000007.0.42-x", "00000007.0.42--1", "00000007.0.42-+1"]
+        {
             assert!(wrong.parse::<EventId>().is_err(), "{wrong}");
         }
     }

@@ -38,11 +38,7 @@ pub struct HubOptions {
 
 impl Default for HubOptions {
     fn default() -> HubOptions {
-        HubOptions {
-            ring_bytes: 8 << 20,
-            heartbeat: Duration::from_secs(15),
-            retry: Duration::from_secs(2),
-        }
+        HubOptions { ring_bytes: 8 << 20, heartbeat: Duration::from_secs(15), retry: Duration::from_secs(2) }
     }
 }
 
@@ -226,7 +222,11 @@ impl HubInner {
 }
 
 /// The frames of an item of the feed.
-pub(super) async fn item_frames(store: &dyn Store, projection: &mut Projection, item: FeedItem) -> Vec<Frame> {
+pub(super) async fn item_frames(
+    store: &dyn Store,
+    projection: &mut Projection,
+    item: FeedItem,
+) -> Vec<Frame> {
     match item {
         FeedItem::Deleted { position } => vec![frame::deleted(position)],
         FeedItem::Entry { position, task, root, record } => {

@@ -242,8 +242,7 @@ impl Watcher {
         let mut news = std::pin::pin!(news);
         news.as_mut().enable();
         let Some(after) = self.after else { return };
-        let found =
-            self.hub.ring().read(self.scope, next, BYTES_AT_ONCE, |frame| after.is_before(frame));
+        let found = self.hub.ring().read(self.scope, next, BYTES_AT_ONCE, |frame| after.is_before(frame));
         match found {
             Found::Lagging => {
                 self.hub.lagged.fetch_add(1, Ordering::Relaxed);
@@ -255,9 +254,7 @@ impl Watcher {
                 for frame in frames {
                     self.take(&frame).await;
                 }
-                if !had_some
-                    && tokio::time::timeout(self.hub.options.heartbeat, news).await.is_err()
-                {
+                if !had_some && tokio::time::timeout(self.hub.options.heartbeat, news).await.is_err() {
                     self.queue.push_back(Bytes::from_static(b": still here\n\n"));
                 }
             }

@@ -94,7 +94,11 @@ pub(super) struct EndingBody {
 
 impl EndingBody {
     /// Wraps the body of a response, unless its length is known: that one is on its way already.
-    pub(super) fn wrap(response: Response, revoked: CancellationToken, draining: CancellationToken) -> Response {
+    pub(super) fn wrap(
+        response: Response,
+        revoked: CancellationToken,
+        draining: CancellationToken,
+    ) -> Response {
         if response.body().size_hint().exact().is_some() {
             return response;
         }
@@ -116,7 +120,11 @@ impl EndingBody {
         if self.revoked.as_mut().poll(cx).is_ready() {
             return Some(": the token was revoked\n\n");
         }
-        self.draining.as_mut().poll(cx).is_ready().then_some(": the server is stopping; connect again later\n\n")
+        self.draining
+            .as_mut()
+            .poll(cx)
+            .is_ready()
+            .then_some(": the server is stopping; connect again later\n\n")
     }
 }
 

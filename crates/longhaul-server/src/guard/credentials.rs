@@ -135,7 +135,9 @@ mod tests {
             of(&[("authorization", "Bearer a"), cookie, own[0], own[1]]),
             Ok((Some("a".into()), Some("x".into())))
         );
-        for alone in [&[cookie][..], &[cookie, own[0]], &[cookie, own[1]], &[("authorization", "Bearer a"), cookie]] {
+        for alone in
+            [&[cookie][..], &[cookie, own[0]], &[cookie, own[1]], &[("authorization", "Bearer a"), cookie]]
+        {
             assert_eq!(of(alone), Err(CredentialError::CookieAlone));
         }
         for wrong in [

@@ -65,7 +65,7 @@ impl AllowedHosts {
         let Some(authority) = authority else { return Err(HostError(name)) };
         match authority.port_u16() {
             Some(_) => self.hosts.push(AllowedHost { authority: name, any_scheme: true }),
-            None if authority.port().is_some() || name.ends_with(':') => return Err(HostError(name)),
+            None if authority.host() != name => return Err(HostError(name)),
             None => {
                 self.push(&name, true);
                 self.hosts.push(AllowedHost { authority: name, any_scheme: true });
@@ -127,7 +127,8 @@ impl AllowedHosts {
             let detail = "requests from pages of other origins are refused";
             Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", "The Origin is not allowed", detail)
         };
-        let all_own = parts.headers.get_all(ORIGIN).iter().all(|origin| self.is_own_origin(origin.as_bytes()));
+        let all_own =
+            parts.headers.get_all(ORIGIN).iter().all(|origin| self.is_own_origin(origin.as_bytes()));
         if !all_own || parts.headers.get_all(ORIGIN).iter().count() > 1 {
             return Err(foreign());
         }

@@ -39,7 +39,9 @@ pub(super) fn check_path(path: &str) -> Result<(), Problem> {
         || decoded.chars().any(char::is_control)
         || decoded.split('/').any(|part| matches!(part, "." | ".."));
     match is_odd {
-        true => Err(Problem::invalid("the path has a part that is not allowed: '.', '..', a backslash or a control character")),
+        true => Err(Problem::invalid(
+            "the path has a part that is not allowed: '.', '..', a backslash or a control character",
+        )),
         false => Ok(()),
     }
 }

@@ -28,8 +28,8 @@ impl TlsFiles {
         if certificates.is_empty() {
             return Err(wrong(&self.certificate, "there is no certificate in it".to_owned()));
         }
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| wrong(&self.key, error.to_string()))?;
+        let key =
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| wrong(&self.key, error.to_string()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

@@ -7,11 +7,11 @@ mod transcript;
 pub use question::{
     AlsoAnswered, AnswerView, FileChangeView, GrantView, LineView, QuestionKind, QuestionPage, QuestionView,
 };
-pub use task::{
-    Namer, OpenQuestionView, StopView, SumsView, TaskDetail, TaskPage, TaskStatus, TaskView, TreeView, UsageView,
-    WaitView,
-};
 pub(crate) use task::needs_you;
+pub use task::{
+    Namer, OpenQuestionView, StopView, SumsView, TaskDetail, TaskPage, TaskStatus, TaskView, TreeView,
+    UsageView, WaitView,
+};
 pub use transcript::{ItemView, TranscriptPage, words};
 
 use longhaul::entry::Record;

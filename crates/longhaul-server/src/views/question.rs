@@ -107,7 +107,9 @@ impl QuestionView {
                     problem: file.problem.clone(),
                 });
             }
-            ExpectedAnswer::Words { schema } => view.schema = schema.clone().filter(|schema| schema.is_object()),
+            ExpectedAnswer::Words { schema } => {
+                view.schema = schema.clone().filter(|schema| schema.is_object())
+            }
         }
         view
     }

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use longhaul::EventKind;
 use longhaul::transcript::{
-    Detail, ItemKind, Level, Phrase, Tone, TranscriptItem, describe, describe_end, describe_question, format_call,
-    question_lines, sender,
+    Detail, ItemKind, Level, Phrase, Tone, TranscriptItem, describe, describe_end, describe_question,
+    format_call, question_lines, sender,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};

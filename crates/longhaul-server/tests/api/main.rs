@@ -1,7 +1,6 @@
 //! The HTTP API on a real listener, with a real store.
 
-mod fuzz;
-mod load;
 mod setup;
+mod sse;
 mod streams;
 mod tasks;

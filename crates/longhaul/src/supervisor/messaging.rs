@@ -145,6 +145,34 @@ impl Longhaul {
         Ok(self.0.service.send_with_budget(id, letter, budget).await?)
     }
 
+    /// Like [`send`](Self::send), but only once per key: sending again under the same
+    /// key to the same task writes nothing and returns the receipt of the first letter.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let id = longhaul.submit(Order::new("worker", "Write about Rust.")).await?;
+    /// longhaul.wait([id]).await?;
+    /// let first = longhaul.send_once(id, "request 7", "And about Go.").await?;
+    /// let again = longhaul.send_once(id, "request 7", "And about Go.").await?;
+    /// assert_eq!(first.to, again.to);
+    /// # Ok(()) }
+    /// ```
+    pub async fn send_once(
+        &self,
+        id: TaskId,
+        key: &str,
+        text: impl Into<Arc<str>>,
+    ) -> Result<SendReceipt, LonghaulError> {
+        let mut letter = self.letter(text.into(), Delivery::Asap)?;
+        letter.id = LetterId::from(format!("chosen:{key}"));
+        Ok(self.0.service.send(id, letter).await?)
+    }
+
     /// Gives a task and everything below it this much budget from now on, on top of what they have used: each
     /// limit set here replaces the task's earlier one. Running tasks apply it before their next model call,
     /// others when they are next claimed.

@@ -15,6 +15,7 @@ use super::http_client::{
     RemoteToolError, SecretHeaders, ToolHttpClient, display_url, parse_web_url, sanitize_tool_name,
     unique_name,
 };
+use super::own_server::OwnServer;
 use super::text::truncate;
 use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
@@ -51,6 +52,7 @@ pub struct A2a {
     headers: SecretHeaders,
     /// Whether to offer one tool for the whole agent instead of one per skill.
     single_tool: bool,
+    own_server: OwnServer,
     /// The agent, connected on first use: its card is read only once.
     agent: OnceCell<Arc<RemoteAgent>>,
 }
@@ -59,7 +61,14 @@ impl A2a {
     /// Creates a toolset for the agent at `url`; its card is below that URL, at
     /// `/.well-known/agent-card.json`. `headers` are sent with every request to the agent.
     pub fn new(url: impl Into<String>, headers: SecretHeaders) -> Self {
-        A2a { url: url.into(), name: None, headers, single_tool: false, agent: OnceCell::new() }
+        A2a {
+            url: url.into(),
+            name: None,
+            headers,
+            single_tool: false,
+            own_server: OwnServer::default(),
+            agent: OnceCell::new(),
+        }
     }
 
     /// Sets a prefix for the names of its tools.
@@ -74,10 +83,16 @@ impl A2a {
         self
     }
 
+    /// Sets the server that this process is. Its agents may not call it.
+    pub fn own_server(mut self, server: OwnServer) -> Self {
+        self.own_server = server;
+        self
+    }
+
     async fn connect(&self) -> Result<Arc<RemoteAgent>, RemoteToolError> {
         let url = parse_web_url(&self.url).map_err(|why| RemoteToolError(format!("url: {why}")))?;
-        let client =
-            ToolHttpClient::new(&self.headers).map_err(|why| RemoteToolError(format!("headers: {why}")))?;
+        let client = ToolHttpClient::new(&self.headers, &self.own_server)
+            .map_err(|why| RemoteToolError(format!("headers: {why}")))?;
         let named =
             |why: RemoteToolError| RemoteToolError(client.scrub(format!("{}: {why}", display_url(&url))));
         let card = fetch_card(&client, &url).await.map_err(named)?;

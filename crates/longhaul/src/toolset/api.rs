@@ -10,6 +10,7 @@ use super::http_client::{
     RemoteToolError, SecretHeaders, ToolHttpClient, display_url, has_dot_segments, parse_web_url,
     percent_encode, value_text,
 };
+use super::own_server::OwnServer;
 use super::text::truncate;
 use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
@@ -52,12 +53,18 @@ pub struct ApiSettings {
 /// Arguments that appear in the endpoint are inserted there. The others become the JSON body of a POST, PUT
 /// or PATCH, and the query string of any other method.
 #[derive(Debug, Clone)]
-pub struct Api(Arc<ApiSettings>);
+pub struct Api(Arc<ApiSettings>, OwnServer);
 
 impl Api {
     /// Creates the toolset.
     pub fn new(settings: ApiSettings) -> Self {
-        Api(Arc::new(settings))
+        Api(Arc::new(settings), OwnServer::default())
+    }
+
+    /// Sets the server that this process is. Its agents may not call it.
+    pub fn own_server(mut self, server: OwnServer) -> Self {
+        self.1 = server;
+        self
     }
 
     fn tool(&self) -> Result<ApiTool, RemoteToolError> {
@@ -93,7 +100,7 @@ impl Api {
         }
         let sample = template.fill(|_, _| Ok("x".to_owned()))?;
         parse_web_url(&sample).map_err(|why| RemoteToolError(format!("endpoint: {why}")))?;
-        let client = ToolHttpClient::new(&settings.headers)
+        let client = ToolHttpClient::new(&settings.headers, &self.1)
             .map_err(|why| RemoteToolError(format!("headers: {why}")))?;
         Ok(ApiTool { settings, method, template, client })
     }

@@ -20,9 +20,9 @@ use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 
 const NAME: &str = "background_agents";
 /// The tool that shows the output of a task.
-const VIEW: &str = "view_background_agent";
+pub(super) const VIEW: &str = "view_background_agent";
 /// How many tasks one call may wait for.
-const MOST_TASKS: usize = 100;
+pub(super) const MOST_TASKS: usize = 100;
 
 /// The toolset `background_agents`: tools to run, view, message, wait for and stop sub-agents.
 #[derive(Debug, Clone, Copy, Default)]
@@ -111,7 +111,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct RunBackgroundAgentArgs {
+pub(super) struct RunBackgroundAgentArgs {
     /// The name of the sub-agent.
     agent: String,
     /// What it should do, in full sentences, with all that it needs to know: it does not see this conversation.
@@ -135,7 +135,7 @@ struct RunBackgroundAgentArgs {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct BudgetArgs {
+pub(super) struct BudgetArgs {
     /// Tokens, read and written.
     #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
@@ -158,17 +158,24 @@ impl BudgetArgs {
     }
 }
 
+impl RunBackgroundAgentArgs {
+    /// The order, to one of these agents.
+    pub(super) fn order(self, agents: &[AgentInfo]) -> Result<Order, ToolError> {
+        Ok(Order {
+            expected_output: non_blank(self.expected_output),
+            model: non_blank(self.model),
+            max_turns: fn_tool::turn_limit(self.max_turns)?,
+            timeout: positive_limit("timeout", self.timeout)?.map(duration_from_secs),
+            budget: self.budget.map(BudgetArgs::budget).transpose()?.unwrap_or_default(),
+            ..Order::new(task_ops::match_agent(agents, &self.agent), self.task)
+        })
+    }
+}
+
 async fn run(args: RunBackgroundAgentArgs, mine: &[AgentInfo], cx: &CallContext) -> ToolCallResult {
-    let agent = task_ops::match_agent(mine, &args.agent);
-    let order = Order {
-        expected_output: non_blank(args.expected_output),
-        model: non_blank(args.model),
-        max_turns: fn_tool::turn_limit(args.max_turns)?,
-        timeout: positive_limit("timeout", args.timeout)?.map(duration_from_secs),
-        budget: args.budget.map(BudgetArgs::budget).transpose()?.unwrap_or_default(),
-        ..Order::new(agent.clone(), args.task)
-    };
-    match task_ops::launch_task(cx, order, args.again).await? {
+    let (again, agent) = (args.again, task_ops::match_agent(mine, &args.agent));
+    let order = args.order(mine)?;
+    match task_ops::launch_task(cx, order, again).await? {
         Launch::Before(snapshot) => Ok(task_ops::done_before(&snapshot, Some(VIEW))),
         Launch::New(id, besides) => {
             let besides = besides.map(|besides| format!(" {besides}")).unwrap_or_default();
@@ -181,40 +188,46 @@ async fn run(args: RunBackgroundAgentArgs, mine: &[AgentInfo], cx: &CallContext)
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct StopBackgroundAgentArgs {
+pub(super) struct StopBackgroundAgentArgs {
     /// The id of the task, as run_background_agent has returned it.
-    task_id: String,
+    pub(super) task_id: String,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct ViewBackgroundAgentArgs {
+pub(super) struct ViewBackgroundAgentArgs {
     /// The id of the task, as run_background_agent has returned it.
-    task_id: String,
+    pub(super) task_id: String,
     /// Show the output from this character on.
     #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
-    offset: Option<f64>,
+    pub(super) offset: Option<f64>,
     /// Show at most this many characters.
     #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
-    limit: Option<f64>,
+    pub(super) limit: Option<f64>,
     /// Show only the last characters, this many.
     #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u64>")]
-    tail: Option<f64>,
+    pub(super) tail: Option<f64>,
+}
+
+impl ViewBackgroundAgentArgs {
+    /// The requested part of the output.
+    pub(super) fn part(&self) -> Option<TextRange> {
+        TextRange::from_args(self.offset, self.limit, TextRange::tail(self.tail))
+    }
 }
 
 async fn view(args: ViewBackgroundAgentArgs, cx: &CallContext) -> ToolCallResult {
-    let part = TextRange::from_args(args.offset, args.limit, TextRange::tail(args.tail));
-    task_ops::view_task(&args.task_id, part, VIEW, cx).await
+    task_ops::view_task(&args.task_id, args.part(), VIEW, cx).await
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct SendBackgroundAgentArgs {
+pub(super) struct SendBackgroundAgentArgs {
     /// The id of the task, as run_background_agent has returned it.
-    task_id: String,
+    pub(super) task_id: String,
     /// What the agent should know.
-    message: String,
+    pub(super) message: String,
 }
 
 async fn send(args: SendBackgroundAgentArgs, cx: &CallContext) -> ToolCallResult {
@@ -237,33 +250,33 @@ struct WaitBackgroundAgentsArgs {
 
 #[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum WaitModeArg {
+pub(super) enum WaitModeArg {
     All,
     Any,
 }
 
 /// The reply to a wait. The names and the order of its fields are part of the tool's interface.
 #[derive(Serialize)]
-struct WaitReply {
-    all_done: bool,
-    timed_out: bool,
-    error: Option<String>,
-    tasks: Vec<WaitedTask>,
+pub(super) struct WaitReply {
+    pub(super) all_done: bool,
+    pub(super) timed_out: bool,
+    pub(super) error: Option<String>,
+    pub(super) tasks: Vec<WaitedTask>,
 }
 
 #[derive(Default, Serialize)]
-struct WaitedTask {
-    task_id: String,
-    status: &'static str,
-    done: bool,
-    output: String,
-    error: Option<String>,
-    truncated: bool,
-    tools_used: u32,
+pub(super) struct WaitedTask {
+    pub(super) task_id: String,
+    pub(super) status: &'static str,
+    pub(super) done: bool,
+    pub(super) output: String,
+    pub(super) error: Option<String>,
+    pub(super) truncated: bool,
+    pub(super) tools_used: u32,
 }
 
 impl WaitedTask {
-    fn from_snapshot(snapshot: &Snapshot, room: usize) -> WaitedTask {
+    pub(super) fn from_snapshot(snapshot: &Snapshot, room: usize) -> WaitedTask {
         let TaskState { id, status, .. } = snapshot.state;
         let (output, truncated) =
             task_text::output_text(snapshot, None, room, |from| task_text::read_on(VIEW, id, from));
@@ -278,7 +291,7 @@ impl WaitedTask {
         }
     }
 
-    fn not_found(typed: &str, why: String) -> WaitedTask {
+    pub(super) fn not_found(typed: &str, why: String) -> WaitedTask {
         let task_id = typed.chars().take(40).collect();
         WaitedTask { task_id, status: "not_found", error: Some(why), ..WaitedTask::default() }
     }

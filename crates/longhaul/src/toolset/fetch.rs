@@ -14,14 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, FnTool, ToolCallResult, duration_from_secs};
 use super::http_client::RemoteToolError;
+use super::own_server::OwnServer;
 use super::text::{group_digits, pluralize, truncate};
 use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::tool::{CallContext, ToolEffects, ToolError, ToolOutput};
-#[cfg(feature = "mcp")]
-pub(super) use fetch_client::system_lookup;
-
 pub(super) use address::why_private;
-use fetch_client::{AddressFilter, DnsLookup, FetchClient};
+use fetch_client::{AddressFilter, FetchClient};
+pub(super) use fetch_client::{DnsLookup, system_lookup};
 use page::PageKind;
 
 mod address;
@@ -36,6 +35,7 @@ pub struct Fetch {
     address_filter: AddressFilter,
     lookup: DnsLookup,
     private: bool,
+    own_server: OwnServer,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +54,13 @@ impl Fetch {
     /// Creates a toolset that reads public addresses: up to one megabyte per URL, within 30 seconds.
     pub fn new() -> Self {
         let limits = FetchLimits { time: Duration::from_secs(30), bytes: 1 << 20 };
-        Fetch { limits, address_filter: why_private, lookup: fetch_client::system_lookup(), private: false }
+        Fetch {
+            limits,
+            address_filter: why_private,
+            lookup: system_lookup(),
+            private: false,
+            own_server: OwnServer::default(),
+        }
     }
 
     /// Sets the default time limit per URL. A call can set its own.
@@ -73,6 +79,12 @@ impl Fetch {
     pub fn allow_private(mut self, allow: bool) -> Self {
         self.address_filter = if allow { |_| None } else { why_private };
         self.private = allow;
+        self
+    }
+
+    /// Sets the server that this process is. It is never read, not even with private addresses allowed.
+    pub fn own_server(mut self, server: OwnServer) -> Self {
+        self.own_server = server;
         self
     }
 
@@ -97,7 +109,7 @@ impl Toolset for Fetch {
 
     fn open<'a>(&'a self, _context: &'a ToolsetContext) -> OpenFuture<'a> {
         Box::pin(async {
-            let client = FetchClient::new(self.address_filter, self.lookup.clone())
+            let client = FetchClient::new(self.address_filter, self.lookup.clone(), self.own_server.clone())
                 .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why: why.to_string() })?;
             let fetcher = Arc::new(PageFetcher { client, limits: self.limits });
             let where_to = if self.private { "with private addresses" } else { "without private addresses" };

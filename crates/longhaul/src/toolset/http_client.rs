@@ -12,6 +12,8 @@ use reqwest::{Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
+use super::fetch::system_lookup;
+use super::own_server::{OwnServer, OwnServerRefused, OwnServerResolver};
 use super::text::{group_digits, truncate};
 
 /// How long connecting may take.
@@ -91,6 +93,9 @@ pub(super) fn redact_secret(text: String, secret: &str) -> String {
 #[derive(Clone)]
 pub(super) struct ToolHttpClient {
     client: Client,
+    /// For requests to a port of the own server: names of this machine are refused.
+    guarded: Client,
+    own_server: OwnServer,
     map: HeaderMap,
     headers: SecretHeaders,
 }
@@ -102,35 +107,75 @@ pub(super) struct HttpReply {
 }
 
 impl ToolHttpClient {
-    pub(super) fn new(headers: &SecretHeaders) -> Result<ToolHttpClient, RemoteToolError> {
+    pub(super) fn new(
+        headers: &SecretHeaders,
+        own_server: &OwnServer,
+    ) -> Result<ToolHttpClient, RemoteToolError> {
+        let client = ToolHttpClient::builder(own_server)?;
+        let guarded = ToolHttpClient::builder(own_server)?;
+        let guarded = guarded.dns_resolver(std::sync::Arc::new(OwnServerResolver(system_lookup())));
+        let built = |client: reqwest::ClientBuilder| {
+            client.build().map_err(|error| RemoteToolError(error.without_url().to_string()))
+        };
+        let client = built(client)?;
+        let guarded = if own_server.is_empty() { client.clone() } else { built(guarded)? };
+        let (own_server, map) = (own_server.clone(), headers.to_header_map()?);
+        Ok(ToolHttpClient { client, guarded, own_server, map, headers: headers.clone() })
+    }
+
+    fn builder(own_server: &OwnServer) -> Result<reqwest::ClientBuilder, RemoteToolError> {
+        let own_server = own_server.clone();
+        let follow = move |attempt: Attempt<'_>| {
+            let from_other_port = attempt.previous().last().is_none_or(|from| !own_server.has_port_of(from));
+            match own_server.is_at(attempt.url())
+                || (from_other_port && own_server.has_port_of(attempt.url()))
+            {
+                true => attempt.stop(),
+                false => follow_same_host(attempt),
+            }
+        };
         let tls = crate::model::http::tls_config().map_err(|error| RemoteToolError(error.to_string()))?;
-        let client = Client::builder()
+        Ok(Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
             .tcp_keepalive(Duration::from_secs(30))
-            .redirect(Policy::custom(follow_same_host))
+            .redirect(Policy::custom(follow))
             .referer(false)
-            .no_proxy()
-            .build()
-            .map_err(|error| RemoteToolError(error.without_url().to_string()))?;
-        Ok(ToolHttpClient { client, map: headers.to_header_map()?, headers: headers.clone() })
+            .no_proxy())
     }
 
-    /// Returns the underlying client, which does not send the headers.
+    /// Returns the client for a URL, which does not send the headers. Fails if the URL leads to the own server.
     #[cfg(feature = "mcp")]
-    pub(super) fn client(&self) -> Client {
-        self.client.clone()
+    pub(super) fn client_for(&self, url: &Url) -> Result<Client, RemoteToolError> {
+        self.check(url)?;
+        Ok(self.choose_client(url).clone())
+    }
+
+    fn choose_client(&self, url: &Url) -> &Client {
+        if self.own_server.has_port_of(url) { &self.guarded } else { &self.client }
+    }
+
+    fn check(&self, url: &Url) -> Result<(), RemoteToolError> {
+        match self.own_server.is_at(url) {
+            true => Err(RemoteToolError(
+                OwnServerRefused(url.host_str().unwrap_or_default().to_owned()).to_string(),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Starts building a request with the headers.
     pub(super) fn request(&self, method: reqwest::Method, url: Url) -> RequestBuilder {
-        self.client.request(method, url).headers(self.map.clone())
+        self.choose_client(&url).request(method, url).headers(self.map.clone())
     }
 
     /// Sends a request and returns the response once its headers have arrived.
     pub(super) async fn start(&self, request: RequestBuilder) -> Result<Response, RemoteToolError> {
-        let response = request.send().await.map_err(|error| self.explain_error(error))?;
+        let (client, request) = request.build_split();
+        let request = request.map_err(|error| self.explain_error(error))?;
+        self.check(request.url())?;
+        let response = client.execute(request).await.map_err(|error| self.explain_error(error))?;
         if response.status().is_redirection()
             && let Some(location) = response.headers().get(LOCATION)
         {
@@ -302,12 +347,14 @@ mod tests {
         let headers: SecretHeaders =
             [("Authorization", "Bearer sk-very-secret"), ("X-Short", "yes")].into_iter().collect();
         assert_eq!(format!("{headers:?}"), r#"["Authorization", "X-Short"]"#);
-        let client = ToolHttpClient::new(&headers).unwrap();
+        let own = OwnServer::default();
+        let client = ToolHttpClient::new(&headers, &own).unwrap();
         assert!(!format!("{client:?} {:?}", client.map).contains("secret"));
         let said = "no 'Bearer sk-very-secret' and no sk-very-secret, yes";
         assert_eq!(client.scrub(said.to_owned()), "no '[secret]' and no [secret], yes");
         for (name, value) in [("bad name", "x"), ("X-Ok", "very-secret\nline")] {
-            let error = ToolHttpClient::new(&[(name, value)].into_iter().collect()).unwrap_err().to_string();
+            let error =
+                ToolHttpClient::new(&[(name, value)].into_iter().collect(), &own).unwrap_err().to_string();
             assert!(error.contains(name) && !error.contains("very-secret"), "{error}");
         }
     }

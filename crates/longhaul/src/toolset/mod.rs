@@ -15,6 +15,7 @@ mod api;
 #[cfg(feature = "toolsets")]
 mod blocking;
 mod background_agents;
+pub mod client_tools;
 #[cfg(feature = "toolsets")]
 mod command;
 mod delegation;
@@ -40,6 +41,8 @@ mod output_truncation;
 #[cfg(feature = "toolsets")]
 mod http_client;
 mod redaction;
+#[cfg(feature = "toolsets")]
+mod own_server;
 #[cfg(feature = "toolsets")]
 mod sandbox;
 #[cfg(feature = "toolsets")]
@@ -95,6 +98,8 @@ pub use model_picker::ModelPicker;
 #[cfg(feature = "toolsets")]
 pub use openapi::OpenApi;
 pub(crate) use output_truncation::{read_tool_output, truncate_output};
+#[cfg(feature = "toolsets")]
+pub use own_server::OwnServer;
 #[cfg(feature = "toolsets")]
 pub use project_tasks::ProjectTasks;
 pub use redaction::with_redaction;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
 use super::http_client::{RemoteToolError, SecretHeaders, ToolHttpClient, display_url, parse_web_url};
+use super::own_server::OwnServer;
 use super::text::{pluralize, truncate};
 use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::id::Digest;
@@ -32,6 +33,7 @@ const TIME: Duration = Duration::from_secs(30);
 pub struct OpenApi {
     at: String,
     headers: SecretHeaders,
+    own_server: OwnServer,
     /// The operations, loaded on first use: the document is read only once.
     tools: OnceCell<Vec<Arc<dyn DynTool>>>,
 }
@@ -40,12 +42,18 @@ impl OpenApi {
     /// Creates a toolset from the document at a URL or in a file. The headers are sent with every request,
     /// including the one for the document.
     pub fn new(url_or_path: impl Into<String>, headers: SecretHeaders) -> Self {
-        OpenApi { at: url_or_path.into(), headers, tools: OnceCell::new() }
+        OpenApi { at: url_or_path.into(), headers, own_server: OwnServer::default(), tools: OnceCell::new() }
+    }
+
+    /// Sets the server that this process is. Its agents may not call it.
+    pub fn own_server(mut self, server: OwnServer) -> Self {
+        self.own_server = server;
+        self
     }
 
     async fn read(&self) -> Result<Vec<Arc<dyn DynTool>>, RemoteToolError> {
-        let client =
-            ToolHttpClient::new(&self.headers).map_err(|why| RemoteToolError(format!("headers: {why}")))?;
+        let client = ToolHttpClient::new(&self.headers, &self.own_server)
+            .map_err(|why| RemoteToolError(format!("headers: {why}")))?;
         let at = self.at.trim();
         let lower = at.to_ascii_lowercase();
         let (text, url) = match lower.starts_with("http://") || lower.starts_with("https://") {

@@ -48,6 +48,7 @@ pub struct Sandbox {
 struct SandboxRules {
     network: bool,
     writable: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
 }
 
 /// What confines a command.
@@ -72,6 +73,12 @@ impl Sandbox {
     /// Allows writing to one more directory. A relative path is relative to the working directory.
     pub fn allow_write(mut self, path: impl Into<PathBuf>) -> Self {
         self.rules.writable.push(path.into());
+        self
+    }
+
+    /// Hides the directories of the server that this process is: commands find them empty, or cannot read them.
+    pub fn own_server(mut self, server: &super::OwnServer) -> Self {
+        self.rules.hidden.extend_from_slice(server.hidden());
         self
     }
 
@@ -120,7 +127,10 @@ impl Sandbox {
         };
         Ok(match backend {
             SandboxBackend::Bubblewrap(program) => bubblewrap(program, &paths, self.rules.network, spec),
-            SandboxBackend::Landlock(helper) => landlocked(helper, &paths, self.rules.network, spec),
+            SandboxBackend::Landlock(helper) => {
+                check_landlock_can_hide(&paths)?;
+                landlocked(helper, &paths, self.rules.network, spec)
+            }
         })
     }
 
@@ -189,6 +199,8 @@ struct SandboxPaths {
     tmpfs: Vec<PathBuf>,
     /// Directories below those that stay readable, because they contain a writable directory.
     readable: Vec<PathBuf>,
+    /// Directories that the command may not read.
+    hidden: Vec<PathBuf>,
 }
 
 /// Directories for temporary files and for daemon sockets. A command that can talk to a daemon could make it
@@ -240,7 +252,9 @@ impl SandboxPaths {
             );
         }
         let shown = readable_dirs(&writable);
-        Ok(SandboxPaths { work, writable, git, tmpfs: tmpfs_dirs(), readable: shown })
+        // One that does not exist has nothing to hide.
+        let hidden = rules.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        Ok(SandboxPaths { work, writable, git, tmpfs: tmpfs_dirs(), readable: shown, hidden })
     }
 }
 
@@ -282,6 +296,12 @@ fn bubblewrap(program: &Path, paths: &SandboxPaths, network: bool, spec: Command
             args.words(["--tmpfs"]).path(path);
         });
     }
+    for hidden in &paths.hidden {
+        args.words(["--tmpfs"]).path(hidden);
+        // What is in it and may be written stays.
+        let inside = paths.writable.iter().filter(|dir| dir.starts_with(hidden));
+        inside.for_each(|dir| args.bind("--bind", dir));
+    }
     args.words(["--chdir"]).path(&spec.dir).words(["--"]).command(spec.program, spec.args);
     let remove_afterwards = paths.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
     CommandSpec {
@@ -294,11 +314,27 @@ fn bubblewrap(program: &Path, paths: &SandboxPaths, network: bool, spec: Command
     }
 }
 
+/// Landlock only allows, so it cannot take a part of a writable directory away.
+fn check_landlock_can_hide(paths: &SandboxPaths) -> Result<(), ToolError> {
+    let inside = |hidden: &&PathBuf| paths.writable.iter().any(|dir| hidden.starts_with(dir));
+    match paths.hidden.iter().find(inside) {
+        Some(hidden) => Err(ToolError::Failed(format!(
+            "the command was not run: it may write to a directory that contains {}, where this Longhaul server keeps its \
+             tokens, and Landlock cannot hide that. Install bubblewrap, or keep Longhaul's data elsewhere (`--data DIR`)",
+            hidden.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn landlocked(helper: &Path, paths: &SandboxPaths, network: bool, spec: CommandSpec) -> CommandSpec {
     let mut args = SandboxArgs::default();
     args.words([SANDBOX_EXEC]);
     for dir in paths.writable.iter().chain(paths.git.iter().flat_map(|git| &git.writable)) {
         args.words(["--rw"]).path(dir);
+    }
+    for dir in &paths.hidden {
+        args.words(["--hide"]).path(dir);
     }
     if network {
         args.words(["--net"]);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::fn_tool::ToolCallResult;
-use super::task_text::{self, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable};
+use super::task_text::{
+    self, Audience, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable,
+};
 use super::text_paging::{OUTPUT_LIMIT, TextRange};
 use super::vcs_dirs::find_vcs_dir;
 use super::{ToolsetContext, ToolsetError};
@@ -173,7 +175,7 @@ pub(super) async fn list_tasks(
     named: fn(TaskId) -> TaskIdField,
 ) -> Result<TaskTable, ToolError> {
     let states = cx.dispatcher.list(&cx.caller).await?;
-    Ok(TaskTable::new(&states, &cx.caller, named, cx.dispatcher.now()))
+    Ok(TaskTable::new(&states, Some(&cx.caller), named, cx.dispatcher.now()))
 }
 
 /// The note for the case that all of the caller's tasks have ended.
@@ -184,20 +186,29 @@ async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
 /// Stops a task; returns its id, its status and a sentence for the model.
 pub(super) async fn stop_task(cx: &CallContext, typed: &str) -> Result<(TaskId, Status, String), ToolError> {
     let before = cx.dispatcher.stop(&cx.caller, typed).await?;
+    let then = match before.parent == Some(cx.caller.task) {
+        true => "what it had by then will be sent to you as a message",
+        false => LOOK_THEN,
+    };
+    let (status, said) = stop_receipt(&before, then);
+    Ok((before.id, status, said))
+}
+
+/// How to see what a stopped task had, for callers that it is not sent to.
+pub(super) const LOOK_THEN: &str = "look at it then to see what it had";
+
+/// The status of a task after it was told to stop, and a sentence about it. `then` says how to get its text.
+pub(super) fn stop_receipt(before: &TaskState, then: &str) -> (Status, String) {
     let id = before.id;
-    Ok(match before.status {
-        Status::Pending => (id, Status::Cancelled, format!("{id} had not started: it is cancelled.")),
+    match before.status {
+        Status::Pending => (Status::Cancelled, format!("{id} had not started: it is cancelled.")),
         Status::Running => {
-            let then = match before.parent == Some(cx.caller.task) {
-                true => "what it had by then will be sent to you as a message",
-                false => "look at it then to see what it had",
-            };
             let said =
                 format!("{id} was told to stop, with everything below it. It ends within seconds; {then}.");
-            (id, Status::Running, said)
+            (Status::Running, said)
         }
-        ended => (id, ended, format!("{id} had already ended ({ended}): there was nothing to stop.")),
-    })
+        ended => (ended, format!("{id} had already ended ({ended}): there was nothing to stop.")),
+    }
 }
 
 /// Sends a message to a task; returns the receipt and a sentence for the model.
@@ -214,12 +225,17 @@ pub(super) async fn send_message(
         // A task of one of its tasks, or one that it took over with the conversation.
         false => "Its result is sent to the task that it works for.",
     };
-    let said = if sent.continued {
-        format!("{typed} had ended: a new task, {to}, goes on from there with your message. {then}")
-    } else {
-        format!("Your message is with {to}, which reads it before its next step. {then}")
-    };
+    let said = send_receipt(typed, &sent, then);
     Ok((sent, said))
+}
+
+/// The sentence about a message that was sent. `then` says how to get the result.
+pub(super) fn send_receipt(typed: &str, sent: &SendReceipt, then: &str) -> String {
+    let to = sent.to;
+    match sent.continued {
+        true => format!("{typed} had ended: a new task, {to}, goes on from there with your message. {then}"),
+        false => format!("Your message is with {to}, which reads it before its next step. {then}"),
+    }
 }
 
 /// Formats an answer as JSON.
@@ -337,9 +353,10 @@ pub(super) async fn view_task(
 ) -> ToolCallResult {
     let snapshot = cx.dispatcher.view(&cx.caller, typed).await?;
     let id = snapshot.state.id;
-    let (mut text, whole) = task_text::task_details(&snapshot, part, cx.dispatcher.now(), |from| {
-        task_text::read_on(tool, id, from)
-    });
+    let (mut text, whole) =
+        task_text::task_details(&snapshot, part, cx.dispatcher.now(), Audience::Agent, |from| {
+            task_text::read_on(tool, id, from)
+        });
     let collected = if whole { vec![id] } else { Vec::new() };
     if let Some(next_step) = if whole { all_ended(cx).await? } else { None } {
         text = format!("{text}\n\n{next_step}");

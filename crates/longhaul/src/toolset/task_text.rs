@@ -22,6 +22,19 @@ pub(super) const RESULT_IS_SENT: &str =
 pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
                                 short sentence: you will be called again with the results.";
 
+/// Who reads a text about tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// An agent of the team: the results of its tasks are sent to it.
+    Agent,
+    /// A client outside of the team: it has to fetch results.
+    Client,
+}
+
+/// Tells a client how to get a result without polling.
+pub(super) const FETCH_RESULT: &str = "Nothing is lost if you do not wait. To get results, call wait_background_agents once with all \
+                                       the ids you need; do not poll with view or list.";
+
 /// The note on a launch that is similar to an earlier one.
 pub(super) fn much_like(earlier: TaskId) -> String {
     format!(
@@ -159,7 +172,12 @@ pub(super) struct TaskRow {
 }
 
 impl TaskRow {
-    fn new(state: &TaskState, caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskRow {
+    fn new(
+        state: &TaskState,
+        caller: Option<&Caller>,
+        named: fn(TaskId) -> TaskIdField,
+        now: Timestamp,
+    ) -> TaskRow {
         TaskRow {
             id: named(state.id),
             agent: state.agent.clone(),
@@ -168,7 +186,7 @@ impl TaskRow {
             tokens: state.usage.total(),
             tool: tools(state),
             waiting_for: waiting(state, now),
-            parent: state.parent.filter(|parent| *parent != caller.task),
+            parent: state.parent.filter(|parent| caller.is_none_or(|caller| *parent != caller.task)),
             continued_by: state.continued_by,
             task: escape(&state.headline).into_owned(),
         }
@@ -195,7 +213,7 @@ impl fmt::Display for TaskRow {
     }
 }
 
-/// The caller's tasks, oldest first. If there are very many, the oldest ended ones are only counted.
+/// The tasks of a caller (of all clients if there is none), oldest first. If there are very many, the oldest ended ones are only counted.
 pub(super) struct TaskTable {
     pub(super) rows: Vec<TaskRow>,
     /// A note below the rows.
@@ -205,10 +223,11 @@ pub(super) struct TaskTable {
 impl TaskTable {
     pub(super) fn new(
         states: &[TaskState],
-        caller: &Caller,
+        caller: Option<&Caller>,
         named: fn(TaskId) -> TaskIdField,
         now: Timestamp,
     ) -> TaskTable {
+        let audience = if caller.is_some() { Audience::Agent } else { Audience::Client };
         let mut over = states.len().saturating_sub(LISTED);
         let mut left_out = 0_usize;
         let kept = states.iter().filter(|state| {
@@ -220,12 +239,15 @@ impl TaskTable {
         let rows: Vec<TaskRow> = kept.map(|state| TaskRow::new(state, caller, named, now)).collect();
         let mut notes = Vec::new();
         if states.is_empty() {
-            notes.push("You have started no tasks yet.".to_owned());
+            notes.push(match audience {
+                Audience::Agent => "You have started no tasks yet.".to_owned(),
+                Audience::Client => "No task has been started yet.".to_owned(),
+            });
         }
         if left_out > 0 {
             notes.push(format!("{left_out} older tasks that have ended are not shown."));
         }
-        notes.extend(tasks_note(states));
+        notes.extend(tasks_note(states, audience));
         TaskTable { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
     }
 }
@@ -240,11 +262,15 @@ impl fmt::Display for TaskTable {
 }
 
 /// The note on all of the caller's tasks: they have ended, or polling is pointless.
-fn tasks_note(states: &[TaskState]) -> Option<String> {
+fn tasks_note(states: &[TaskState], audience: Audience) -> Option<String> {
     let running = states.iter().filter(|state| !state.status.is_final()).count();
-    match running {
-        0 => all_ended_note(states.len()),
-        _ => Some(format!(
+    match (running, audience) {
+        (0, Audience::Agent) => all_ended_note(states.len()),
+        (0, Audience::Client) => None,
+        (_, Audience::Client) => {
+            Some(format!("{running} of {} not ended yet. {FETCH_RESULT}", tasks(states.len())))
+        }
+        (_, Audience::Agent) => Some(format!(
             "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
              look again. If there is nothing else to do, end your turn with a short sentence.",
             tasks(states.len())
@@ -270,7 +296,7 @@ fn tasks(n: usize) -> String {
 }
 
 /// The note on a task that has not ended.
-pub(super) fn not_ended_note(state: &TaskState, now: Timestamp) -> String {
+pub(super) fn not_ended_note(state: &TaskState, now: Timestamp, audience: Audience) -> String {
     let elapsed = state.elapsed(now);
     let stands = match (&state.stop, state.status) {
         (Some(_), _) => "It is being stopped.",
@@ -278,7 +304,12 @@ pub(super) fn not_ended_note(state: &TaskState, now: Timestamp) -> String {
         (None, Status::Pending) => "It waits for its turn to go on.",
         _ => "It is still running.",
     };
-    format!("{stands} {RESULT_IS_SENT} If you must, look again in {} seconds.", look_again(elapsed))
+    match audience {
+        Audience::Agent => {
+            format!("{stands} {RESULT_IS_SENT} If you must, look again in {} seconds.", look_again(elapsed))
+        }
+        Audience::Client => format!("{stands} {FETCH_RESULT}"),
+    }
 }
 
 /// The note on an answer that was cut short.
@@ -400,7 +431,7 @@ impl TaskReport {
             waiting_for: waiting(state, now),
             continued_by: state.continued_by,
             timed_out: false,
-            note: (!state.status.is_final()).then(|| not_ended_note(state, now)),
+            note: (!state.status.is_final()).then(|| not_ended_note(state, now, Audience::Agent)),
         }
     }
 }
@@ -411,6 +442,7 @@ pub(super) fn task_details(
     snapshot: &Snapshot,
     part: Option<TextRange>,
     now: Timestamp,
+    audience: Audience,
     how: impl FnOnce(usize) -> String,
 ) -> (String, bool) {
     let state = &snapshot.state;
@@ -451,7 +483,7 @@ pub(super) fn task_details(
         _ => writeln!(text, "\n{title}:\n{shown}"),
     };
     if !ended {
-        let _ = writeln!(text, "\n{}", not_ended_note(state, now));
+        let _ = writeln!(text, "\n{}", not_ended_note(state, now, audience));
     }
     (text.trim_end().to_owned(), ended && !truncated)
 }

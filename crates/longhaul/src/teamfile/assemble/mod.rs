@@ -23,6 +23,7 @@ use crate::model::http::HttpClient;
 use crate::process::ProcessGuardian;
 #[cfg(feature = "mcp")]
 use crate::toolset::McpPool;
+use crate::toolset::OwnServer;
 use crate::worker::TeamLoader;
 pub(super) use acp::acp_command;
 
@@ -48,6 +49,8 @@ pub struct Environment {
     pub mcp: McpPool,
     /// The program that can sandbox itself if there is no bubblewrap: see `toolset::Sandbox::helper`.
     pub sandbox_helper: Option<PathBuf>,
+    /// The server that this process is.
+    pub own_server: OwnServer,
 }
 
 fluent_setters!(Environment {
@@ -83,7 +86,20 @@ impl Environment {
             model_overrides: Vec::new(),
             guardian,
             sandbox_helper: None,
+            own_server: OwnServer::default(),
         }
+    }
+
+    /// Sets the server that this process is. The tools of its teams can neither call it nor read its tokens and
+    /// its store.
+    #[must_use]
+    pub fn own_server(mut self, server: OwnServer) -> Self {
+        #[cfg(feature = "mcp")]
+        {
+            self.mcp = McpPool::new(self.mcp.options().clone().own_server(server.clone()));
+        }
+        self.own_server = server;
+        self
     }
 }
 

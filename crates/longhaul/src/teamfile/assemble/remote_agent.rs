@@ -51,7 +51,12 @@ impl TeamAssembler<'_> {
                 .description(format!("A remote agent at {shown}. It sees only the task."))
                 .model(Arc::new(relay))
                 .policy(Policy { output_cap: ANSWER, ..Policy::default() })
-                .toolset(A2a::new(address, SecretHeaders::default()).name(name).single_tool())
+                .toolset(
+                    A2a::new(address, SecretHeaders::default())
+                        .name(name)
+                        .single_tool()
+                        .own_server(self.environment.own_server.clone()),
+                )
                 .build()?;
             self.agents.push(agent);
         }

@@ -104,18 +104,22 @@ impl TeamAssembler<'_> {
                 };
                 Some(Arc::new(crate::toolset::AgentMemory::new(kept)))
             }
-            ToolsetKind::Fetch(part) => Some(Arc::new(fetch(part))),
+            ToolsetKind::Fetch(part) => {
+                Some(Arc::new(fetch(part).own_server(self.environment.own_server.clone())))
+            }
             ToolsetKind::UserPrompt => Some(Arc::new(UserPrompt::new())),
             ToolsetKind::Api(part) => Some(Arc::new(self.api(job, part, path))),
             ToolsetKind::Openapi(part) => {
                 let url = self.fill_one(job, &part.url, &format!("{path}.url"));
                 let headers = self.fill_all(job, &part.headers, &format!("{path}.headers"));
-                Some(Arc::new(OpenApi::new(url, headers.into_iter().collect::<SecretHeaders>())))
+                let openapi = OpenApi::new(url, headers.into_iter().collect::<SecretHeaders>());
+                Some(Arc::new(openapi.own_server(self.environment.own_server.clone())))
             }
             ToolsetKind::A2a(part) => {
                 let url = self.fill_one(job, &part.url, &format!("{path}.url"));
                 let headers = self.fill_all(job, &part.headers, &format!("{path}.headers"));
                 let a2a = A2a::new(url, headers.into_iter().collect::<SecretHeaders>());
+                let a2a = a2a.own_server(self.environment.own_server.clone());
                 Some(Arc::new(match &part.name {
                     Some(name) => a2a.name(name.clone()),
                     None => a2a,
@@ -189,7 +193,9 @@ impl TeamAssembler<'_> {
         part: Option<&SandboxConfig>,
         network: Option<bool>,
     ) -> Option<crate::toolset::Sandbox> {
-        let mut sandbox = crate::toolset::Sandbox::new().network(network.unwrap_or(false));
+        let mut sandbox = crate::toolset::Sandbox::new()
+            .network(network.unwrap_or(false))
+            .own_server(&self.environment.own_server);
         match part? {
             SandboxConfig::Switch(on) => on.then_some(())?,
             SandboxConfig::Word(word) => (word == "on").then_some(())?,
@@ -231,6 +237,7 @@ impl TeamAssembler<'_> {
             required: call.required.clone(),
             output_schema: None,
         })
+        .own_server(self.environment.own_server.clone())
     }
 
     /// The skills of an agent, including those of the team that it uses.
@@ -288,7 +295,8 @@ fn plain(name: &str) -> String {
 }
 
 fn filesystem(part: &FilesystemConfig, environment: &Environment) -> Filesystem {
-    let mut builder = Filesystem::builder().guardian(environment.guardian.clone());
+    let mut builder =
+        Filesystem::builder().guardian(environment.guardian.clone()).own_server(&environment.own_server);
     for path in &part.allow_paths {
         builder = builder.allow_path(path);
     }

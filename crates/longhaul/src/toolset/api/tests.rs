@@ -4,7 +4,7 @@ use super::{Api, ApiSettings};
 use crate::tool::ToolEffects;
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
 use crate::toolset::tool_fixture::ToolFixture;
-use crate::toolset::{Toolset as _, ToolsetContext};
+use crate::toolset::{OwnServer, Toolset as _, ToolsetContext};
 
 fn args(names: &[&str]) -> Map<String, Value> {
     names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect()
@@ -143,4 +143,28 @@ async fn settings_that_cannot_work_are_named() {
     let with_schema = ApiSettings { output_schema: Some(json!({"type": "object"})), ..good() };
     let tools = Api::new(with_schema).open(&toolset_context).await.unwrap();
     assert!(tools[0].spec().description.ends_with(r#"this schema: {"type":"object"}"#));
+}
+
+#[tokio::test]
+async fn the_own_server_is_not_called_by_address_by_name_or_by_redirect() {
+    let own = LoopbackServer::start(|_| http_response(200, &[], "drive me")).await;
+    let (port, target) = (own.at.port(), own.url("/"));
+    let other = LoopbackServer::start(move |_| http_response(307, &[("location", &target)], "")).await;
+    for endpoint in [
+        own.url("/x"),
+        format!("http://127.1:{port}/x"),
+        format!("http://localhost:{port}/x"),
+        format!("http://[::ffff:127.0.0.1]:{port}/x"),
+        other.url("/x"),
+    ] {
+        let api = Api::new(settings("post", endpoint.clone(), &[])).own_server(OwnServer::new([own.at], []));
+        let error = ToolFixture::new(&api).await.call_error("lookup", json!({})).await;
+        let why = if endpoint == other.url("/x") {
+            "redirects to another server"
+        } else {
+            "its own agents may not use"
+        };
+        assert!(error.contains(why), "{endpoint}: {error}");
+    }
+    assert_eq!(own.requests().len(), 0);
 }

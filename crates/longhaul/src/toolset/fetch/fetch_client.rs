@@ -17,6 +17,7 @@ use reqwest::header::{ACCEPT, LOCATION};
 use reqwest::{Client, Response, Url};
 
 use crate::toolset::http_client::RemoteToolError;
+use crate::toolset::own_server::{OwnServer, OwnServerRefused, is_this_machine};
 
 /// How many redirects are followed.
 const MOST_HOPS: usize = 10;
@@ -44,14 +45,32 @@ pub(in crate::toolset) fn system_lookup() -> DnsLookup {
 #[derive(Clone)]
 pub(super) struct FetchClient {
     client: Client,
+    /// For requests to a port of the own server: names of this machine are refused.
+    guarded: Client,
     address_filter: AddressFilter,
+    own_server: OwnServer,
 }
 
 impl FetchClient {
     pub(super) fn new(
         address_filter: AddressFilter,
         lookup: DnsLookup,
+        own_server: OwnServer,
     ) -> Result<FetchClient, RemoteToolError> {
+        let resolver = |refuse_this_machine| FilteringResolver {
+            address_filter,
+            lookup: lookup.clone(),
+            refuse_this_machine,
+        };
+        let client = FetchClient::build(resolver(false))?;
+        let guarded = match own_server.is_empty() {
+            true => client.clone(),
+            false => FetchClient::build(resolver(true))?,
+        };
+        Ok(FetchClient { client, guarded, address_filter, own_server })
+    }
+
+    fn build(resolver: FilteringResolver) -> Result<Client, RemoteToolError> {
         let tls = crate::model::http::tls_config().map_err(|error| RemoteToolError(error.to_string()))?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -63,9 +82,8 @@ impl FetchClient {
             .no_proxy()
             // Keep no connections: each request resolves and checks its address again.
             .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(FilteringResolver { address_filter, lookup }));
-        let client = client.build().map_err(|error| RemoteToolError(error.without_url().to_string()))?;
-        Ok(FetchClient { client, address_filter })
+            .dns_resolver(Arc::new(resolver));
+        client.build().map_err(|error| RemoteToolError(error.without_url().to_string()))
     }
 
     /// Requests a URL and follows its redirects. Returns the response and its final URL.
@@ -76,7 +94,8 @@ impl FetchClient {
                 0 => why,
                 _ => RemoteToolError(format!("it redirects to {}, and {why}", shown(&url))),
             })?;
-            let sent = self.client.get(url.clone()).header(ACCEPT, accept).send().await;
+            let client = if self.own_server.has_port_of(&url) { &self.guarded } else { &self.client };
+            let sent = client.get(url.clone()).header(ACCEPT, accept).send().await;
             let response = sent.map_err(|error| RemoteToolError(explain_error(&error)))?;
             let next = match response.status().as_u16() {
                 301 | 302 | 303 | 307 | 308 => response.headers().get(LOCATION),
@@ -106,6 +125,9 @@ impl FetchClient {
         if host.is_empty() {
             return Err(RemoteToolError("it names no host".to_owned()));
         }
+        if self.own_server.is_at(url) {
+            return Err(RemoteToolError(OwnServerRefused(host.to_owned()).to_string()));
+        }
         let literal = host.trim_start_matches('[').trim_end_matches(']');
         match literal.parse::<IpAddr>().ok().and_then(self.address_filter) {
             Some(why) => Err(RemoteToolError(AddressRefused { host: literal.to_owned(), why }.to_string())),
@@ -128,12 +150,14 @@ fn shown(url: &Url) -> String {
 struct FilteringResolver {
     address_filter: AddressFilter,
     lookup: DnsLookup,
+    refuse_this_machine: bool,
 }
 
 impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
         let (looking, address_filter) = ((self.lookup)(host.clone()), self.address_filter);
+        let refuse_this_machine = self.refuse_this_machine;
         Box::pin(async move {
             let found = looking.await?;
             if found.is_empty() {
@@ -142,6 +166,9 @@ impl Resolve for FilteringResolver {
             // One refused address is enough: do not trust a name that has both kinds.
             if let Some(why) = found.iter().copied().find_map(address_filter) {
                 return Err(AddressRefused { host, why }.into());
+            }
+            if refuse_this_machine && found.iter().copied().any(is_this_machine) {
+                return Err(OwnServerRefused(host).into());
             }
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
             Ok(addresses)
@@ -170,6 +197,9 @@ fn explain_error(error: &reqwest::Error) -> String {
     while let Some(deeper) = cause.source() {
         cause = deeper;
         if let Some(refused) = cause.downcast_ref::<AddressRefused>() {
+            return refused.to_string();
+        }
+        if let Some(refused) = cause.downcast_ref::<OwnServerRefused>() {
             return refused.to_string();
         }
     }

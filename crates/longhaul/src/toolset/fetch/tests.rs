@@ -8,6 +8,7 @@ use serde_json::json;
 use super::address::why_private;
 use super::fetch_client::DnsLookup;
 use super::{Fetch, PageFormat};
+use crate::toolset::OwnServer;
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
 use crate::toolset::tool_fixture::ToolFixture;
 
@@ -314,4 +315,74 @@ async fn a_stop_ends_a_fetch() {
 #[test]
 fn the_form_is_markdown_unless_told() {
     assert_eq!(PageFormat::default(), PageFormat::Markdown);
+}
+
+#[tokio::test]
+async fn the_own_server_is_not_fetched_in_any_spelling_even_if_private_addresses_are_allowed() {
+    let own =
+        LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "drive me")).await;
+    let port = own.at.port();
+    let target = own.url("/api/v1/tasks");
+    let other = LoopbackServer::start(move |asked| match asked.line.as_str() {
+        "GET /fine" => {
+            http_response(200, &[("content-type", "text/plain")], "another server of this machine")
+        }
+        line => {
+            let to = match line {
+                "GET /short" => format!("http://127.1:{port}/"),
+                "GET /name" => format!("http://localhost:{port}/"),
+                _ => target.clone(),
+            };
+            http_response(302, &[("location", &to)], "")
+        }
+    })
+    .await;
+    let fetch = Fetch::new().allow_private(true).own_server(OwnServer::new([own.at], []));
+    let mut fixture = ToolFixture::new(&fetch).await;
+    let hosts = [
+        "127.0.0.1",
+        "127.1",
+        "127.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.0.0.1",
+        "0177.0.0.1",
+        "%31%32%37.0.0.1",
+        "１２７.０.０.１",
+        "127.0.0.1.",
+        "127.0.0.2",
+        "0",
+        "0.0.0.0",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "localhost",
+        "LOCALHOST",
+    ];
+    let urls = hosts.iter().map(|host| format!("http://{host}:{port}/api/v1/tasks"));
+    let redirects = ["/", "/short", "/name"].map(|path| other.url(path));
+    for url in urls.chain(redirects) {
+        let error = fixture.call_error("fetch", json!({"urls": [url]})).await;
+        assert!(error.contains("its own agents may not use"), "{url}: {error}");
+    }
+    assert_eq!(own.requests().len(), 0, "it was not even asked");
+    let fine = fixture.call_text("fetch", json!({"urls": [other.url("/fine")]})).await;
+    assert!(fine.contains("another server"), "{fine}");
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_the_own_server_is_refused_where_it_is_connected_to() {
+    let own = LoopbackServer::start(|_| http_response(200, &[], "drive me")).await;
+    let (lookup, times) = fixed_lookup(&["192.0.2.1", "127.0.0.1"]);
+    let fetch = Fetch::new().with_resolver(|_| None, lookup).own_server(OwnServer::new([own.at], []));
+    let mut fixture = ToolFixture::new(&fetch.timeout(Duration::from_millis(200))).await;
+    let url = format!("http://rebind.example:{}/", own.at.port());
+    for _ in 0..2 {
+        fixture.call_error("fetch", json!({"urls": [url]})).await;
+    }
+    let error = fixture.call_error("fetch", json!({"urls": [url]})).await;
+    assert!(error.contains("its own agents may not use"), "{error}");
+    assert!(times.load(Ordering::SeqCst) >= 2 && own.requests().is_empty());
 }

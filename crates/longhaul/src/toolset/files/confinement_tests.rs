@@ -306,3 +306,37 @@ async fn what_is_allowed_besides_can_be_reached_and_nothing_beside_it() {
     fs::create_dir(fixture.at("not-yet")).unwrap();
     assert!(fixture.call("write_file", json!({ "path": "../not-yet/x", "content": "x" })).await.is_ok());
 }
+
+#[tokio::test]
+async fn the_data_of_the_own_server_is_out_of_reach_even_below_the_working_directory() {
+    let mut fixture = ConfinementFixture::new();
+    fs::create_dir_all(fixture.at("work/data/access")).unwrap();
+    fs::write(fixture.at("work/data/access/token"), SECRET).unwrap();
+    fixture.link("data", "link");
+    fixture.link(fixture.at("work/data/access/token"), "direct");
+    let server = crate::toolset::OwnServer::new([], [fixture.at("work/data")]);
+    fixture.toolset = Filesystem::builder().ignore_vcs(false).own_server(&server).build();
+    for path in ["data/access/token", "link/access/token", "direct", "sub/../data/access/token", "data"] {
+        let refused = fixture.call("read_file", json!({"path": path})).await.unwrap_err();
+        assert!(refused.contains("its agents may not use it"), "{path}: {refused}");
+    }
+    for (tool, arguments) in [
+        ("list_directory", json!({"path": "data"})),
+        ("directory_tree", json!({"path": "data/access"})),
+        ("search_files_content", json!({"path": "data", "query": "secret"})),
+        ("write_file", json!({"path": "data/access/tokens.json", "content": "{}"})),
+        ("create_directory", json!({"paths": ["data/x"]})),
+        ("remove_directory", json!({"paths": ["data/access"]})),
+    ] {
+        let refused = fixture.call(tool, arguments).await.unwrap_err();
+        assert!(refused.contains("its agents may not use it"), "{tool}: {refused}");
+    }
+    for (tool, arguments) in [
+        ("search_files_content", json!({"path": ".", "query": "secret-of"})),
+        ("directory_tree", json!({"path": "."})),
+    ] {
+        let found = fixture.call(tool, arguments).await.unwrap_or_else(|error| error);
+        assert!(!found.contains(SECRET) && !found.contains("token"), "{tool}: {found}");
+    }
+    assert_eq!(fs::read_to_string(fixture.at("work/data/access/token")).unwrap(), SECRET);
+}

@@ -20,6 +20,7 @@ use cap_std::fs::{Dir, Metadata, OpenOptions};
 
 use super::path_resolver::{PathResolveError, RootNames, RootedPath, resolve_path};
 use crate::tool::{CallContext, ToolError};
+use crate::toolset::own_server::is_hidden;
 use crate::toolset::vcs_dirs::find_vcs_dir;
 
 /// What a toolset may access, and what its walks skip.
@@ -29,13 +30,20 @@ pub(super) struct FileAccess {
     pub(super) allow: Vec<PathBuf>,
     /// What walks skip.
     pub(super) skip: SkipRule,
+    /// Directories that cannot be used, although they may be below others that can.
+    pub(super) hidden: Vec<PathBuf>,
     /// Held during a change, so that two edits of one file do not overwrite each other.
     write_lock: Mutex<()>,
 }
 
 impl FileAccess {
     pub(super) fn new(allow: Vec<PathBuf>, skip: SkipRule) -> Self {
-        FileAccess { allow, skip, write_lock: Mutex::new(()) }
+        FileAccess { allow, skip, hidden: Vec::new(), write_lock: Mutex::new(()) }
+    }
+
+    pub(super) fn hide(mut self, hidden: Vec<PathBuf>) -> Self {
+        self.hidden = hidden;
+        self
     }
 }
 
@@ -107,7 +115,7 @@ impl FileRoots {
                 false => Ok(None),
             }
         };
-        resolve_path(typed, &self.names, link).map_err(|error| match error {
+        let place = resolve_path(typed, &self.names, link).map_err(|error| match error {
             PathResolveError::OutsideRoots { by_link } => {
                 let how = if by_link { " (a symbolic link leads out of it)" } else { "" };
                 ToolError::Retry(format!(
@@ -119,7 +127,19 @@ impl FileRoots {
                 ToolError::Retry(format!("'{}' cannot be used: {why}", shortened(typed)))
             }
             PathResolveError::Io(error) => cannot_read_error(typed, &error),
-        })
+        })?;
+        match self.is_hidden(&place) {
+            true => Err(ToolError::Failed(format!(
+                "'{}' belongs to the Longhaul server that runs this task: its agents may not use it",
+                shortened(typed)
+            ))),
+            false => Ok(place),
+        }
+    }
+
+    /// Whether a path may not be used at all.
+    pub(super) fn is_hidden(&self, place: &RootedPath) -> bool {
+        !self.access.hidden.is_empty() && is_hidden(&self.access.hidden, &self.full_path(place))
     }
 
     /// Resolves `typed` for a change; also fails below directories of version control.

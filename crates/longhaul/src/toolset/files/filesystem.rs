@@ -23,6 +23,7 @@ pub struct Filesystem {
 pub struct FilesystemBuilder {
     allow: Vec<PathBuf>,
     ignore_vcs: bool,
+    hidden: Vec<PathBuf>,
     post_edit: Vec<PostEdit>,
     guardian: crate::process::ProcessGuardian,
 }
@@ -38,6 +39,7 @@ impl Filesystem {
         FilesystemBuilder {
             allow: Vec::new(),
             ignore_vcs: true,
+            hidden: Vec::new(),
             post_edit: Vec::new(),
             guardian: crate::process::ProcessGuardian::new(),
         }
@@ -64,6 +66,12 @@ impl FilesystemBuilder {
         self
     }
 
+    /// Hides the directories of the server that this process is, wherever they are.
+    pub fn own_server(mut self, server: &crate::toolset::OwnServer) -> Self {
+        self.hidden.extend_from_slice(server.hidden());
+        self
+    }
+
     /// Adds a command that runs after a file was written or edited.
     pub fn post_edit(mut self, post_edit: PostEdit) -> Self {
         self.post_edit.push(post_edit);
@@ -80,7 +88,7 @@ impl FilesystemBuilder {
     /// Builds the toolset.
     pub fn build(self) -> Filesystem {
         let skip = if self.ignore_vcs { SkipRule::Gitignored } else { SkipRule::Nothing };
-        let access = Arc::new(FileAccess::new(self.allow, skip));
+        let access = Arc::new(FileAccess::new(self.allow, skip).hide(self.hidden));
         let post = PostEditCommands::new(self.post_edit);
         let post = post.with_guardian(self.guardian);
         Filesystem { parts: FileToolParts { access, post_edits: Arc::new(post) } }

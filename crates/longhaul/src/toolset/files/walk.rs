@@ -142,6 +142,9 @@ impl FileRoots {
         name: &OsStr,
         kind: FileKind,
     ) -> bool {
+        if self.is_hidden(place) {
+            return false;
+        }
         if how.skip_hidden && name.as_encoded_bytes().starts_with(b".") {
             return false;
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError, tool_names};
+use super::{OpenFuture, OwnServer, Toolset, ToolsetContext, ToolsetError, tool_names};
 use crate::message::prompt_tags::escape;
 use crate::process::ProcessGuardian;
 use crate::tool::DynTool;
@@ -71,6 +71,8 @@ options! {
         token_store: Arc<dyn TokenStore> = Arc::new(MemoryTokenStore::new()),
         /// Shows a person where to log in. If `None`, servers that require a login cannot be used.
         show_login: Option<ShowLogin> = None,
+        /// The server that this process is. It cannot be used as an MCP server of its own agents.
+        own_server: OwnServer = OwnServer::default(),
     }
 }
 

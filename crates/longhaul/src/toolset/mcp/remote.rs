@@ -30,7 +30,7 @@ pub(super) async fn connect(
         McpServerError(format!("'{url}' is not the URL of a server: {why}"))
     })?;
     let named = |error| format!("{}: {}", display_url(&url), shared.explain_error(&error, fault));
-    let http_client = ToolHttpClient::new(&remote.headers)?;
+    let http_client = ToolHttpClient::new(&remote.headers, &shared.options.own_server)?;
     if remote.transport == McpTransport::Sse {
         let transport = LegacySseTransport::connect(http_client, url.clone(), fault.clone()).await?;
         let transport = LimitedTransport::new(transport, fault.clone());
@@ -38,7 +38,7 @@ pub(super) async fn connect(
         let served = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
         return served.map_err(|error| McpServerError(named(error)).into());
     }
-    let client = http_client.client();
+    let client = http_client.client_for(&url)?;
     let headers = remote.headers.to_header_map()?;
     let own_key = headers.contains_key(reqwest::header::AUTHORIZATION);
     let all = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();

@@ -5,7 +5,7 @@ use crate::tool::ToolEffects;
 use crate::toolset::http_client::SecretHeaders;
 use crate::toolset::loopback::{LoopbackServer, RecordedRequest, http_response};
 use crate::toolset::tool_fixture::ToolFixture;
-use crate::toolset::{Toolset as _, ToolsetContext};
+use crate::toolset::{OwnServer, Toolset as _, ToolsetContext};
 
 const PETS: &str = r##"
 openapi: 3.0.3
@@ -222,4 +222,20 @@ async fn a_document_that_cannot_be_used_is_named() {
         ToolFixture::new(&OpenApi::new(file.display().to_string(), SecretHeaders::default())).await;
     assert!(fixture.call_error("get_u", json!({})).await.contains("get_u (GET /u): status 500"));
     assert_eq!(server.requests().last().unwrap().line, "GET /base/u");
+}
+
+#[tokio::test]
+async fn a_document_can_neither_come_from_the_own_server_nor_lead_there() {
+    let own = LoopbackServer::start(|_| http_response(200, &[], PETS)).await;
+    let server = OwnServer::new([own.at], []);
+    let openapi = OpenApi::new(own.url("/openapi.json"), SecretHeaders::default()).own_server(server.clone());
+    let error = openapi.open(&ToolsetContext::new("a")).await.err().unwrap();
+    assert!(error.why.contains("its own agents may not use"), "{}", error.why);
+    let document = PETS.replace("/api/{version}/", &own.url("/api/{version}/"));
+    let other = LoopbackServer::start(move |_| http_response(200, &[], document.clone())).await;
+    let openapi = OpenApi::new(other.url("/openapi.json"), SecretHeaders::default()).own_server(server);
+    let mut fixture = ToolFixture::new(&openapi).await;
+    let error = fixture.call_error("list-pets", json!({})).await;
+    assert!(error.contains("its own agents may not use") || error.contains("another server"), "{error}");
+    assert_eq!(own.requests().len(), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use landlock::{
@@ -39,12 +39,13 @@ pub(super) fn is_available(network: bool) -> Result<(), LandlockError> {
 #[derive(Debug, PartialEq, Eq, Default)]
 struct LandlockArgs {
     writable: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
     network: bool,
     command: Vec<OsString>,
 }
 
-/// Confines this process permanently and becomes a command: `--rw DIR… [--net] -- PROGRAM ARG…`. The command
-/// can read everything, and write only below the given directories and to some devices. TCP is blocked unless
+/// Confines this process permanently and becomes a command: `--rw DIR… [--hide DIR…] [--net] -- PROGRAM ARG…`. The
+/// command can read everything that is not hidden, and write only below the given directories and to some devices. TCP is blocked unless
 /// `--net` is given. Landlock does not cover UDP or sockets in the file system.
 ///
 /// Call it from the `main` of the program that is a [`Sandbox`](super::Sandbox)'s helper, before any thread
@@ -71,6 +72,10 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LandlockArgs, Landl
                 let dir = args.next().ok_or_else(|| LandlockError("--rw needs a directory".to_owned()))?;
                 parsed.writable.push(dir.into());
             }
+            Some("--hide") => {
+                let dir = args.next().ok_or_else(|| LandlockError("--hide needs a directory".to_owned()))?;
+                parsed.hidden.push(dir.into());
+            }
             Some("--net") => parsed.network = true,
             Some("--") => {
                 parsed.command = args.collect();
@@ -91,6 +96,30 @@ fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
+/// Adds a directory, or else everything in it that neither is nor contains a hidden directory. Directories that
+/// contain a hidden one cannot be listed then, because a right for a directory is one for everything below it.
+fn add_readable(dir: &Path, hidden: &[PathBuf], readable: &mut Vec<PathBuf>) {
+    let touches =
+        |path: &Path| hidden.iter().any(|hidden| hidden.starts_with(path) || path.starts_with(hidden));
+    if !touches(dir) {
+        readable.push(dir.to_owned());
+        return;
+    }
+    if hidden.iter().any(|hidden| dir.starts_with(hidden)) {
+        return;
+    }
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(real) = path.canonicalize() else { continue };
+        match real == path {
+            true => add_readable(&path, hidden, readable),
+            // What a link leads to is added where it is, unless it is hidden.
+            false if !touches(&real) => readable.push(path),
+            false => {}
+        }
+    }
+}
+
 fn confine(parsed: &LandlockArgs) -> Result<(), LandlockError> {
     let not = |error: RulesetError| LandlockError(format!("the sandbox could not be entered: {error}"));
     for dir in &parsed.writable {
@@ -107,9 +136,11 @@ fn confine(parsed: &LandlockArgs) -> Result<(), LandlockError> {
             ruleset.set_compatibility(CompatLevel::BestEffort).scope(Scope::from_all(NEWEST)).map_err(not)?
         }
     };
+    let mut readable = Vec::new();
+    add_readable(Path::new("/"), &parsed.hidden, &mut readable);
     let confined = ruleset
         .create()
-        .and_then(|rules| rules.add_rules(path_beneath_rules(["/"], AccessFs::from_read(NEWEST))))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(&readable, AccessFs::from_read(NEWEST))))
         .and_then(|rules| rules.add_rules(path_beneath_rules(&parsed.writable, writing())))
         .and_then(|rules| rules.add_rules(path_beneath_rules(DEVICES, AccessFs::from_file(NEWEST))))
         .and_then(|rules| rules.restrict_self())
@@ -129,9 +160,32 @@ mod tests {
     }
 
     #[test]
+    fn everything_but_what_is_hidden_is_readable() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["a/x", "b/data/access", "b/other"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("b/data"), root.join("b/link")).unwrap();
+        std::os::unix::fs::symlink(root.join("b"), root.join("up")).unwrap();
+        std::os::unix::fs::symlink(root.join("a"), root.join("b/fine")).unwrap();
+        let mut readable = Vec::new();
+        add_readable(&root, &[root.join("b/data")], &mut readable);
+        readable.sort();
+        assert_eq!(readable, [root.join("a"), root.join("b/fine"), root.join("b/other")]);
+        let mut all = Vec::new();
+        add_readable(Path::new("/"), &[], &mut all);
+        assert_eq!(all, [PathBuf::from("/")]);
+    }
+
+    #[test]
     fn the_helper_is_told_in_few_words() {
-        let full = parsed(&["--rw", "/work", "--rw", "/more", "--net", "--", "sh", "-c", "--net"]).unwrap();
+        let full = parsed(&[
+            "--rw", "/work", "--hide", "/data", "--rw", "/more", "--net", "--", "sh", "-c", "--net",
+        ])
+        .unwrap();
         assert_eq!(full.writable, [PathBuf::from("/work"), PathBuf::from("/more")]);
+        assert_eq!(full.hidden, [PathBuf::from("/data")]);
         assert!(full.network);
         assert_eq!(full.command, ["sh", "-c", "--net"]);
         for wrong in [&["--rw"][..], &["--rw", "/work"], &["sh"], &["--write", "--", "sh"], &["--"]] {

@@ -421,3 +421,39 @@ async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protect
     fixture.run("echo x > .git/hooks/post-merge").await.unwrap();
     assert!(fixture.work().join("moved/hooks/post-merge").exists());
 }
+
+#[tokio::test]
+async fn in_bubblewrap_commands_do_not_see_the_tokens_and_the_store_of_the_own_server() {
+    let Some(mut fixture) = SandboxFixture::new(Sandbox::new()).await else { return };
+    // Beside the working directory, and below it.
+    let places = [fixture.outer.path().join("data"), fixture.work().join("data")];
+    for place in &places {
+        fs::create_dir_all(place.join("access")).unwrap();
+        fs::write(place.join("access/token"), "lh_secret").unwrap();
+        fs::write(place.join("longhaul.db"), "the store").unwrap();
+    }
+    let server = crate::toolset::OwnServer::new([], places);
+    fixture.shell = Shell::builder().sandbox(Sandbox::new().own_server(&server)).build();
+    for path in ["../data/access/token", "data/access/token", "../data/longhaul.db", "data/longhaul.db"] {
+        let refused = fixture.run(&format!("cat {path}")).await;
+        let text = refused.unwrap_or_else(|error| error);
+        assert!(!text.contains("lh_secret") && !text.contains("the store"), "{path}: {text}");
+    }
+    let found = fixture.run("grep -rs lh_secret .. && echo found").await;
+    assert!(!found.clone().unwrap_or_else(|error| error).contains("found"), "{found:?}");
+    let _ = fixture.run("rm -rf ../data/access data/access").await;
+    assert!(fixture.work().join("data/access/token").exists(), "nor can they remove them");
+    assert!(fixture.run("echo x > own.txt && cat own.txt").await.unwrap().contains('x'), "the rest works");
+}
+
+#[test]
+fn landlock_refuses_what_it_cannot_hide() {
+    let mut paths = paths();
+    paths.hidden = vec!["/data".into()];
+    assert!(check_landlock_can_hide(&paths).is_ok());
+    let spec = landlocked(Path::new("/opt/longhaul"), &paths, false, plain());
+    assert!(words(&spec).contains("--rw /more --hide /data -- "), "{}", words(&spec));
+    paths.hidden = vec!["/work/data".into()];
+    let why = check_landlock_can_hide(&paths).unwrap_err().to_string();
+    assert!(why.contains("/work/data") && why.contains("--data DIR"), "{why}");
+}

@@ -1,0 +1,72 @@
+"""Claude Code in a terminal: starts a task, shows its question, is killed with its server, and goes on where it was."""
+
+import json
+import re
+
+from provider import Provider
+from scenario import MODULES, Scenario, Terminal, alive, children, kill_and_see_dead, task_ids
+
+CLAUDE = str(MODULES / "@anthropic-ai/claude-code-linux-x64/claude")
+KEY = "sk-ant-played-0000000000000000000000000000"
+
+
+def play(request):
+    if "run_background_agent" not in request.calls:
+        return "call", [("run_background_agent", {"agent": "root", "task": "Find out the colour."})]
+    found = re.search(r"The colour is (\w+), as they wish", request.all)
+    if found:
+        return "say", f"FINAL ANSWER: {found.group(1)}"
+    return "say", "The task is under way."
+
+
+def main(keep=False):
+    scenario = Scenario("claude")
+    provider = Provider(play, scenario.log)
+    settings = {"hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True,
+                "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
+                "projects": {str(scenario.project): {"hasTrustDialogAccepted": True, "allowedTools": []}}}
+    (scenario.home / ".claude.json").write_text(json.dumps(settings))
+    scenario.install("claude")
+    env = {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": KEY, "IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1",
+           "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"}
+    args = [CLAUDE, "--permission-mode", "default", "--allowedTools", "mcp__longhaul"]
+    terminal = None
+    try:
+        terminal = Terminal(scenario, "first", args, env)
+        terminal.until("the prompt", lambda screen: "❯" in screen or "> " in screen)
+        terminal.type("Use the longhaul agent to find out the colour.")
+        terminal.press_until("Enter", "our question", lambda screen: "Which colour shall it be?" in screen)
+        (task,) = [task for task in scenario.tasks()]
+        doors = [pid for pid, line in children(terminal.pid) if " mcp --team " in line]
+        assert doors, f"there is no server below {terminal.pid}: {children(terminal.pid)}"
+        carrier = [int(path.read_text()) for path in (scenario.data / "carriers").glob("served-*.pid")]
+        kill_and_see_dead([terminal.pid, *doors])
+        assert carrier and all(alive(pid) for pid in carrier), "the process that runs the task lives on"
+        print(f"claude: asked; killed client {terminal.pid} and server {doors}")
+
+        terminal.close()
+        terminal = Terminal(scenario, "second", [*args, "--continue"], env)
+        terminal.until("our question again", lambda screen: "Which colour shall it be?" in screen)
+        terminal.type("vermilion")
+        terminal.press_until("Enter", "the form's button", lambda screen: "❯ Accept" in screen)
+        terminal.keys("Enter")
+        terminal.until("the result", lambda screen: "FINAL ANSWER: vermilion" in screen)
+        (after,) = scenario.tasks()
+        assert (after["id"], after["status"]) == (task["id"], "completed"), (task, after)
+        assert task_ids(json.dumps(after)), after
+        assert not provider.errors, provider.errors
+        print(f"claude: the same task {after['id']} was picked up, answered and delivered")
+    except BaseException:
+        print(f"claude: see {scenario.dir}")
+        keep = True
+        raise
+    finally:
+        if terminal:
+            terminal.close()
+        scenario.end(keep)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main("--keep" in sys.argv)
