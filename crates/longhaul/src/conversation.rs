@@ -27,8 +27,8 @@ use crate::message::{Call, Message, Reply, StopReason};
 pub(crate) use compaction::summary_text;
 pub(crate) use compaction::truncate_middle;
 use fold::letters_text;
-pub(crate) use foreign_session::ForeignSession;
 pub(crate) use fold::repeated_calls;
+pub(crate) use foreign_session::ForeignSession;
 use launch_history::LaunchHistory;
 use loop_detector::LoopDetector;
 

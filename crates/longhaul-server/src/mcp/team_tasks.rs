@@ -62,7 +62,7 @@ impl TeamTasks {
         order: longhaul::Order,
         key: Option<String>,
     ) -> Result<StartedTask, Problem> {
-        let new = NewTask { team: Some(self.team.clone()), order, key };
+        let new = NewTask { team: Some(self.team.clone()), order, key, own_dir: false };
         Ok(self.backend.start(new).await?)
     }
 

@@ -42,10 +42,7 @@ pub struct AcpAgent {
 
 impl AcpAgent {
     /// A program, its arguments, and the home directory that it gets. The directory is created.
-    pub fn new<S: Into<String>>(
-        command: impl IntoIterator<Item = S>,
-        home: impl Into<PathBuf>,
-    ) -> AcpAgent {
+    pub fn new<S: Into<String>>(command: impl IntoIterator<Item = S>, home: impl Into<PathBuf>) -> AcpAgent {
         let command: Vec<String> = command.into_iter().map(Into::into).collect();
         let name = command.first().map_or("", |program| file_name(program)).to_owned();
         AcpAgent {

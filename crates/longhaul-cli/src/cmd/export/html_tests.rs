@@ -193,9 +193,13 @@ fn no_attack_gets_through() {
         let child: TaskId = "t-00002".parse().unwrap();
         let mut entries = vec![replied(attack)];
         entries.extend(called(attack, &arguments, attack).into_iter().map(|entry| match entry {
-            Entry::Called { tool, .. } => {
-                Entry::Called { call: CallId { turn: 2, index: 0 }, tool, arguments: None, effects: false, foreign: false }
-            }
+            Entry::Called { tool, .. } => Entry::Called {
+                call: CallId { turn: 2, index: 0 },
+                tool,
+                arguments: None,
+                effects: false,
+                foreign: false,
+            },
             Entry::Returned(mut returned) => {
                 returned.call = CallId { turn: 2, index: 0 };
                 Entry::Returned(returned)

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use super::wire::{self, Incoming};
+use super::wire::{self, AgentMessage};
 use crate::agent::AcpAgent;
 use crate::process::ProcessGroup;
 
@@ -91,7 +91,7 @@ impl Connection {
     }
 
     /// The next message. Nothing is lost if this is dropped.
-    pub(super) async fn receive(&mut self) -> Result<Incoming, ConnectionLost> {
+    pub(super) async fn receive(&mut self) -> Result<AgentMessage, ConnectionLost> {
         let mut words = [0; 1024];
         loop {
             if let Some(line) = self.take_line()? {

@@ -3,7 +3,7 @@
 //! The conversation decides the next step as for every task. What differs is the step "call the model": it is
 //! one turn of the program's session. The prompt is in the journal before it is sent. After a crash the session
 //! is loaded, and what it replays says whether the prompt has arrived (`prompt`), so none is sent twice. Calls
-//! that the program makes are recorded as foreign (`turn`) and never run here.
+//! that the program makes are recorded as foreign (`agent_turn`) and never run here.
 
 mod connection;
 mod permission;
@@ -11,7 +11,7 @@ mod prompt;
 mod session;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod agent_turn;
 mod turn_loop;
 mod wire;
 

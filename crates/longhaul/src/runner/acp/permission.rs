@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::turn::AskedCall;
+use super::agent_turn::AskedCall;
 use crate::entry::{Approval, ExpectedAnswer, Question, QuestionAnswer};
 use crate::permission::{PermissionRequest, PermissionVerdict, Rights, RuleNames, ToolIdentity};
 use std::path::Path;
@@ -15,7 +15,7 @@ const SHOWN: usize = 2000;
 
 /// What becomes of a call.
 #[derive(Debug, PartialEq)]
-pub(super) enum Decision {
+pub(super) enum AskDecision {
     Allow,
     Deny,
     Ask(Box<Question>),
@@ -23,8 +23,13 @@ pub(super) enum Decision {
 
 /// The decision of the rules. Rules name a call by its kind (`execute`, `edit`, `read` …); those that deny our
 /// own tools, or ask about them, count for the same kind of call too.
-pub(super) fn decide(rights: Option<&Rights>, program: &str, call: &AskedCall, dir: Option<&Path>) -> Decision {
-    let Some(rights) = rights else { return Decision::Allow };
+pub(super) fn decide(
+    rights: Option<&Rights>,
+    program: &str,
+    call: &AskedCall,
+    dir: Option<&Path>,
+) -> AskDecision {
+    let Some(rights) = rights else { return AskDecision::Allow };
     let covered_by: &[&str] = match &*call.tool {
         "execute" => &["shell"],
         "edit" => &["edit_file", "write_file"],
@@ -34,15 +39,17 @@ pub(super) fn decide(rights: Option<&Rights>, program: &str, call: &AskedCall, d
         "fetch" => &["fetch"],
         _ => &[],
     };
-    let names =
-        RuleNames { aliases: &ALIASES, covered_by: covered_by.iter().map(|name| (*name).to_owned()).collect() };
+    let names = RuleNames {
+        aliases: &ALIASES,
+        covered_by: covered_by.iter().map(|name| (*name).to_owned()).collect(),
+    };
     let request = PermissionRequest::new(&call.tool, call.arguments.clone());
     let request = request.with_rule_names(&names).in_directory(dir);
     match rights.decide_request(&request, call.harmless) {
-        PermissionVerdict::Run => Decision::Allow,
-        PermissionVerdict::Refuse(_) => Decision::Deny,
-        PermissionVerdict::Ask => Decision::Ask(Box::new(question(program, call, None))),
-        PermissionVerdict::Unsure(why) => Decision::Ask(Box::new(question(program, call, Some(why)))),
+        PermissionVerdict::Run => AskDecision::Allow,
+        PermissionVerdict::Refuse(_) => AskDecision::Deny,
+        PermissionVerdict::Ask => AskDecision::Ask(Box::new(question(program, call, None))),
+        PermissionVerdict::Unsure(why) => AskDecision::Ask(Box::new(question(program, call, Some(why)))),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, ConnectionLost};
 use super::prompt::{Arrival, arrival};
-use super::wire::{self, AgentAbout, Incoming, Modes, RpcError, Update};
+use super::wire::{self, AgentAbout, AgentMessage, Modes, RpcError, Update};
 use crate::agent::AcpAgent;
 use crate::entry::{AgentSession, Failure, FailureKind};
 use crate::id::AgentName;
@@ -64,9 +64,10 @@ impl AgentError {
                 (FailureKind::Team, format!("the agent {name} cannot be started: {why}"))
             }
             AgentError::Lost(how) => (FailureKind::Tool, format!("the agent {name} is gone: {how}")),
-            AgentError::Rejected { method, error: RpcError { code, message } } => {
-                (FailureKind::Model, format!("the agent {name} answered {method} with error {code}: {message}"))
-            }
+            AgentError::Rejected { method, error: RpcError { code, message } } => (
+                FailureKind::Model,
+                format!("the agent {name} answered {method} with error {code}: {message}"),
+            ),
             AgentError::Login { logins } => {
                 let home = agent.home().display();
                 let offered = match logins.is_empty() {
@@ -96,7 +97,9 @@ impl AgentError {
             AgentError::NoMode { mode, available } => (
                 FailureKind::Team,
                 match available.is_empty() {
-                    true => format!("the agent {name} has no modes: remove `acp.mode: {mode}` from the team file"),
+                    true => {
+                        format!("the agent {name} has no modes: remove `acp.mode: {mode}` from the team file")
+                    }
                     false => format!(
                         "the agent {name} has no mode '{mode}': set `acp.mode` to one of {}",
                         available.join(", ")
@@ -211,7 +214,12 @@ impl AgentProcess {
         Ok(wire::parse_modes(&opened))
     }
 
-    async fn set_mode(&mut self, wanted: Option<&str>, modes: &Modes, approved: bool) -> Result<(), AgentError> {
+    async fn set_mode(
+        &mut self,
+        wanted: Option<&str>,
+        modes: &Modes,
+        approved: bool,
+    ) -> Result<(), AgentError> {
         let session = self.session.id.clone();
         let Some(mode) = wanted else {
             // Its own settings must not turn approvals off either.
@@ -261,19 +269,19 @@ impl AgentProcess {
         loop {
             let message = timeout_at(until, self.connection.receive()).await;
             match message.map_err(|_| AgentError::TimedOut(method))?? {
-                Incoming::Response { id, result } if id == wanted => {
+                AgentMessage::Response { id, result } if id == wanted => {
                     return result.map_err(|error| match error.needs_login() {
                         true => AgentError::Login { logins: Vec::new() },
                         false => AgentError::Rejected { method, error },
                     });
                 }
-                Incoming::Request { id, method, .. } => {
+                AgentMessage::Request { id, method, .. } => {
                     self.connection.send(&wire::not_offered(&id, &method));
                 }
-                Incoming::Notification { method, params } if method == "session/update" => {
+                AgentMessage::Notification { method, params } if method == "session/update" => {
                     updates(wire::parse_update(&params));
                 }
-                Incoming::Noise => {
+                AgentMessage::Noise => {
                     noise += 1;
                     if noise > NOISE {
                         let why = "it prints other things than messages of the protocol".to_owned();

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::permission::{self, Decision};
-use super::session::AgentProcess;
-use super::turn::{self, Turn, TurnEffect};
-use super::wire::{self, Incoming, PermissionAsked, RpcError, Update};
 use super::super::approval::PendingQuestions;
 use super::super::model_call::LiveTextBuffer;
 use super::super::{Halt, TaskRun, deadline_passed, journal_may_have_changed};
+use super::agent_turn::{self, AgentTurn, TurnEffect};
+use super::permission::{self, AskDecision};
+use super::session::AgentProcess;
+use super::wire::{self, AgentMessage, PermissionAsked, RpcError, Update};
 use crate::agent::AcpAgent;
 use crate::entry::{Entry, Failure, FailureKind, LiveTextKind, QuestionAnswer};
 use crate::id::CallId;
@@ -52,7 +52,7 @@ struct RunningTurn<'a> {
     acp: &'a AcpAgent,
     process: &'a mut AgentProcess,
     prompt: u64,
-    turn: Turn,
+    turn: AgentTurn,
     words: LiveTextBuffer,
     asking: PendingQuestions,
     waiting: FuturesUnordered<BoxFuture<'static, Waiting>>,
@@ -73,9 +73,7 @@ impl RunningTurn<'_> {
         }
         self.halt = Some((halt, Instant::now() + CANCELLING));
         let session = self.process.session.id.clone();
-        self.process
-            .connection
-            .send(&wire::notification("session/cancel", json!({ "sessionId": session })));
+        self.process.connection.send(&wire::notification("session/cancel", json!({ "sessionId": session })));
         for request in self.open_requests.drain(..) {
             self.process.connection.send(&wire::response(&request, wire::cancelled()));
         }
@@ -98,7 +96,7 @@ impl TaskRun {
             acp,
             process,
             prompt,
-            turn: Turn::new(self.conversation.session().next_call()),
+            turn: AgentTurn::new(self.conversation.session().next_call()),
             words: LiveTextBuffer::default(),
             asking: PendingQuestions::default(),
             waiting: FuturesUnordered::new(),
@@ -160,7 +158,7 @@ impl TaskRun {
                 message = now.process.connection.receive() => {
                     now.silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
                     match message {
-                        Ok(Incoming::Response { id, result }) if id == now.prompt => return Ok(Ok(result)),
+                        Ok(AgentMessage::Response { id, result }) if id == now.prompt => return Ok(Ok(result)),
                         Ok(message) => self.take_message(now, message).await?,
                         Err(lost) => return Ok(Err(lost.to_string())),
                     }
@@ -173,9 +171,9 @@ impl TaskRun {
         }
     }
 
-    async fn take_message(&mut self, now: &mut RunningTurn<'_>, message: Incoming) -> Result<(), Halt> {
+    async fn take_message(&mut self, now: &mut RunningTurn<'_>, message: AgentMessage) -> Result<(), Halt> {
         match message {
-            Incoming::Notification { method, params } if method == "session/update" => {
+            AgentMessage::Notification { method, params } if method == "session/update" => {
                 match wire::parse_update(&params) {
                     Update::Cost(cost) => self.take_cost(now, cost).await?,
                     Update::Mode(mode) if AcpAgent::is_bypass_mode(&mode) && !self.order.approved => {
@@ -191,13 +189,13 @@ impl TaskRun {
                     }
                 }
             }
-            Incoming::Request { id, method, params } if method == "session/request_permission" => {
+            AgentMessage::Request { id, method, params } if method == "session/request_permission" => {
                 self.decide_permission(now, id, &params).await?;
             }
-            Incoming::Request { id, method, .. } => {
+            AgentMessage::Request { id, method, .. } => {
                 now.process.connection.send(&wire::not_offered(&id, &method));
             }
-            Incoming::Response { .. } | Incoming::Notification { .. } | Incoming::Noise => {}
+            AgentMessage::Response { .. } | AgentMessage::Notification { .. } | AgentMessage::Noise => {}
         }
         Ok(())
     }
@@ -278,15 +276,15 @@ impl TaskRun {
         let dir = self.order.working_dir.clone();
         let program = now.acp.program_name().to_owned();
         let question = match permission::decide(self.rights.as_deref(), &program, &call, dir.as_deref()) {
-            Decision::Allow => {
+            AskDecision::Allow => {
                 now.process.connection.send(&wire::response(&request, asked.outcome(true)));
                 return Ok(());
             }
-            Decision::Deny => {
+            AskDecision::Deny => {
                 now.process.connection.send(&wire::response(&request, asked.outcome(false)));
                 return Ok(());
             }
-            Decision::Ask(question) => *question,
+            AskDecision::Ask(question) => *question,
         };
         let (reply, answer) = oneshot::channel();
         self.ask_approval(&mut now.asking, id, question, reply).await?;
@@ -353,7 +351,9 @@ impl TaskRun {
         };
         let stop = wire::text_at(&result, "stopReason").unwrap_or("end_turn");
         let failed = match stop {
-            "max_turn_requests" => Some((FailureKind::TurnLimit, "reached its own limit of requests in one turn")),
+            "max_turn_requests" => {
+                Some((FailureKind::TurnLimit, "reached its own limit of requests in one turn"))
+            }
             "cancelled" => Some((FailureKind::Tool, "cancelled its turn by itself")),
             _ => None,
         };
@@ -365,7 +365,7 @@ impl TaskRun {
         now.process.cost = now.process.cost.saturating_add(now.cost.unwrap_or_default());
         let warnings = self.conversation.new_warnings(now.turn.warning().into_iter().collect());
         let model = now.process.session.program.clone();
-        let reply = now.turn.into_reply(reason, turn::usage(&result), model, now.cost);
+        let reply = now.turn.into_reply(reason, agent_turn::usage(&result), model, now.cost);
         let entries = warnings.into_iter().chain([Entry::Replied(std::sync::Arc::new(reply))]).collect();
         self.append_entries(entries).await?;
         Ok(match failed {

@@ -14,10 +14,20 @@ const METHOD_NOT_FOUND: i64 = -32601;
 
 /// A message from the agent.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Incoming {
-    Response { id: u64, result: Result<Value, RpcError> },
-    Request { id: Value, method: String, params: Value },
-    Notification { method: String, params: Value },
+pub(super) enum AgentMessage {
+    Response {
+        id: u64,
+        result: Result<Value, RpcError>,
+    },
+    Request {
+        id: Value,
+        method: String,
+        params: Value,
+    },
+    Notification {
+        method: String,
+        params: Value,
+    },
     /// A line that is no message.
     Noise,
 }
@@ -39,23 +49,25 @@ impl RpcError {
 }
 
 /// Reads one line.
-pub(super) fn parse_line(line: &[u8]) -> Incoming {
+pub(super) fn parse_line(line: &[u8]) -> AgentMessage {
     let Ok(Value::Object(mut message)) = serde_json::from_slice::<Value>(line) else {
-        return Incoming::Noise;
+        return AgentMessage::Noise;
     };
     let (id, params) = (message.remove("id"), message.remove("params").unwrap_or_default());
     match (message.remove("method"), id) {
-        (Some(Value::String(method)), None | Some(Value::Null)) => Incoming::Notification { method, params },
-        (Some(Value::String(method)), Some(id)) => Incoming::Request { id, method, params },
+        (Some(Value::String(method)), None | Some(Value::Null)) => {
+            AgentMessage::Notification { method, params }
+        }
+        (Some(Value::String(method)), Some(id)) => AgentMessage::Request { id, method, params },
         (None, Some(id)) => {
-            let Some(id) = id.as_u64() else { return Incoming::Noise };
+            let Some(id) = id.as_u64() else { return AgentMessage::Noise };
             let result = match message.remove("error").filter(|error| !error.is_null()) {
                 None => Ok(message.remove("result").unwrap_or_default()),
                 Some(error) => Err(rpc_error(&error)),
             };
-            Incoming::Response { id, result }
+            AgentMessage::Response { id, result }
         }
-        _ => Incoming::Noise,
+        _ => AgentMessage::Noise,
     }
 }
 
@@ -147,8 +159,9 @@ pub(super) fn parse_modes(result: &Value) -> Modes {
         return Modes { current, available: ids(modes.get("availableModes"), "id"), option: None };
     }
     let options = result.get("configOptions").and_then(Value::as_array).into_iter().flatten();
-    let mut modes =
-        options.filter(|option| text_at(option, "category") == Some("mode") || text_at(option, "id") == Some("mode"));
+    let mut modes = options.filter(|option| {
+        text_at(option, "category") == Some("mode") || text_at(option, "id") == Some("mode")
+    });
     let Some(option) = modes.next() else { return Modes::default() };
     Modes {
         current: text_at(option, "currentValue").map(str::to_owned),
@@ -298,9 +311,8 @@ pub(super) struct PermissionAsked {
 
 pub(super) fn parse_permission(params: &Value) -> Option<PermissionAsked> {
     let options = params.get("options").and_then(Value::as_array).into_iter().flatten();
-    let option = |option: &Value| {
-        Some((text_at(option, "kind")?.to_owned(), text_at(option, "optionId")?.to_owned()))
-    };
+    let option =
+        |option: &Value| Some((text_at(option, "kind")?.to_owned(), text_at(option, "optionId")?.to_owned()));
     Some(PermissionAsked {
         call: parse_call(params.get("toolCall")?)?,
         options: options.filter_map(option).collect(),
@@ -356,9 +368,7 @@ pub(super) fn arguments(kind: &str, title: &str, input: Option<&Value>, paths: &
 fn command_line(words: &[Value]) -> String {
     let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
     match words[..] {
-        [shell, flag, line]
-            if flag.starts_with('-') && flag.ends_with('c') && shell.ends_with("sh") =>
-        {
+        [shell, flag, line] if flag.starts_with('-') && flag.ends_with('c') && shell.ends_with("sh") => {
             line.to_owned()
         }
         _ => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),

@@ -11,8 +11,19 @@ use crate::teamfile::{AcpConfig, AgentConfig, HooksConfig};
 const HOMES: &str = "acp";
 /// Variables that programs need to start and that hold no secrets. `HOME` is their own.
 const INHERITED: [&str; 13] = [
-    "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE",
-    "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "npm_config_registry",
+    "PATH",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "npm_config_registry",
 ];
 
 /// A program that is known by a short name.
@@ -99,7 +110,9 @@ impl TeamAssembler<'_> {
         let Some(program) = command.first() else {
             let names = KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
             let message = match &acp.program {
-                Some(name) => format!("no program is known as '{name}': use one of {names}, or set `command`"),
+                Some(name) => {
+                    format!("no program is known as '{name}': use one of {names}, or set `command`")
+                }
                 None => format!("name the program: `acp: claude-code` (or {names}), or set `command`"),
             };
             job.add_error(&format!("{path}.acp"), message);
@@ -112,7 +125,8 @@ impl TeamAssembler<'_> {
                 "this program does not tell what its work costs, so max_cost cannot be kept: use max_tokens or max_time",
             );
         }
-        let name = acp.program.clone().unwrap_or_else(|| program.rsplit('/').next().unwrap_or(program).to_owned());
+        let name =
+            acp.program.clone().unwrap_or_else(|| program.rsplit('/').next().unwrap_or(program).to_owned());
         // Programs with the same name and another command do not share a home.
         let home = match acp.command.is_empty() {
             true => name.clone(),
@@ -138,8 +152,12 @@ impl TeamAssembler<'_> {
             let below = Path::new(login);
             let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
             match variables("HOME") {
-                Some(home) if plain && !login.is_empty() => agent = agent.login(Path::new(&home).join(below), below),
-                Some(_) => job.add_error(&path, "write a path below your home directory, such as .codex/auth.json"),
+                Some(home) if plain && !login.is_empty() => {
+                    agent = agent.login(Path::new(&home).join(below), below)
+                }
+                Some(_) => {
+                    job.add_error(&path, "write a path below your home directory, such as .codex/auth.json")
+                }
                 None => job.add_error(&path, "HOME is not set, so there is no login to share"),
             }
         }
@@ -147,7 +165,12 @@ impl TeamAssembler<'_> {
             agent = agent.mode(mode);
             if AcpAgent::is_bypass_mode(mode) {
                 let help = "its tasks fail unless the run is started with --yolo";
-                self.warn(job, &format!("{path}.acp.mode"), format!("in mode '{mode}' it asks for nothing"), help);
+                self.warn(
+                    job,
+                    &format!("{path}.acp.mode"),
+                    format!("in mode '{mode}' it asks for nothing"),
+                    help,
+                );
             }
         }
         Some(agent)
@@ -166,13 +189,29 @@ impl TeamAssembler<'_> {
             ("toolsets", !part.toolsets.is_empty(), "the program has its own tools"),
             ("use_toolsets", !part.use_toolsets.is_empty(), "the program has its own tools"),
             ("skills", part.skills.is_some(), "the program has its own skills"),
-            ("sub_agents", !part.sub_agents.is_empty(), "the program cannot send tasks to agents of this file yet"),
+            (
+                "sub_agents",
+                !part.sub_agents.is_empty(),
+                "the program cannot send tasks to agents of this file yet",
+            ),
             ("handoffs", !part.handoffs.is_empty(), "the program cannot hand its conversation over"),
-            ("hooks", hooks != HooksConfig::default(), "hooks for tools do not run for the program's own calls"),
-            ("readonly", part.readonly, "deny `edit`, `execute`, `delete` and `move` under permissions instead"),
+            (
+                "hooks",
+                hooks != HooksConfig::default(),
+                "hooks for tools do not run for the program's own calls",
+            ),
+            (
+                "readonly",
+                part.readonly,
+                "deny `edit`, `execute`, `delete` and `move` under permissions instead",
+            ),
             ("redact_secrets", part.redact_secrets, "the program reads its own results"),
             ("num_history_items", part.num_history_items.is_some(), "the program keeps its own history"),
-            ("max_consecutive_tool_calls", part.max_consecutive_tool_calls.is_some(), "limit its time instead"),
+            (
+                "max_consecutive_tool_calls",
+                part.max_consecutive_tool_calls.is_some(),
+                "limit its time instead",
+            ),
         ];
         for (key, _, why) in unused.into_iter().filter(|(_, is_set, _)| *is_set) {
             let message = format!("'{key}' has no effect on an agent that another program runs");

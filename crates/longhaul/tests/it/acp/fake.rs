@@ -129,7 +129,8 @@ impl Fake {
                 std::fs::write(self.history(&session), "").unwrap();
                 let mut result = json!({ "sessionId": session });
                 if !self.has("no_modes") {
-                    let available = [json!({ "id": "default", "name": "D" }), json!({ "id": "yolo", "name": "Y" })];
+                    let available =
+                        [json!({ "id": "default", "name": "D" }), json!({ "id": "yolo", "name": "Y" })];
                     let current = if self.has("starts_in_yolo") { "yolo" } else { "default" };
                     result["modes"] = json!({ "currentModeId": current, "availableModes": available });
                 }
@@ -196,13 +197,19 @@ impl Fake {
         let call = format!("call-{}", lines(&self.dir.join("received")).len());
         self.update(session, json!({ "sessionUpdate": "tool_call", "toolCallId": call, "title": "echo", "kind": "execute", "status": "pending" }));
         let input = json!({ "command": ["bash", "-lc", "echo hello"] });
-        self.update(session, json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "rawInput": input }));
+        self.update(
+            session,
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "rawInput": input }),
+        );
         let mut allowed = true;
         let times = if self.has("asks_twice") { 2 } else { usize::from(self.has("asks")) };
         for _ in 0..times {
             allowed = self.ask(session, &call);
         }
-        self.update(session, json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "status": "in_progress" }));
+        self.update(
+            session,
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "status": "in_progress" }),
+        );
         if self.strikes("die") {
             eprintln!("the fake agent dies");
             std::process::exit(7);
@@ -227,7 +234,8 @@ impl Fake {
     /// The answer is the same however often it was interrupted: what it was asked for, between brackets.
     fn final_words(&self, session: &str, allowed: bool) -> String {
         let history = lines(&self.history(session)).join("\n");
-        let mut asked: Vec<&str> = history.split("tag<").skip(1).filter_map(|rest| rest.split('>').next()).collect();
+        let mut asked: Vec<&str> =
+            history.split("tag<").skip(1).filter_map(|rest| rest.split('>').next()).collect();
         asked.dedup();
         asked.sort_unstable();
         asked.dedup();

@@ -47,7 +47,13 @@ async fn one_that_cannot_load_gets_a_new_session_with_what_was_done() {
         assert_eq!(prompts.len(), 2, "{faults}: {prompts:?}");
         assert_ne!(prompts[0].0, prompts[1].0, "{faults}: a new session");
         let told = &prompts[1].1;
-        for part in ["in a session that is lost", "tag<one>", "[your call: execute]", "echo hello", "It may have happened"] {
+        for part in [
+            "in a session that is lost",
+            "tag<one>",
+            "[your call: execute]",
+            "echo hello",
+            "It may have happened",
+        ] {
             assert!(told.contains(part), "{faults}: no '{part}' in {told}");
         }
     }
@@ -97,7 +103,9 @@ async fn what_cannot_work_says_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cost_limit_is_refused_if_the_cost_is_never_told_and_kept_if_it_is() {
-    for (tells, words, prompts) in [(false, "does not tell what its work costs", 0), (true, "$0.5000 of $0.1000", 1)] {
+    for (tells, words, prompts) in
+        [(false, "does not tell what its work costs", 0), (true, "$0.5000 of $0.1000", 1)]
+    {
         let dir = tempfile::tempdir().unwrap();
         let program = fake::program(dir.path(), "").tells_cost(tells);
         let longhaul = Longhaul::builder(team(program)).start().await.unwrap();

@@ -81,6 +81,8 @@ fn nothing_is_left(dir: &Path) {
     let pids = fake::pids(dir);
     assert!(!pids.is_empty(), "it was never started");
     for pid in pids {
-        crate::crash::process::until("the end of the agent's process", || !crate::crash::process::is_alive(pid));
+        crate::crash::process::until("the end of the agent's process", || {
+            !crate::crash::process::is_alive(pid)
+        });
     }
 }

@@ -28,7 +28,10 @@ async fn a_turn_is_journaled_and_its_calls_are_foreign() {
         _ => None,
     });
     let reply = reply.unwrap();
-    assert_eq!((reply.usage.total(), reply.cost, reply.reasoning()), (15, Some(500_000), "Let me look. ".to_owned()));
+    assert_eq!(
+        (reply.usage.total(), reply.cost, reply.reasoning()),
+        (15, Some(500_000), "Let me look. ".to_owned())
+    );
     let prompts = fake::received(dir.path());
     assert_eq!(prompts.len(), 1);
     assert!(prompts[0].1.contains("You are careful.") && prompts[0].1.ends_with("tag<one>"), "{prompts:?}");
@@ -44,7 +47,8 @@ async fn a_letter_is_the_next_prompt_of_the_same_session() {
         let longhaul = &longhaul;
         async move {
             let is_there = |entry: &Entry| matches!(entry, Entry::Replied(_));
-            while journal(longhaul, id).await.iter().filter(|record| is_there(&record.entry)).count() < count {
+            while journal(longhaul, id).await.iter().filter(|record| is_there(&record.entry)).count() < count
+            {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
         }
@@ -56,7 +60,11 @@ async fn a_letter_is_the_next_prompt_of_the_same_session() {
     within(longhaul.wait([id])).await.unwrap();
     let prompts = fake::received(dir.path());
     assert_eq!(prompts.len(), 2, "{prompts:?}");
-    assert_eq!((&prompts[0].0, prompts[1].1.as_str()), (&prompts[1].0, "tag<two>"), "one session, and only what is new");
+    assert_eq!(
+        (&prompts[0].0, prompts[1].1.as_str()),
+        (&prompts[1].0, "tag<two>"),
+        "one session, and only what is new"
+    );
     assert_eq!(fake::pids(dir.path()).len(), 1, "one process for the session");
     longhaul.shutdown().await;
     nothing_is_left(dir.path());

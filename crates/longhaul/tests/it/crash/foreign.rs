@@ -114,7 +114,10 @@ fn no_prompt_came_twice(audit: &Audit, dir: &Path) {
         }
         for ((session, text), times) in &came {
             let most = written.get(text).copied().unwrap_or(0);
-            assert!(*times <= most, "{agent} got this {times} times in {session}, and {most} were written: {text}");
+            assert!(
+                *times <= most,
+                "{agent} got this {times} times in {session}, and {most} were written: {text}"
+            );
             let is_order = text.contains("do tag<") && !text.contains("interrupted");
             assert!(!is_order || *times == 1, "{agent} got its order {times} times in {session}: {text}");
         }

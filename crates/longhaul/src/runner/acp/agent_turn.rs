@@ -28,7 +28,7 @@ pub(super) enum TurnEffect {
 
 /// A turn so far.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct AgentTurn {
     calls: Vec<TurnCall>,
     by_id: HashMap<String, usize>,
     next_index: u32,
@@ -78,10 +78,10 @@ pub(super) struct AskedCall {
     pub(super) harmless: bool,
 }
 
-impl Turn {
+impl AgentTurn {
     /// A turn whose calls are numbered from here on.
-    pub(super) fn new(next_index: u32) -> Turn {
-        Turn { next_index, ..Turn::default() }
+    pub(super) fn new(next_index: u32) -> AgentTurn {
+        AgentTurn { next_index, ..AgentTurn::default() }
     }
 
     /// Takes an update.
@@ -175,7 +175,12 @@ impl Turn {
         self.next_index = self.next_index.saturating_add(1);
         call.index = Some(index);
         let effects = !HARMLESS.contains(&&*call.kind);
-        Some(TurnEffect::Called { index, tool: call.tool(), arguments: call.arguments().to_string(), effects })
+        Some(TurnEffect::Called {
+            index,
+            tool: call.tool(),
+            arguments: call.arguments().to_string(),
+            effects,
+        })
     }
 
     fn give_back(&mut self, at: usize, why: Option<&str>) -> Option<TurnEffect> {
@@ -207,9 +212,8 @@ impl Turn {
 
     /// What people should know about the turn.
     pub(super) fn warning(&self) -> Option<String> {
-        (self.unrecorded > 0).then(|| {
-            format!("the agent made {} more calls in one turn than are recorded", self.unrecorded)
-        })
+        (self.unrecorded > 0)
+            .then(|| format!("the agent made {} more calls in one turn than are recorded", self.unrecorded))
     }
 
     fn end_message(&mut self) {
@@ -225,7 +229,13 @@ impl Turn {
     }
 
     /// The reply. The answer is what was said after the last call, or else the last that was said.
-    pub(super) fn into_reply(self, stop: StopReason, usage: Usage, model: String, cost: Option<u64>) -> Reply {
+    pub(super) fn into_reply(
+        self,
+        stop: StopReason,
+        usage: Usage,
+        model: String,
+        cost: Option<u64>,
+    ) -> Reply {
         let text = if self.text.trim().is_empty() { self.last } else { self.text };
         let mut blocks = Vec::new();
         if !self.narration.trim().is_empty() {
