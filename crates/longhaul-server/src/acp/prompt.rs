@@ -82,22 +82,16 @@ impl SessionPrompt<'_> {
             let task = sessions.start(self.session, session, text).await?;
             return Ok((task, task, longhaul.follow_session(task, Seq(0))));
         };
-        let events = match &session.question {
-            Some(asked)
-                if longhaul
-                    .state(asked.task)
-                    .await?
-                    .asked
-                    .iter()
-                    .any(|open| open.question == asked.question) =>
-            {
+        if let Some(asked) = &session.question {
+            let state = longhaul.state(asked.task).await?;
+            if state.asked.iter().any(|open| open.question == asked.question) {
                 let now = longhaul.session_task(first).await?;
                 let events = longhaul.follow_session(now.id, now.seq);
                 self.backend.answer(asked.task, Some(asked.question), &text).await?;
                 return Ok((first, now.id, events));
             }
-            _ => longhaul.send_to_session(first, text).await?,
-        };
+        }
+        let events = longhaul.send_to_session(first, text).await?;
         let now = longhaul.session_task(first).await?.id;
         self.backend.carry(now).await?;
         Ok((first, now, events))
@@ -142,7 +136,7 @@ impl SessionPrompt<'_> {
                                     self.question = Some(*asked);
                                 }
                             },
-                            ClientEffect::Ask(_) | ClientEffect::Answered(..) => {}
+                            ClientEffect::Ask(_) => {}
                             ClientEffect::Ended { status, error } => ended = Some((status, error)),
                         }
                     }

@@ -30,7 +30,6 @@ pub(super) struct ClientQuestion {
 pub(super) enum ClientEffect {
     Update(Value),
     Ask(Box<ClientQuestion>),
-    Answered(TaskId, QuestionId),
     /// The root has ended.
     Ended {
         status: Status,
@@ -65,12 +64,8 @@ impl SessionUpdates {
                 let asks = ClientQuestion { task: event.task, question: *question, asks: (**asks).clone() };
                 return vec![ClientEffect::Ask(Box::new(asks))];
             }
-            EventKind::Answered { question, answer } => {
-                let mut effects = vec![ClientEffect::Answered(event.task, *question)];
-                if let QuestionAnswer::Nobody(why) = answer {
-                    effects.push(ClientEffect::Update(thought(&format!("Nobody answered: {why}\n"))));
-                }
-                return effects;
+            EventKind::Answered { answer: QuestionAnswer::Nobody(why), .. } => {
+                return vec![ClientEffect::Update(thought(&format!("Nobody answered: {why}\n")))];
             }
             _ => Vec::new(),
         };
@@ -84,7 +79,7 @@ impl SessionUpdates {
         effects
     }
 
-    fn own(&mut self, event: &Event) -> Vec<Value> {
+    fn own(&self, event: &Event) -> Vec<Value> {
         match &event.kind {
             EventKind::Text { text } => vec![message(text)],
             EventKind::Reasoning { text } => vec![thought(text)],
@@ -251,9 +246,8 @@ pub(super) fn permission_answer(result: &Value) -> Option<&'static str> {
     if outcome.get("outcome")?.as_str()? != "selected" {
         return None;
     }
-    ["yes", "always", "no"]
-        .into_iter()
-        .find(|answer| outcome.get("optionId").and_then(Value::as_str) == Some(answer))
+    let selected = outcome.get("optionId").and_then(Value::as_str);
+    ["yes", "always", "no"].into_iter().find(|answer| selected == Some(*answer))
 }
 
 /// The text of a prompt.
