@@ -119,11 +119,19 @@ impl TeamAssembler<'_> {
             return None;
         };
         self.warn_of_unused_keys(job, part, path);
-        if !known.is_some_and(|known| known.tells_cost) && part.budget.max_cost.is_some() {
-            job.add_error(
-                &format!("{path}.budget.max_cost"),
-                "this program does not tell what its work costs, so max_cost cannot be kept: use max_tokens or max_time",
-            );
+        if !known.is_some_and(|known| known.tells_cost) {
+            let mut named = part.budgets.iter().filter_map(|name| job.team.budgets.get(name));
+            let limited = [
+                (format!("{path}.budget.max_cost"), part.budget.max_cost.is_some()),
+                (format!("{path}.budgets"), named.any(|budget| budget.max_cost.is_some())),
+                ("budget.max_cost".to_owned(), job.team.budget.max_cost.is_some()),
+            ];
+            for (path, _) in limited.into_iter().filter(|(_, is_limited)| *is_limited) {
+                let message = format!(
+                    "{program} does not tell what its work costs, so max_cost cannot be kept: use max_tokens or max_time"
+                );
+                job.add_error(&path, message);
+            }
         }
         let name =
             acp.program.clone().unwrap_or_else(|| program.rsplit('/').next().unwrap_or(program).to_owned());
