@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use indexmap::IndexMap;
+use serde_json::{Value, json};
 
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyStream};
 use crate::process::ProcessGuardian;
@@ -35,6 +36,8 @@ pub struct AcpAgent {
     home: PathBuf,
     logins: Vec<(PathBuf, PathBuf)>,
     mode: Option<String>,
+    /// The MCP servers that it gets, as the protocol describes them.
+    mcp_servers: Vec<Value>,
     tells_cost: bool,
     login_hint: Option<String>,
     guardian: ProcessGuardian,
@@ -52,6 +55,7 @@ impl AcpAgent {
             home: home.into(),
             logins: Vec::new(),
             mode: None,
+            mcp_servers: Vec::new(),
             tells_cost: false,
             login_hint: None,
             guardian: ProcessGuardian::new(),
@@ -84,6 +88,33 @@ impl AcpAgent {
     #[must_use]
     pub fn mode(mut self, mode: impl Into<String>) -> Self {
         self.mode = Some(mode.into());
+        self
+    }
+
+    /// Gives its sessions an MCP server that the program starts.
+    #[must_use]
+    pub fn mcp_command(
+        mut self,
+        name: &str,
+        command: &str,
+        args: &[String],
+        env: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let server = json!({ "name": name, "command": command, "args": args, "env": pairs(env) });
+        self.mcp_servers.push(server);
+        self
+    }
+
+    /// Gives its sessions an MCP server at a URL. Programs that do not support that do not get it.
+    #[must_use]
+    pub fn mcp_url(
+        mut self,
+        name: &str,
+        url: &str,
+        headers: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let server = json!({ "type": "http", "name": name, "url": url, "headers": pairs(headers) });
+        self.mcp_servers.push(server);
         self
     }
 
@@ -138,6 +169,12 @@ impl AcpAgent {
         self.mode.as_deref()
     }
 
+    /// The MCP servers that its sessions get; with `http`, also those at a URL.
+    pub(crate) fn mcp_servers(&self, http: bool) -> Vec<Value> {
+        let fits = |server: &&Value| http || server.get("url").is_none();
+        self.mcp_servers.iter().filter(fits).cloned().collect()
+    }
+
     pub(crate) fn reports_cost(&self) -> bool {
         self.tells_cost
     }
@@ -154,6 +191,10 @@ impl AcpAgent {
     pub(super) fn model(&self) -> Arc<dyn Model> {
         Arc::new(NoModel { name: format!("acp {}", self.name), tells_cost: self.tells_cost })
     }
+}
+
+fn pairs(all: impl IntoIterator<Item = (String, String)>) -> Vec<Value> {
+    all.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
 }
 
 fn file_name(program: &str) -> &str {

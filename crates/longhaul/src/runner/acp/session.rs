@@ -155,9 +155,10 @@ pub(super) async fn open(acp: &AcpAgent, request: SessionRequest) -> Result<Agen
     if let Some(program) = &about.program {
         process.session.program.clone_from(program);
     }
-    let modes = match process.load(&about, &request).await? {
+    let servers = acp.mcp_servers(about.mcp_http);
+    let modes = match process.load(&about, &request, &servers).await? {
         Some(modes) => modes,
-        None => process.create(&about, &request.dir).await?,
+        None => process.create(&about, &request.dir, &servers).await?,
     };
     process.set_mode(acp.wanted_mode(), &modes, request.approved).await?;
     Ok(process)
@@ -169,6 +170,7 @@ impl AgentProcess {
         &mut self,
         about: &AgentAbout,
         request: &SessionRequest,
+        servers: &[Value],
     ) -> Result<Option<Modes>, AgentError> {
         let Some(known) = &request.known else { return Ok(None) };
         // Only a session that is replayed tells whether a prompt has arrived.
@@ -178,7 +180,7 @@ impl AgentProcess {
             (false, true) => "session/resume",
             (false, false) => return Ok(None),
         };
-        let params = json!({ "sessionId": known.id, "cwd": request.dir, "mcpServers": [] });
+        let params = json!({ "sessionId": known.id, "cwd": request.dir, "mcpServers": servers });
         let mut replayed = String::new();
         let mut keep = |update| {
             if let Update::UserText(text) = update
@@ -203,8 +205,13 @@ impl AgentProcess {
         Ok(Some(wire::parse_modes(&loaded)))
     }
 
-    async fn create(&mut self, about: &AgentAbout, dir: &Path) -> Result<Modes, AgentError> {
-        let params = json!({ "cwd": dir, "mcpServers": [] });
+    async fn create(
+        &mut self,
+        about: &AgentAbout,
+        dir: &Path,
+        servers: &[Value],
+    ) -> Result<Modes, AgentError> {
+        let params = json!({ "cwd": dir, "mcpServers": servers });
         let opened = match self.request("session/new", params, OPENING, &mut |_| {}).await {
             Err(AgentError::Login { .. }) => return Err(AgentError::Login { logins: about.logins.clone() }),
             opened => opened?,

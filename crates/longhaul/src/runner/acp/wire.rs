@@ -116,6 +116,8 @@ pub(super) struct AgentAbout {
     pub(super) version: u64,
     pub(super) loads: bool,
     pub(super) resumes: bool,
+    /// Whether it can use MCP servers at a URL.
+    pub(super) mcp_http: bool,
     /// Its name and version.
     pub(super) program: Option<String>,
     /// How one can log in, as it says.
@@ -131,6 +133,7 @@ pub(super) fn parse_about(result: &Value) -> AgentAbout {
     AgentAbout {
         version: result.get("protocolVersion").and_then(Value::as_u64).unwrap_or_default(),
         loads: capabilities.get("loadSession").and_then(Value::as_bool).unwrap_or(false),
+        mcp_http: capabilities.pointer("/mcpCapabilities/http").and_then(Value::as_bool).unwrap_or(false),
         resumes: capabilities.pointer("/sessionCapabilities/resume").is_some_and(|value| !value.is_null()),
         program: named.map(|name| match version {
             Some(version) => format!("{name} {version}"),

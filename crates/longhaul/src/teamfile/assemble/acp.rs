@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use super::{FileAssembly, TeamAssembler};
 use crate::agent::AcpAgent;
 use crate::id::Digest;
-use crate::teamfile::{AcpConfig, AgentConfig, HooksConfig};
+use crate::teamfile::{AcpConfig, AgentConfig, HooksConfig, ToolsetKind};
 
 /// The directory of their home directories, below the data directory.
 const HOMES: &str = "acp";
@@ -169,6 +169,7 @@ impl TeamAssembler<'_> {
                 None => job.add_error(&path, "HOME is not set, so there is no login to share"),
             }
         }
+        agent = self.mcp_servers_of(job, part, agent, path);
         if let Some(mode) = &acp.mode {
             agent = agent.mode(mode);
             if AcpAgent::is_bypass_mode(mode) {
@@ -184,6 +185,47 @@ impl TeamAssembler<'_> {
         Some(agent)
     }
 
+    /// Gives a program the MCP servers of its agent.
+    fn mcp_servers_of(
+        &self,
+        job: &mut FileAssembly<'_>,
+        part: &AgentConfig,
+        mut agent: AcpAgent,
+        path: &str,
+    ) -> AcpAgent {
+        for (index, toolset) in part.toolsets.iter().enumerate() {
+            let ToolsetKind::Mcp(own) = &toolset.kind else { continue };
+            let path = format!("{path}.toolsets[{index}]");
+            let known = own.reference.as_ref().and_then(|name| job.team.mcps.get(name)).cloned();
+            let (server, more) = match known.map(|known| known.kind) {
+                Some(ToolsetKind::Mcp(known)) => (known, Some(&own.env)),
+                _ => (own.clone(), None),
+            };
+            let named = own.name.clone().or_else(|| own.reference.clone()).or_else(|| server.name.clone());
+            let name = named.unwrap_or_else(|| format!("server-{index}"));
+            let mut env = self.fill_all(job, &server.env, &format!("{path}.env"));
+            if let Some(more) = more {
+                env.extend(self.fill_all(job, more, &format!("{path}.env")));
+            }
+            agent = match (&server.command, &server.remote, server.reference.as_deref()) {
+                (Some(command), _, _) => agent.mcp_command(&name, command, &server.args, env),
+                (None, Some(remote), _) => {
+                    let url = self.fill_one(job, &remote.url, &format!("{path}.remote.url"));
+                    let headers = self.fill_all(job, &remote.headers, &format!("{path}.remote.headers"));
+                    agent.mcp_url(&name, &url, headers)
+                }
+                (None, None, Some(docker)) => {
+                    let docker = docker.strip_prefix("docker:").unwrap_or(docker);
+                    let args = ["mcp", "gateway", "run"].map(str::to_owned);
+                    let args: Vec<String> = args.into_iter().chain([format!("--servers={docker}")]).collect();
+                    agent.mcp_command(&name, "docker", &args, env)
+                }
+                (None, None, None) => agent,
+            };
+        }
+        agent
+    }
+
     /// Warns of keys that mean nothing for an agent that another program runs.
     fn warn_of_unused_keys(&mut self, job: &FileAssembly<'_>, part: &AgentConfig, path: &str) {
         let hooks = HooksConfig {
@@ -191,10 +233,16 @@ impl TeamAssembler<'_> {
             post_tool_use: part.hooks.post_tool_use.clone(),
             ..HooksConfig::default()
         };
+        let is_mcp = |kind: &ToolsetKind| matches!(kind, ToolsetKind::Mcp(_));
+        let has_other_tools = part.toolsets.iter().any(|toolset| !is_mcp(&toolset.kind));
         let unused = [
             ("model", !part.model.is_empty(), "set the model in the program's own settings, or by `acp.env`"),
             ("fallback", part.fallback.is_some(), "the program calls its models itself"),
-            ("toolsets", !part.toolsets.is_empty(), "the program has its own tools"),
+            (
+                "toolsets",
+                has_other_tools,
+                "the program has its own tools; only its MCP servers are passed on",
+            ),
             ("use_toolsets", !part.use_toolsets.is_empty(), "the program has its own tools"),
             ("skills", part.skills.is_some(), "the program has its own skills"),
             (

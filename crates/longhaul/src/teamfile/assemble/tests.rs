@@ -422,7 +422,7 @@ async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
 fn an_agent_that_another_program_runs_has_its_command_home_and_variables() {
     let assembly = made(
         "agents:\n  root: {model: openai/gpt-5, sub_agents: [a, b, c]}\n  a: {acp: claude-code}\n  b: {harness: {type: codex, logins: \
-         [.codex/auth.json]}}\n  c: {acp: {command: [./mine, --acp], mode: plan, env: {KEY: $SECRET}}}\n",
+         [.codex/auth.json]}}\n  c: {acp: {command: [./mine, --acp], mode: plan, env: {KEY: $SECRET}}, toolsets: [{type: mcp, command: server, args: [-x], env: {A: b}}, {type: mcp, remote: {url: 'https://mcp.example.com'}}]}\n",
     );
     let program = |name: &str| assembly.team.agent(&name.into()).unwrap().acp.clone().unwrap();
     let (a, b, c) = (program("a"), program("b"), program("c"));
@@ -434,6 +434,8 @@ fn an_agent_that_another_program_runs_has_its_command_home_and_variables() {
     assert_eq!(c.environment().get("KEY").map(String::as_str), Some("value-of-SECRET"));
     assert!(!c.environment().contains_key("HOME") && !c.environment().contains_key("ANTHROPIC_API_KEY"));
     assert!(c.home().starts_with("data/acp") && c.home() != a.home());
+    let server = serde_json::json!({ "name": "server-0", "command": "server", "args": ["-x"], "env": [{ "name": "A", "value": "b" }] });
+    assert_eq!((c.mcp_servers(false), c.mcp_servers(true).len()), (vec![server], 2));
     assert!(!format!("{c:?}").contains("value-of-SECRET"), "values are not shown");
     assert!(assembly.warnings.is_empty(), "{:?}", assembly.warnings);
 }
