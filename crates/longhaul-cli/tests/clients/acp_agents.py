@@ -31,7 +31,7 @@ def codex(scenario, url):
     home = scenario.dir / "codex"
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(
-        'model = "gpt-5"\nmodel_provider = "x"\napproval_policy = "untrusted"\nsandbox_mode = "danger-full-access"\n'
+        'model = "gpt-5"\nmodel_provider = "x"\napproval_policy = "on-request"\n'
         f'[model_providers.x]\nname = "x"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "X_KEY"\n')
     return {"type": "codex", "command": [str(MODULES / ".bin/codex-acp")],
             "env": {"CODEX_HOME": str(home), "X_KEY": "sk-test", "OPENAI_API_KEY": "sk-test"}}

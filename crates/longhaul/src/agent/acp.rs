@@ -13,7 +13,8 @@ use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyStream}
 use crate::process::ProcessGuardian;
 
 /// Modes of known agents in which they do everything without asking.
-const BYPASS_MODES: [&str; 5] = ["bypassPermissions", "yolo", "full-access", "danger-full-access", "auto"];
+const BYPASS_MODES: [&str; 6] =
+    ["bypassPermissions", "yolo", "full-access", "agent-full-access", "danger-full-access", "auto"];
 
 /// A program that speaks the Agent Client Protocol (ACP) on stdin and stdout, such as Claude Code, Codex or
 /// Gemini CLI. An agent with one has no model and no tools of its own: the program has them.
@@ -36,6 +37,8 @@ pub struct AcpAgent {
     home: PathBuf,
     logins: Vec<(PathBuf, PathBuf)>,
     mode: Option<String>,
+    /// The modes to use if none is set, the first that there is.
+    default_modes: Vec<String>,
     /// The MCP servers that it gets, as the protocol describes them.
     mcp_servers: Vec<Value>,
     tells_cost: bool,
@@ -55,6 +58,7 @@ impl AcpAgent {
             home: home.into(),
             logins: Vec::new(),
             mode: None,
+            default_modes: Vec::new(),
             mcp_servers: Vec::new(),
             tells_cost: false,
             login_hint: None,
@@ -88,6 +92,13 @@ impl AcpAgent {
     #[must_use]
     pub fn mode(mut self, mode: impl Into<String>) -> Self {
         self.mode = Some(mode.into());
+        self
+    }
+
+    /// Adds a mode that its sessions run in if none is set and the program has it.
+    #[must_use]
+    pub fn default_mode(mut self, mode: impl Into<String>) -> Self {
+        self.default_modes.push(mode.into());
         self
     }
 
@@ -167,6 +178,10 @@ impl AcpAgent {
 
     pub(crate) fn wanted_mode(&self) -> Option<&str> {
         self.mode.as_deref()
+    }
+
+    pub(crate) fn default_modes(&self) -> &[String] {
+        &self.default_modes
     }
 
     /// The MCP servers that its sessions get; with `http`, also those at a URL.

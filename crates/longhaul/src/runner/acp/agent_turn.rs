@@ -34,8 +34,9 @@ pub(super) struct AgentTurn {
     next_index: u32,
     /// Calls that were not recorded because there are too many.
     unrecorded: u32,
-    /// The message that the agent is saying.
+    /// The message that the agent is saying, and its id.
     text: String,
+    message: Option<String>,
     /// The last message that it has completed.
     last: String,
     /// What it has thought, and said between its calls.
@@ -87,7 +88,12 @@ impl AgentTurn {
     /// Takes an update.
     pub(super) fn update(&mut self, update: Update) -> Vec<TurnEffect> {
         match update {
-            Update::Text(text) if !text.is_empty() => {
+            Update::Text(text, message) if !text.is_empty() => {
+                // What was said before in a message of its own is not the answer either.
+                if message != self.message {
+                    self.end_message();
+                    self.message = message;
+                }
                 push_capped(&mut self.text, &text);
                 vec![TurnEffect::Say(LiveTextKind::Text, text)]
             }
@@ -155,7 +161,12 @@ impl AgentTurn {
         if !paths.is_empty() {
             call.paths = paths;
         }
-        let known = call.input.is_some() || !matches!(call.status, None | Some(CallStatus::Pending));
+        // Some announce a command line with its directory first, and tell the line later.
+        let is_whole = |input: &Value| {
+            &*call.kind != "execute" || input.get("command").or_else(|| input.get("cmd")).is_some()
+        };
+        let known = call.input.as_ref().is_some_and(is_whole)
+            || !matches!(call.status, None | Some(CallStatus::Pending));
         let is_over = call.is_over();
         if known {
             effects.extend(self.record(at));

@@ -160,7 +160,9 @@ pub(super) async fn open(acp: &AcpAgent, request: SessionRequest) -> Result<Agen
         Some(modes) => modes,
         None => process.create(&about, &request.dir, &servers).await?,
     };
-    process.set_mode(acp.wanted_mode(), &modes, request.approved).await?;
+    let usual = acp.default_modes().iter().find(|mode| modes.available.contains(mode));
+    let mode = acp.wanted_mode().or(usual.map(String::as_str));
+    process.set_mode(mode, &modes, request.approved).await?;
     Ok(process)
 }
 

@@ -20,6 +20,10 @@ fn call(id: &str, status: Option<CallStatus>, input: Option<Value>) -> Update {
     Update::Call(CallUpdate { id: id.to_owned(), title, kind, status, input, ..CallUpdate::default() })
 }
 
+fn said(text: &str) -> Update {
+    Update::Text(text.to_owned(), None)
+}
+
 fn reply(turn: AgentTurn) -> Reply {
     turn.into_reply(StopReason::End, Usage::default(), "fake".to_owned(), None)
 }
@@ -27,7 +31,11 @@ fn reply(turn: AgentTurn) -> Reply {
 #[test]
 fn a_call_is_recorded_when_its_arguments_are_known_and_at_the_latest_when_it_runs() {
     let mut turn = AgentTurn::new(3);
-    assert_eq!(turn.update(call("a", Some(CallStatus::Pending), None)), []);
+    assert_eq!(
+        turn.update(call("a", Some(CallStatus::Pending), Some(json!({ "cwd": "/x" })))),
+        [],
+        "no command yet"
+    );
     let effects = turn.update(call("a", None, Some(json!({ "command": "ls" }))));
     let [TurnEffect::Called { index: 3, tool, arguments, effects: true }] = &effects[..] else {
         panic!("{effects:?}")
@@ -54,20 +62,30 @@ fn a_call_is_recorded_when_its_arguments_are_known_and_at_the_latest_when_it_run
 #[test]
 fn the_answer_is_what_was_said_after_the_last_call() {
     let mut turn = AgentTurn::new(0);
-    turn.update(Update::Text("I look. ".to_owned()));
+    turn.update(said("I look. "));
     turn.update(call("a", Some(CallStatus::Done), None));
-    turn.update(Update::Text("It is ".to_owned()));
+    turn.update(said("It is "));
     turn.update(Update::Thought("hm".to_owned()));
-    turn.update(Update::Text("fine.".to_owned()));
+    turn.update(said("fine."));
     let reply = reply(turn);
     assert_eq!((reply.text(), reply.reasoning()), ("It is fine.".to_owned(), "I look. hm".to_owned()));
+}
+
+#[test]
+fn a_message_of_its_own_before_the_answer_is_not_the_answer() {
+    let mut turn = AgentTurn::new(0);
+    turn.update(said("Warning: no metadata.\n\n"));
+    for text in ["It is ", "fine."] {
+        turn.update(Update::Text(text.to_owned(), Some("m1".to_owned())));
+    }
+    assert_eq!(reply(turn).text(), "It is fine.");
 }
 
 #[test]
 fn a_flood_is_kept_only_in_part() {
     let mut turn = AgentTurn::new(0);
     for number in 0..6000 {
-        turn.update(Update::Text("x".repeat(1000)));
+        turn.update(said(&"x".repeat(1000)));
         turn.update(call(&number.to_string(), Some(CallStatus::Done), None));
     }
     assert!(turn.warning().unwrap().contains("1000 more calls"));
@@ -194,7 +212,7 @@ fn any_update() -> impl Strategy<Value = Update> {
         Just(Some(CallStatus::Failed)),
     ];
     prop_oneof![
-        "[a-z ]{0,9}".prop_map(Update::Text),
+        "[a-z ]{0,9}".prop_map(|text| said(&text)),
         "[a-z ]{0,9}".prop_map(Update::Thought),
         (0..6u8, status, any::<bool>()).prop_map(|(id, status, known)| {
             call(&id.to_string(), status, known.then(|| json!({ "command": "ls" })))
@@ -211,7 +229,7 @@ proptest! {
         let mut effects: Vec<TurnEffect> = Vec::new();
         let mut said = String::new();
         for update in updates {
-            if let Update::Text(text) = &update {
+            if let Update::Text(text, _) = &update {
                 said.push_str(text);
             }
             effects.extend(turn.update(update));

@@ -175,7 +175,9 @@ impl TaskRun {
         match message {
             AgentMessage::Notification { method, params } if method == "session/update" => {
                 match wire::parse_update(&params) {
-                    Update::Cost(cost) => self.take_cost(now, cost).await?,
+                    // Some tell a cost of 0 if they do not know it.
+                    Update::Cost(cost) if now.acp.reports_cost() => self.take_cost(now, cost).await?,
+                    Update::Cost(_) => {}
                     Update::Mode(mode) if AcpAgent::is_bypass_mode(&mode) && !self.order.approved => {
                         let text = format!(
                             "the agent {} switched to mode '{mode}', in which it does everything without asking",

@@ -178,7 +178,8 @@ pub(super) fn parse_modes(result: &Value) -> Modes {
 pub(super) enum Update {
     /// What we sent, told again when a session is loaded.
     UserText(String),
-    Text(String),
+    /// Text, and the message that it is part of.
+    Text(String, Option<String>),
     Thought(String),
     Call(CallUpdate),
     /// The current step of the agent's plan.
@@ -214,7 +215,7 @@ pub(super) fn parse_update(params: &Value) -> Update {
     let content = || update.get("content").and_then(block_text).unwrap_or_default();
     match text_at(update, "sessionUpdate").unwrap_or_default() {
         "user_message_chunk" => Update::UserText(content()),
-        "agent_message_chunk" => Update::Text(content()),
+        "agent_message_chunk" => Update::Text(content(), text_at(update, "messageId").map(str::to_owned)),
         "agent_thought_chunk" => Update::Thought(content()),
         "tool_call" | "tool_call_update" => parse_call(update).map_or(Update::Other, Update::Call),
         "plan" => {

@@ -34,10 +34,12 @@ struct KnownProgram {
     /// What to do in the team file if it requires a login.
     login: &'static str,
     tells_cost: bool,
+    /// The mode to use if none is set: the one in which it asks.
+    mode: Option<&'static str>,
 }
 
 const fn known(name: &'static str, command: &'static [&'static str], login: &'static str) -> KnownProgram {
-    KnownProgram { name, command, env: &[], login, tells_cost: false }
+    KnownProgram { name, command, env: &[], login, tells_cost: false, mode: None }
 }
 
 const KEY_OR_LOGIN: &str = "name its key under `acp.env`, or its login files under `acp.logins`";
@@ -54,11 +56,15 @@ static KNOWN: [KnownProgram; 19] = [
             "write `env: {ANTHROPIC_API_KEY: $ANTHROPIC_API_KEY}` or `logins: [.claude, .claude.json]` under `acp`",
         )
     },
-    known(
-        "codex",
-        &["npx", "-y", "@agentclientprotocol/codex-acp"],
-        "write `env: {OPENAI_API_KEY: $OPENAI_API_KEY}` or `logins: [.codex/auth.json]` under `acp`",
-    ),
+    KnownProgram {
+        // In its own default mode, a model decides what a person is asked about.
+        mode: Some("read-only"),
+        ..known(
+            "codex",
+            &["npx", "-y", "@agentclientprotocol/codex-acp"],
+            "write `env: {OPENAI_API_KEY: $OPENAI_API_KEY}` or `logins: [.codex/auth.json]` under `acp`",
+        )
+    },
     known(
         "gemini",
         &["gemini", "--acp"],
@@ -154,6 +160,9 @@ impl TeamAssembler<'_> {
         let named = self.fill_all(job, &acp.env, &format!("{path}.acp.env"));
         for (name, value) in std::iter::once(path_variable).chain(inherited).chain(own).chain(named) {
             agent = agent.env(name, value);
+        }
+        if let Some(mode) = known.and_then(|known| known.mode) {
+            agent = agent.default_mode(mode);
         }
         for (index, login) in acp.logins.iter().enumerate() {
             let path = format!("{path}.acp.logins[{index}]");

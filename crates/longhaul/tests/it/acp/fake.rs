@@ -27,6 +27,7 @@ pub(crate) fn program(dir: &Path, faults: &str) -> AcpAgent {
     }
     AcpAgent::new(command, dir.join("home"))
         .name("fake")
+        .tells_cost(true)
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env(DIR, dir.to_str().unwrap())
         .env(FAULTS, faults)
