@@ -28,7 +28,8 @@ def claude(scenario, url):
 
 
 def codex(scenario, url):
-    home = scenario.dir / "codex"
+    # It refuses to work with a home below the directory for temporary files.
+    home = MODULES.parent / f"codex-{os.getpid()}"
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(
         'model = "gpt-5"\nmodel_provider = "x"\napproval_policy = "on-request"\n'
@@ -75,7 +76,8 @@ class Run:
             tool = next(name for name in self.shell.split() if name in names)
             argument = {"shell": ["bash", "-lc", "echo ran > ran.txt"], "exec_command": "echo ran > ran.txt"}
             key = {"exec_command": "cmd"}.get(tool, "command")
-            return ("call", [(tool, {key: argument.get(tool, "echo ran > ran.txt"), "description": "runs"})])
+            more = {"justification": "runs", "sandbox_permissions": "require_escalated"} if tool == "exec_command" else {"description": "runs"}
+            return ("call", [(tool, {key: argument.get(tool, "echo ran > ran.txt"), **more})])
         return ("say", "The word is MANGO.")
 
     def start(self, *args):
