@@ -32,7 +32,7 @@ use turn_loop::TurnEnd;
 const DEATHS: u32 = 3;
 
 /// The program that runs a task's agent, while it has a session.
-pub(super) struct OpenAgent(AgentProcess);
+pub(super) struct OpenAgent(Box<AgentProcess>);
 
 impl TaskRun {
     /// One turn of the program that runs the agent.
@@ -44,7 +44,7 @@ impl TaskRun {
         loop {
             self.close_interrupted_calls().await?;
             let mut process = match self.open_agent.take() {
-                Some(open) => open.0,
+                Some(open) => *open.0,
                 None => self.open_session(acp).await?,
             };
             let (kind, text) = self.next_prompt(&mut process).await?;
@@ -61,7 +61,7 @@ impl TaskRun {
             };
             let how = match ended {
                 TurnEnd::Replied => {
-                    self.open_agent = Some(OpenAgent(process));
+                    self.open_agent = Some(OpenAgent(Box::new(process)));
                     return Ok(());
                 }
                 TurnEnd::Failed(failure) => {
