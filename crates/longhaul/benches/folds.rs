@@ -52,6 +52,7 @@ fn journal(turns: u32) -> Vec<Record> {
             collected: vec![],
             handoff: None,
             model: None,
+            foreign: None,
         })));
     }
     let record = |(entry, n)| Record { seq: Seq(n), at: Timestamp::UNIX_EPOCH, entry };
