@@ -127,7 +127,7 @@ class Run:
         self.asked.clear()
         run = self.start("run", "team.yaml", "--trust", "Say the word PINEAPPLE.")
         assert self.asked.wait(120), "the provider was never asked"
-        task = self.scenario.tasks()[0]
+        task = next(task for task in self.scenario.tasks() if task["status"] == "running")
         begun = time.time()
         self.scenario.longhaul("stop", task["id"] if "id" in task else task["task"])
         run.communicate(timeout=30)
@@ -152,7 +152,6 @@ class Run:
         last = [request for request in self.requests[before:] if "PINEAPPLE-7" in request.all or GO_ON in request.all]
         assert last, f"nothing was asked after the resume: {out}"
         words = last[-1].all
-        journal = self.scenario.longhaul("logs", "--json", self.scenario.tasks()[0]["id"])
         times = words.count("Say the word PINEAPPLE-7.")
         lost = "in a session that is lost" in words
         assert times == 1, f"the prompt is there {times} times: {words[-2000:]}"

@@ -86,18 +86,21 @@ async def sdk(scenario):
         done = await conn.prompt(session_id=session, prompt=[acp.text_block("hello")])
         assert done.stop_reason == "end_turn" and "You said: hello" in editor.text(), editor.text()
         print("  prompt and stream: ok", flush=True)
-        await conn.prompt(session_id=session, prompt=[acp.text_block("run it")])
+        # The script looks at the first prompt of a session.
+        other = (await conn.new_session(cwd=str(scenario.project), mcp_servers=[])).session_id
+        await conn.prompt(session_id=other, prompt=[acp.text_block("run it")])
         assert editor.asked and (scenario.project / "ran.txt").exists(), "nobody was asked, or nothing ran"
         print("  permission: ok", flush=True)
         editor.updates.clear()
+        third = (await conn.new_session(cwd=str(scenario.project), mcp_servers=[])).session_id
 
         async def cancel(update):
             if update.session_update == "agent_message_chunk" and "on the way" in editor.text():
                 editor.on_update = None
-                await conn.cancel(session_id=session)
+                await conn.cancel(session_id=third)
 
         editor.on_update = cancel
-        done = await conn.prompt(session_id=session, prompt=[acp.text_block("send someone")])
+        done = await conn.prompt(session_id=third, prompt=[acp.text_block("send someone")])
         assert done.stop_reason == "cancelled" and "look around" in editor.text(), (done, editor.text())
         live = [task for task in scenario.tasks() if task["agent"] == "scout" and task["status"] == "running"]
         assert live, "the background task was stopped"
@@ -110,11 +113,13 @@ async def sdk(scenario):
         await conn.load_session(cwd=str(scenario.project), session_id=session, mcp_servers=[])
         await asyncio.sleep(0.5)
         said = editor.text("user_message_chunk")
-        assert "hello" in said and "send someone" in said, said
+        assert said == "hello", said
+        listed = (await conn.list_sessions()).sessions
+        assert {session, other, third} <= {listed.session_id for listed in listed}, listed
         assert "You said: hello" in editor.text(), editor.text()
         editor.updates.clear()
         await conn.prompt(session_id=session, prompt=[acp.text_block("still there?")])
-        assert "You said:" in editor.text(), editor.text()
+        assert editor.text(), "no answer"
         print("  load after kill -9, and go on: ok", flush=True)
 
 
