@@ -1,8 +1,8 @@
 """Real agents from npm as agents of a team, each with a scripted provider on loopback: a prompt, a permission, a stop, and kill -9 of Longhaul in
 the middle of a turn with a resume after it.
 
-    npm i --prefix target/clients @agentclientprotocol/claude-agent-acp@0.49.0 @agentclientprotocol/codex-acp opencode-ai
-    python3 crates/longhaul-cli/tests/clients/acp_agents.py [claude-code|codex|opencode …]
+    npm i --prefix target/clients @agentclientprotocol/claude-agent-acp@0.49.0 @agentclientprotocol/codex-acp opencode-ai @google/gemini-cli
+    python3 crates/longhaul-cli/tests/clients/acp_agents.py [claude-code|codex|opencode|gemini …]
 """
 
 import glob
@@ -50,7 +50,12 @@ def opencode(scenario, url):
             "env": {"OPENCODE_CONFIG": str(config), "OPENCODE_DISABLE_MODELS_FETCH": "1"}}
 
 
-AGENTS = {"claude-code": (claude, "Bash"), "codex": (codex, "shell exec_command shell_command local_shell"), "opencode": (opencode, "bash")}
+def gemini(scenario, url):
+    return {"type": "gemini", "command": [str(MODULES / ".bin/gemini"), "--acp"],
+            "env": {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "sk-test", "GEMINI_CLI_TRUST_WORKSPACE": "true"}}
+
+
+AGENTS = {"gemini": (gemini, "run_shell_command"), "claude-code": (claude, "Bash"), "codex": (codex, "shell exec_command shell_command local_shell"), "opencode": (opencode, "bash")}
 
 
 class Run:
