@@ -95,7 +95,7 @@ fn task_entries() -> Vec<Entry> {
     let outcome = Outcome::Completed { output: answer.clone().into(), cut_short: None };
     vec![
         reply("I look at it.".into()),
-        Entry::Called { call, tool: "shell".into(), arguments: None, effects: false },
+        Entry::Called { call, tool: "shell".into(), arguments: None, effects: false, foreign: false },
         Entry::Returned(Box::new(returned)),
         reply(answer),
         Entry::Finished(Box::new(outcome)),

@@ -92,6 +92,11 @@ pub(crate) enum CliCommand {
     /// install` tells it how. Tasks are run by a background process, so they go on when the client and this command are
     /// killed.
     Mcp(McpArgs),
+    /// Be an agent of an editor, over the Agent Client Protocol on stdio
+    ///
+    /// An ACP client such as Zed, a JetBrains IDE, Neovim or Emacs starts this command itself. Its sessions are tasks, run
+    /// by a background process: they go on when the editor is closed, and the editor can load them again. See docs/acp.md.
+    Acp(AcpArgs),
     /// Check team files for errors
     Check(CheckArgs),
     /// List the tools of a team's agents
@@ -115,9 +120,11 @@ impl CliCommand {
     /// Returns the stream for progress: stderr if stdout is for the answer.
     pub(crate) fn progress_stream(&self) -> OutputStream {
         match self {
-            CliCommand::Run(_) | CliCommand::Attach(_) | CliCommand::Carry(_) | CliCommand::Mcp(_) => {
-                OutputStream::Stderr
-            }
+            CliCommand::Run(_)
+            | CliCommand::Attach(_)
+            | CliCommand::Carry(_)
+            | CliCommand::Mcp(_)
+            | CliCommand::Acp(_) => OutputStream::Stderr,
             _ => OutputStream::Stdout,
         }
     }

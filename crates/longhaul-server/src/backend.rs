@@ -94,6 +94,8 @@ pub struct NewTask {
     pub order: Order,
     /// Two requests with the same key are the same task.
     pub key: Option<String>,
+    /// Whether it works in the directory of its order, and not in that of the team.
+    pub own_dir: bool,
 }
 
 /// A task that was started, or found by its key.
@@ -223,7 +225,9 @@ impl Backend {
             let have = team.team.model_names();
             return Err(BackendError::UnknownModel { asked: model.clone(), team: team.name.clone(), have });
         }
-        order.working_dir = Some(team.working_dir.clone());
+        if !(new.own_dir && order.working_dir.is_some()) {
+            order.working_dir = Some(team.working_dir.clone());
+        }
         order.tree_budget = order.tree_budget.or(team.budget);
         if order.tree_budget.cost.or(order.budget.cost).is_some()
             && let Some(model) = team.unpriced_model(&order)

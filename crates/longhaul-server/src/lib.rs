@@ -1,10 +1,11 @@
-//! Network interfaces of Longhaul: HTTP, server-sent events, OpenAI Responses and MCP.
+//! Network interfaces of Longhaul: HTTP, server-sent events, OpenAI Responses, MCP, and ACP on stdio.
 //!
 //! Each interface is a thin layer over [`backend::Backend`]. None of them owns a task: whoever comes through
 //! one may die, and the task goes on. [`app::app`] puts all of them behind one [guard], and
 //! [`listen::Listener`] serves the result.
 
 pub mod access;
+pub mod acp;
 pub mod api;
 pub mod app;
 pub mod backend;

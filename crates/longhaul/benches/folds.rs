@@ -37,7 +37,13 @@ fn journal(turns: u32) -> Vec<Record> {
             Call { id: format!("call_{turn}"), tool: "look".into(), arguments: format!("{{\"at\":{turn}}}") };
         let blocks = vec![Block::Text("I look again.".into()), Block::Call(asked)];
         entries.push(Entry::Replied(Arc::new(Reply { blocks, ..Reply::default() })));
-        entries.push(Entry::Called { call, tool: "look".into(), arguments: None, effects: false });
+        entries.push(Entry::Called {
+            call,
+            tool: "look".into(),
+            arguments: None,
+            effects: false,
+            foreign: false,
+        });
         entries.push(Entry::Returned(Box::new(CallResult {
             call,
             output: "There is something there, and it is not much.".into(),
@@ -46,6 +52,7 @@ fn journal(turns: u32) -> Vec<Record> {
             collected: vec![],
             handoff: None,
             model: None,
+            foreign: None,
         })));
     }
     let record = |(entry, n)| Record { seq: Seq(n), at: Timestamp::UNIX_EPOCH, entry };

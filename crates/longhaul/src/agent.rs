@@ -1,5 +1,6 @@
 //! Agents as data, and the validated [`Team`].
 
+mod acp;
 mod policy;
 mod preamble;
 mod output_schema;
@@ -14,6 +15,7 @@ use crate::model::Model;
 use crate::permission::Permissions;
 use crate::tool::Tool;
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, SubAgentTools, Tools, Toolset};
+pub use acp::AcpAgent;
 #[cfg(feature = "teamfile")]
 pub(crate) use output_schema::compile_schema;
 pub use output_schema::{OutputSchema, OutputSchemaError, SchemaViolation};
@@ -51,6 +53,8 @@ pub struct Agent {
     pub permissions: Option<Permissions>,
     /// Commands that run on certain events of its tasks.
     pub hooks: Arc<Hooks>,
+    /// The program that runs it, if it is not run here. Its model and toolsets are then unused.
+    pub acp: Option<Arc<AcpAgent>>,
     bundled: Vec<Agent>,
 }
 
@@ -92,6 +96,7 @@ impl Agent {
             policy: Policy::default(),
             permissions: None,
             hooks: Arc::default(),
+            acp: None,
             bundled: Vec::new(),
         }
     }
@@ -117,6 +122,7 @@ pub struct AgentBuilder {
     policy: Policy,
     permissions: Option<Permissions>,
     hooks: Arc<Hooks>,
+    acp: Option<Arc<AcpAgent>>,
     bundled: Vec<Agent>,
 }
 
@@ -175,7 +181,8 @@ impl AgentBuilder {
         if name.as_str().is_empty() || !name.as_str().chars().all(fits) {
             return Err(TeamError::BadName(name));
         }
-        let model = self.model.ok_or_else(|| TeamError::NoModel(name.clone()))?;
+        let model = self.model.or_else(|| self.acp.as_ref().map(|acp| acp.model()));
+        let model = model.ok_or_else(|| TeamError::NoModel(name.clone()))?;
         let mut toolsets = self.toolsets;
         toolsets.insert(0, Arc::new(self.tools));
         match self.dialect.unwrap_or_default() {
@@ -207,6 +214,7 @@ impl AgentBuilder {
             policy: self.policy,
             permissions: self.permissions,
             hooks: self.hooks,
+            acp: self.acp,
             bundled: self.bundled,
         })
     }
@@ -232,6 +240,8 @@ fluent_setters!(AgentBuilder {
     permissions: Permissions => Some(permissions),
     /// Sets the commands that run on certain events of its tasks.
     hooks: Hooks => Arc::new(hooks),
+    /// Sets the program that runs it. It then needs no model.
+    acp: AcpAgent => Some(Arc::new(acp)),
 });
 
 /// Whether model providers accept it as a tool name.

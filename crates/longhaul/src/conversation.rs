@@ -8,6 +8,7 @@
 mod loop_detector;
 mod compaction;
 mod fold;
+mod foreign_session;
 mod launch_history;
 mod next_step;
 
@@ -27,6 +28,7 @@ pub(crate) use compaction::summary_text;
 pub(crate) use compaction::truncate_middle;
 use fold::letters_text;
 pub(crate) use fold::repeated_calls;
+pub(crate) use foreign_session::ForeignSession;
 use launch_history::LaunchHistory;
 use loop_detector::LoopDetector;
 
@@ -83,6 +85,9 @@ pub(crate) struct Conversation {
     tools_off: bool,
     /// The message it got when its tools were turned off.
     off_text: Option<Arc<str>>,
+    /// The session of its agent, if another program runs that.
+    #[serde(default)]
+    session: ForeignSession,
 }
 
 /// Who acts next.
@@ -203,6 +208,7 @@ impl Conversation {
             loop_detector: LoopDetector::default(),
             tools_off: false,
             off_text: None,
+            session: ForeignSession::default(),
         }
     }
 
@@ -218,6 +224,7 @@ impl Conversation {
         if !unread.is_empty() {
             self.push_user_message(letters_text(&unread));
         }
+        self.session.continued();
         self.order_at = self.conversation.len();
         self.push_user_message(submitted.order.task.clone());
         Conversation {
@@ -272,6 +279,11 @@ impl Conversation {
             }
         }
         new.into_iter().map(|text| Entry::Warned { text }).collect()
+    }
+
+    /// The session of its agent, if another program runs that.
+    pub(crate) fn session(&self) -> &ForeignSession {
+        &self.session
     }
 
     /// Questions of the open calls to a person.

@@ -431,12 +431,14 @@ fn a_call_that_an_earlier_attempt_began_is_interrupted() {
         tool: "a".into(),
         arguments: None,
         effects: false,
+        foreign: false,
     });
     fixture.note(Entry::Called {
         call: CallId { turn: 1, index: 1 },
         tool: "b".into(),
         arguments: None,
         effects: false,
+        foreign: false,
     });
     fixture.returns(0, "r0");
     fixture.claim();

@@ -461,7 +461,10 @@ impl EventProjector {
             }
             Entry::Returned(returned) => tell(EventKind::Result {
                 call: returned.call,
-                tool: self.call(returned.call).map(|c| c.tool.as_str()).unwrap_or_default().into(),
+                tool: match &returned.foreign {
+                    Some(tool) => tool.clone(),
+                    None => self.call(returned.call).map(|c| c.tool.as_str()).unwrap_or_default().into(),
+                },
                 output: returned.output.clone(),
                 is_error: returned.is_error,
             }),
@@ -492,7 +495,10 @@ impl EventProjector {
                 cost: sampled.cost,
                 model: sampled.model.clone(),
             }),
-            Entry::Worked { .. } | Entry::Denied { .. } => {}
+            Entry::Worked { .. }
+            | Entry::Denied { .. }
+            | Entry::SessionOpened(_)
+            | Entry::Prompted { .. } => {}
             Entry::Released { why, .. } => tell(EventKind::Released { why: why.clone() }),
             Entry::Finished(outcome) => tell(EventKind::Finished {
                 status: outcome.status(),

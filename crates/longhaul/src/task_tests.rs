@@ -150,6 +150,7 @@ fn two_tools_at_once_are_two_tools() {
         tool: Arc::from("t"),
         arguments: None,
         effects: false,
+        foreign: false,
     };
     let mut state = state_after([claimed(1), Entry::Replied(Arc::new(Reply::default())), call(0), call(1)]);
     assert_eq!(state.calling.len(), 2);

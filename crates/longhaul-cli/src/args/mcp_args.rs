@@ -1,4 +1,4 @@
-//! Arguments of `mcp`.
+//! Arguments of `mcp` and `acp`.
 
 use std::path::PathBuf;
 
@@ -16,6 +16,15 @@ pub(crate) struct McpArgs {
     pub(crate) providers: ProviderArgs,
     #[command(subcommand)]
     pub(crate) command: Option<McpSubcommand>,
+}
+
+/// Arguments of `acp`.
+#[derive(Debug, Args)]
+pub(crate) struct AcpArgs {
+    #[command(flatten)]
+    pub(crate) served: ServedTeamArgs,
+    #[command(flatten)]
+    pub(crate) providers: ProviderArgs,
 }
 
 /// The team that is served, and where it works.

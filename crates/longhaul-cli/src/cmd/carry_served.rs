@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::agent::Unattended;
-use longhaul::entry::{EntryKind, TeamRef};
+use longhaul::entry::{EntryKind, TeamRef, WaitReason};
 use longhaul::id::Digest;
-use longhaul::store::{EntryKinds, Hint, HintStream, Store, StoreError};
+use longhaul::store::{EntryKinds, Hint, HintStream, Store, StoreError, TaskFilter};
+use longhaul::task::{TaskState, WaitState};
 use longhaul::teamfile::{self, Environment, TeamBundle};
 use longhaul::{Longhaul, LonghaulError};
 use tokio::time::Instant;
@@ -147,7 +148,15 @@ async fn prepare(
 
 impl ServedRun {
     async fn has_unfinished(&self) -> Result<bool, StoreError> {
-        Ok(self.longhaul.store().teams_at_work().await?.contains(&self.team))
+        let store = self.longhaul.store();
+        if !store.teams_at_work().await?.contains(&self.team) {
+            return Ok(false);
+        }
+        // A session that waits for its next message needs no process: whoever sends one starts one.
+        let waits = |wait: &WaitState| wait.on == WaitReason::Letter;
+        let rests = |task: &TaskState| task.unread == 0 && task.waiting.as_ref().is_some_and(waits);
+        let live = store.list(TaskFilter::default().live()).await?;
+        Ok(live.iter().any(|task| task.team == self.team && !rests(task)))
     }
 
     /// Runs tasks until there is a reason to stop.
@@ -185,10 +194,15 @@ impl ServedRun {
     }
 }
 
-/// Waits until a task may have begun or ended.
+/// Waits until a task may have begun, ended or started to wait.
 async fn next_begin_or_end(hints: &mut HintStream) {
-    let matter =
-        EntryKinds::from_kinds([EntryKind::Submitted, EntryKind::Finished, EntryKind::StopRequested]);
+    let matter = EntryKinds::from_kinds([
+        EntryKind::Submitted,
+        EntryKind::Finished,
+        EntryKind::StopRequested,
+        EntryKind::Waiting,
+        EntryKind::Letter,
+    ]);
     loop {
         match hints.next().await {
             Some(Hint::Task { kinds, .. }) if !kinds.intersects(matter) => {}

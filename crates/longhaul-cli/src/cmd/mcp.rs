@@ -41,11 +41,7 @@ pub(super) async fn run(context: &CliContext, args: &McpArgs) -> Result<CliExitC
     let longhaul = Longhaul::client(store).await?;
     let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let served = ServedTeam { name, team, working_dir: dir, budget: made.budget };
-    let carrier = Arc::new(BackgroundCarrier {
-        data_dir: data_dir.clone(),
-        providers: args.providers.clone(),
-        last_failure: tokio::sync::Mutex::new(None),
-    });
+    let carrier = Arc::new(BackgroundCarrier::new(&data_dir, &args.providers));
     let server = TeamMcpServer::new(Backend::new(longhaul.clone(), vec![served], carrier), None)
         .map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))?;
     // Tasks whose process was killed go on as soon as a client is there. Serve the client even if they cannot.
@@ -109,7 +105,7 @@ pub(super) fn require_trust(
 }
 
 /// Has `longhaul serve` run the tasks if it serves the team, or else a background process.
-struct BackgroundCarrier {
+pub(super) struct BackgroundCarrier {
     data_dir: DataDir,
     providers: ProviderArgs,
     /// The last failure to start a process. Held while one is started: one at a time.
@@ -118,6 +114,13 @@ struct BackgroundCarrier {
 
 /// How long not to try again after a process failed to start. Clients poll.
 const START_RETRY: Duration = Duration::from_secs(10);
+
+impl BackgroundCarrier {
+    pub(super) fn new(data_dir: &DataDir, providers: &ProviderArgs) -> BackgroundCarrier {
+        let (data_dir, providers) = (data_dir.clone(), providers.clone());
+        BackgroundCarrier { data_dir, providers, last_failure: tokio::sync::Mutex::new(None) }
+    }
+}
 
 impl TaskCarrier for BackgroundCarrier {
     fn carry<'a>(&'a self, _: TaskId, team: &'a TeamRef) -> BoxFuture<'a, Result<(), CarryError>> {

@@ -10,6 +10,7 @@ mod doctor;
 mod export;
 mod init;
 mod logs;
+mod acp;
 mod mcp;
 mod mcp_install;
 mod prune;
@@ -181,6 +182,7 @@ pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<Cli
         CliCommand::Token(args) => token::run(context, &args),
         CliCommand::Open(args) => token::open(context, &args),
         CliCommand::Mcp(args) => mcp::run(context, &args).await,
+        CliCommand::Acp(args) => acp::run(context, &args).await,
         CliCommand::Check(args) => check::run(context, &args).await,
         CliCommand::Tools(args) => tools::run(context, &args).await,
         CliCommand::Doctor(args) => doctor::run(context, &args).await,

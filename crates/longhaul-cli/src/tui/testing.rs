@@ -128,7 +128,7 @@ impl TestJournal {
 
     pub(super) fn called(self, index: u32, tool: &str) -> TestJournal {
         let call = CallId { turn: self.turn, index };
-        self.and(Entry::Called { call, tool: tool.into(), arguments: None, effects: false })
+        self.and(Entry::Called { call, tool: tool.into(), arguments: None, effects: false, foreign: false })
     }
 
     pub(super) fn returned(self, index: u32, output: &str) -> TestJournal {

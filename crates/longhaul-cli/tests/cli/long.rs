@@ -56,7 +56,7 @@ async fn long(store: &dyn Store, entries: usize) -> TaskId {
             said(),
             said(),
             Entry::Replied(Arc::new(reply)),
-            Entry::Called { call, tool: "read_file".into(), arguments: None, effects: false },
+            Entry::Called { call, tool: "read_file".into(), arguments: None, effects: false, foreign: false },
             Entry::Returned(Box::new(returned)),
         ];
         let some = entries.len().min(left);

@@ -83,7 +83,9 @@ async fn happen(store: &SqliteStore, tasks: &[TaskId], enough: &AtomicBool) -> u
                 ],
                 ..Reply::default()
             })),
-            2 => Entry::Called { call, tool: "shell".into(), arguments: None, effects: false },
+            2 => {
+                Entry::Called { call, tool: "shell".into(), arguments: None, effects: false, foreign: false }
+            }
             _ => Entry::Said { voice: LiveTextKind::Progress, text: "half of it".to_owned() },
         };
         store.append(Batch::one(task, Fence::Attempt(Attempt(1)), vec![entry])).await.unwrap();

@@ -79,6 +79,36 @@ def read_responses(body):
     return Request(names, texts, calls, body)
 
 
+def read_gemini(body):
+    texts, calls = [], []
+    for content in body.get("contents", []):
+        for part in content.get("parts", []):
+            if "functionCall" in part:
+                calls.append(short(part["functionCall"]["name"]))
+            elif "functionResponse" in part:
+                texts.append(json.dumps(part["functionResponse"].get("response")))
+            elif content.get("role") == "user":
+                texts.append(part.get("text", ""))
+    names = [one["name"] for tool in body.get("tools") or [] for one in tool.get("functionDeclarations") or []]
+    return Request(names, texts, calls, body)
+
+
+def gemini_reply(kind, what):
+    parts = [{"text": what}] if kind == "say" else [{"functionCall": {"name": name, "args": args}} for name, args in what]
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+    return {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": usage, "modelVersion": "gemini-2.5-pro"}
+
+
+def gemini_stream(kind, what, body):
+    return f"data: {json.dumps(gemini_reply(kind, what))}\n\n".encode(), "text/event-stream"
+
+
+def gemini_whole(kind, what, body):
+    # Requests without tools ask which model to use, and the like: they want JSON.
+    return json.dumps(gemini_reply("say", "{}") if kind == "say" and what == "ok" else gemini_reply(kind, what)).encode(), "application/json"
+
+
 class Provider:
     def __init__(self, play, log=None):
         self.play, self.log, self.errors = play, log, []
@@ -130,6 +160,8 @@ class Provider:
             request, write = read_messages(body), chat
         elif path.endswith("/responses"):
             request, write = read_responses(body), responses
+        elif "enerateContent" in path:
+            request, write = read_gemini(body), gemini_stream if "stream" in path else gemini_whole
         else:
             return b"{}", "application/json"
         kind, what = ("say", "ok") if not request.tools else self.play(request)

@@ -138,7 +138,7 @@ impl TaskRequest {
             OnFinishRequest::Stop => OnFinish::Stop,
         });
         order.labels = self.labels;
-        Ok(NewTask { team: self.team, order, key })
+        Ok(NewTask { team: self.team, order, key, own_dir: false })
     }
 }
 

@@ -69,7 +69,7 @@ impl TeamTasks {
                 "there is no model '{model}' in the team; it has: {have}"
             )));
         }
-        let new = NewTask { team: Some(self.team.clone()), order, key };
+        let new = NewTask { team: Some(self.team.clone()), order, key, own_dir: false };
         Ok(self.backend.start(new).await?)
     }
 

@@ -68,7 +68,7 @@ async fn start_task(
     }
     let mut order = Order::new(model.agent.clone(), request.prompt.task.as_str()).labels(labels);
     order.context.clone_from(&request.prompt.context);
-    let new = NewTask { team: Some(model.team.name.clone()), order, key };
+    let new = NewTask { team: Some(model.team.name.clone()), order, key, own_dir: false };
     Ok(backend.start(new).await?.task)
 }
 

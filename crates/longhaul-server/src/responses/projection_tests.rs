@@ -243,7 +243,13 @@ impl Writer {
         self.entries.push(replied(text, reasoning, calls));
         for index in 0..calls {
             let call = CallId { turn: self.turn, index: u32::try_from(index).unwrap() };
-            self.entries.push(Entry::Called { call, tool: "look".into(), arguments: None, effects: false });
+            self.entries.push(Entry::Called {
+                call,
+                tool: "look".into(),
+                arguments: None,
+                effects: false,
+                foreign: false,
+            });
             self.entries.push(Entry::Returned(Box::new(CallResult::new(call, "seen"))));
         }
     }

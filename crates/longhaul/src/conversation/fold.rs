@@ -33,6 +33,18 @@ impl Conversation {
             Entry::Letter(letter) => self.mailbox.push((**letter).clone()),
             Entry::Read { letters, known, all_ended } => self.read(letters, known, *all_ended, record.at),
             Entry::Replied(reply) => self.replied(reply),
+            Entry::SessionOpened(session) => self.session.opened(session),
+            Entry::Prompted { text, again } => self.session.prompted(text, *again, self.conversation.len()),
+            Entry::Called { call, tool, effects, foreign: true, .. } => {
+                if *effects {
+                    self.launches.something_happened();
+                }
+                self.session.called(*call, tool);
+            }
+            Entry::Returned(returned) if returned.foreign.is_some() => {
+                self.session.returned(returned.call);
+                self.asked_questions.retain(|asked| asked.question.call != returned.call);
+            }
             Entry::Called { call, arguments, effects, .. } => {
                 if *effects {
                     self.launches.something_happened();
@@ -155,6 +167,7 @@ impl Conversation {
         self.live.clear();
         self.replies += 1;
         self.turns += 1;
+        self.session.replied();
         let new = self.launches.replied(self.replies, reply);
         let had_tools = !std::mem::take(&mut self.tools_off);
         if had_tools {

@@ -123,7 +123,13 @@ fn it_counts_only_while_its_result_is_read_and_nothing_has_happened_since() {
                 fixture.ends(1, 0);
                 fixture.replies(reply().call("shell", json!({})));
                 let call = CallId { turn: 2, index: 0 };
-                fixture.note(Entry::Called { call, tool: "shell".into(), arguments: None, effects: true });
+                fixture.note(Entry::Called {
+                    call,
+                    tool: "shell".into(),
+                    arguments: None,
+                    effects: true,
+                    foreign: false,
+                });
                 fixture.returns(0, "done");
             },
             Some(false),

@@ -77,7 +77,13 @@ fn play(fixture: &mut ConversationFixture, chances: &[Chance]) {
                 });
                 for index in (0..began).filter(|_| tools) {
                     let call = CallId { turn: fixture.turn.replies(), index };
-                    fixture.note(Entry::Called { call, tool: "t".into(), arguments: None, effects: false });
+                    fixture.note(Entry::Called {
+                        call,
+                        tool: "t".into(),
+                        arguments: None,
+                        effects: false,
+                        foreign: false,
+                    });
                 }
             }
             (NextStep::CallModel { .. }, Chance::Said) => {

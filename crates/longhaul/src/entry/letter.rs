@@ -136,6 +136,8 @@ pub struct StopRequest {
 pub enum StopCause {
     /// Its session was closed: no more letters will come. An idle task ends with its answer.
     Closed,
+    /// A person interrupted its turn. What it has launched goes on, and a letter to it continues it.
+    Interrupted,
     /// Its parent ended, and the parent's policy stops its children.
     ParentEnded,
     /// Its parent, or a task above, was stopped.
@@ -146,10 +148,18 @@ pub enum StopCause {
     Person,
 }
 
+impl StopCause {
+    /// Whether what the task has launched goes on.
+    pub fn spares_children(self) -> bool {
+        self == StopCause::Interrupted
+    }
+}
+
 impl std::fmt::Display for StopCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             StopCause::Closed => "its session was closed",
+            StopCause::Interrupted => "interrupted by a person",
             StopCause::ParentEnded => "its parent ended",
             StopCause::ParentStopped => "its parent was stopped",
             StopCause::Agent => "stopped by its parent agent",

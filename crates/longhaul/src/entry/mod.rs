@@ -4,6 +4,7 @@
 //! the format it was written in ([`FORMAT`]). Decoding an entry of a newer format fails with an error that
 //! says so.
 
+mod agent_session;
 mod letter;
 mod order;
 mod outcome;
@@ -18,6 +19,7 @@ use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, Seq, T
 use crate::message::{Reply, Usage};
 use crate::permission::{Pattern, ToolIdentity};
 
+pub use agent_session::AgentSession;
 pub use letter::{Delivery, Letter, Sender, StopCause, StopRequest, TaskEnding};
 pub use order::{Budget, Isolation, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome, Status};
@@ -84,6 +86,10 @@ pub enum Entry {
         /// Whether it may change something outside of Longhaul.
         #[serde(default, skip_serializing_if = "is_false")]
         effects: bool,
+        /// Whether an agent of another program makes the call itself. It is recorded and never run here. The
+        /// arguments are then always set, and no reply contains the call.
+        #[serde(default, skip_serializing_if = "is_false")]
+        foreign: bool,
     },
     /// A tool returned.
     Returned(Box<CallResult>),
@@ -183,6 +189,18 @@ pub enum Entry {
         /// The limits, counted from the start of the task.
         budget: Budget,
     },
+    /// A session with an agent of another program was opened, or opened again. Written before its first
+    /// prompt.
+    SessionOpened(Box<AgentSession>),
+    /// A prompt is about to be sent to the last opened session. After a crash nobody knows whether it
+    /// arrived until the session was loaded.
+    Prompted {
+        /// The prompt as it is sent.
+        text: Arc<str>,
+        /// Whether it replaces the prompt before it, which did not arrive.
+        #[serde(default, skip_serializing_if = "is_false")]
+        again: bool,
+    },
     /// An attempt ended without an outcome; the task can be claimed again.
     Released {
         /// The number of the attempt.
@@ -231,6 +249,8 @@ pub enum EntryKind {
     Denied = 23,
     Warned = 24,
     BudgetSet = 25,
+    SessionOpened = 26,
+    Prompted = 27,
 }
 
 impl Entry {
@@ -259,6 +279,8 @@ impl Entry {
             Entry::Denied { .. } => EntryKind::Denied,
             Entry::Warned { .. } => EntryKind::Warned,
             Entry::BudgetSet { .. } => EntryKind::BudgetSet,
+            Entry::SessionOpened(_) => EntryKind::SessionOpened,
+            Entry::Prompted { .. } => EntryKind::Prompted,
             Entry::Released { .. } => EntryKind::Released,
             Entry::Finished(_) => EntryKind::Finished,
             Entry::Continued { .. } => EntryKind::Continued,
@@ -432,13 +454,17 @@ pub struct CallResult {
     /// The model that continues the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelChoice>,
+    /// The tool, if an agent of another program made the call itself: see [`Entry::Called`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<Arc<str>>,
 }
 
 impl CallResult {
     /// A result that is no error and collects nothing.
     pub fn new(call: CallId, output: impl Into<Arc<str>>) -> CallResult {
         let (is_error, whole, collected, handoff, model) = (false, None, Vec::new(), None, None);
-        CallResult { call, output: output.into(), is_error, whole, collected, handoff, model }
+        let output = output.into();
+        CallResult { call, output, is_error, whole, collected, handoff, model, foreign: None }
     }
 }
 

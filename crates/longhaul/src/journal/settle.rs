@@ -56,7 +56,10 @@ pub(crate) async fn release_task(
         let stop = state.stop.clone();
         let given = match &stop {
             Some(stop) => {
-                stop_descendants(store, &state, StopCause::ParentStopped, Some((state.id, fence))).await?;
+                if !stop.cause.spares_children() {
+                    stop_descendants(store, &state, StopCause::ParentStopped, Some((state.id, fence)))
+                        .await?;
+                }
                 cancel_stopped_task(store, &state, fence, released, stop, None).await
             }
             None => append(store, only_after(&state, fence, vec![released])).await.map(drop),
@@ -144,7 +147,7 @@ pub(crate) async fn stop_task(
         let request = Entry::StopRequested(stop.clone());
         let result = match state.status {
             Status::Pending => {
-                if state.attempt > Attempt(0) {
+                if state.attempt > Attempt(0) && !stop.cause.spares_children() {
                     Box::pin(stop_descendants(store, &state, StopCause::ParentStopped, guard)).await?;
                 }
                 cancel_stopped_task(store, &state, Fence::Anyone, request, stop, guard).await

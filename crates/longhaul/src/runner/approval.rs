@@ -294,7 +294,7 @@ impl PendingQuestions {
         effects: bool,
         go: oneshot::Sender<()>,
     ) {
-        self.beginning.push((call, Entry::Called { call, tool, arguments, effects }, go));
+        self.beginning.push((call, Entry::Called { call, tool, arguments, effects, foreign: false }, go));
     }
 
     /// Drops all open questions and pending starts.

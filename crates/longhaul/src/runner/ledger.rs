@@ -53,8 +53,7 @@ impl Ledger {
 
     /// Rejects a model without known prices if the cost is limited.
     pub(super) fn check_price(&self, model: &dyn Model) -> Result<(), Halt> {
-        let limited = self.own.cost.is_some() || self.trees.iter().any(|tree| tree.budget.cost.is_some());
-        match model.unpriced_model().filter(|_| limited) {
+        match model.unpriced_model().filter(|_| self.limits_cost()) {
             None => Ok(()),
             Some(name) => Err(Halt::Fail(Failure::new(
                 FailureKind::Budget,
@@ -64,6 +63,11 @@ impl Ledger {
                 ),
             ))),
         }
+    }
+
+    /// Whether any budget limits the cost.
+    pub(super) fn limits_cost(&self) -> bool {
+        self.own.cost.is_some() || self.trees.iter().any(|tree| tree.budget.cost.is_some())
     }
 
     /// The shortest time limit in the budgets of the task itself and of the tree below it.

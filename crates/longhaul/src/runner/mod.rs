@@ -5,6 +5,7 @@
 //! takes effect. Whatever interrupts a run is a [`Halt`], and `settle` turns that into the one entry that ends
 //! the attempt.
 
+mod acp;
 mod tool_calls;
 mod poll_on_wake;
 mod system_prompt;
@@ -61,6 +62,7 @@ use crate::store::{ClaimedTask, EntryKinds, Store, StoreError, Subscription, Sub
 use crate::task::TaskState;
 use crate::tool::ProcessSlots;
 use crate::toolset::read_tool_output;
+use acp::OpenAgent;
 use deferred_entries::DeferredEntries;
 use ledger::Ledger;
 use load_task::{continued_tasks, fresh_journal, load_task};
@@ -151,6 +153,8 @@ pub(crate) struct TaskRun {
     background_hooks: Option<Box<JoinSet<()>>>,
     /// Notices for people about its tools.
     tool_notices: Vec<String>,
+    /// The program that runs its agent, if it has one and a session.
+    open_agent: Option<OpenAgent>,
 }
 
 /// What interrupts a run.
@@ -298,6 +302,7 @@ impl TaskRun {
             end_hook_input: None,
             background_hooks: None,
             tool_notices: notices,
+            open_agent: None,
         })
     }
 
@@ -319,6 +324,7 @@ impl TaskRun {
     /// the end hooks.
     async fn clean_up(&mut self, ended: &AttemptEnd) {
         const LONGEST: Duration = Duration::from_secs(5);
+        self.close_agent().await;
         if !matches!(ended, AttemptEnd::Finished) {
             // They run again where the task continues.
             self.background_hooks = None;
@@ -392,7 +398,10 @@ impl TaskRun {
             }
             NextStep::ReadLetters { letters, known } => self.read_letters(letters, known).await?,
             NextStep::Nudge { why, text } => self.append_entries(vec![Entry::Nudged { why, text }]).await?,
-            NextStep::CallModel { tools } => self.call_model(tools).await?,
+            NextStep::CallModel { tools } => match self.agent.acp.clone() {
+                Some(acp) => Box::pin(self.prompt_agent(&acp)).await?,
+                None => self.call_model(tools).await?,
+            },
             NextStep::Idle => match self.conversation.schema_violation(self.agent.output_schema.as_deref()) {
                 Some(NextStep::Nudge { why, text }) => {
                     self.append_entries(vec![Entry::Nudged { why, text }]).await?

@@ -77,6 +77,7 @@ impl TaskRun {
                 tool: call.tool.as_str().into(),
                 arguments: None,
                 effects: self.has_effects(&call.tool),
+                foreign: false,
             });
             entries.extend(begun);
         }
@@ -214,7 +215,7 @@ impl TaskRun {
     }
 
     /// The text so far is part of what the task leaves behind.
-    async fn flush_live_text(&mut self, words: &mut LiveTextBuffer) -> Result<(), Halt> {
+    pub(super) async fn flush_live_text(&mut self, words: &mut LiveTextBuffer) -> Result<(), Halt> {
         if words.len() > 0 { self.append_entries(words.take()).await } else { Ok(()) }
     }
 
@@ -281,9 +282,9 @@ fn backoff(retry: &RetryPolicy, wish: Option<Duration>, tries: u32, jitter: f64)
 
 /// Streamed text, collected until there is enough of it or it is old enough.
 #[derive(Default)]
-struct LiveTextBuffer {
+pub(super) struct LiveTextBuffer {
     said: Vec<(LiveTextKind, String)>,
-    due: Option<Instant>,
+    pub(super) due: Option<Instant>,
     /// How many bytes are enough to write them before they are due.
     enough: usize,
     /// How many bytes of this reply have arrived.
@@ -300,7 +301,7 @@ impl LiveTextBuffer {
     /// How much of one reply is recorded while it streams, in bytes, in case a reply never ends.
     const MOST: usize = 1 << 20;
 
-    fn push(&mut self, voice: LiveTextKind, mut text: String, is_watched: impl FnOnce() -> bool) {
+    pub(super) fn push(&mut self, voice: LiveTextKind, mut text: String, is_watched: impl FnOnce() -> bool) {
         let room = Self::MOST.saturating_sub(self.received);
         self.received = self.received.saturating_add(text.len());
         if room == 0 {
@@ -323,15 +324,15 @@ impl LiveTextBuffer {
         }
     }
 
-    fn is_enough(&self) -> bool {
+    pub(super) fn is_enough(&self) -> bool {
         self.due.is_some() && self.len() >= self.enough
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.said.iter().map(|(_, text)| text.len()).sum()
     }
 
-    fn take(&mut self) -> Vec<Entry> {
+    pub(super) fn take(&mut self) -> Vec<Entry> {
         self.due = None;
         std::mem::take(&mut self.said).into_iter().map(|(voice, text)| Entry::Said { voice, text }).collect()
     }

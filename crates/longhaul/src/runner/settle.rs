@@ -39,8 +39,9 @@ impl TaskRun {
                     StopCause::Closed => self.conversation.is_idle(),
                     _ => self.has_final_answer().await,
                 };
-                if let Err(error) =
-                    stop_descendants(&*store, &self.state, StopCause::ParentStopped, owner).await
+                if !stop.cause.spares_children()
+                    && let Err(error) =
+                        stop_descendants(&*store, &self.state, StopCause::ParentStopped, owner).await
                 {
                     return settle_halt(&*store, &self.state, error.into()).await;
                 }

@@ -183,6 +183,7 @@ impl TaskRun {
             tool: pending.call.tool.as_str().into(),
             arguments: None,
             effects: self.has_effects(&pending.call.tool),
+            foreign: false,
         });
         let fresh: Vec<_> = fresh.collect();
         if fresh.is_empty() { Ok(()) } else { self.append_entries(fresh).await }
@@ -419,7 +420,7 @@ impl TaskRun {
     }
 
     /// The part of an output that the model sees; an output that is too long is stored whole.
-    async fn cap_output(&self, call: CallId, output: ToolOutput) -> Result<CallResult, Halt> {
+    pub(super) async fn cap_output(&self, call: CallId, output: ToolOutput) -> Result<CallResult, Halt> {
         let ToolOutput { text, is_error, collected, handoff, model } = output;
         let Some(part) = truncate_output(&text, self.policy.output_cap) else {
             return Ok(CallResult {
@@ -430,11 +431,13 @@ impl TaskRun {
                 collected,
                 handoff,
                 model,
+                foreign: None,
             });
         };
         let whole = Some(self.context.store.put_blob(text.into_bytes()).await?);
         // A result that is not shown whole does not count as collected.
-        Ok(CallResult { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
+        let (output, collected) = (part.into(), Vec::new());
+        Ok(CallResult { call, output, is_error, whole, collected, handoff, model, foreign: None })
     }
 }
 

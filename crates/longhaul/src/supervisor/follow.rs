@@ -268,10 +268,14 @@ impl EventFollower {
             for record in journal::read_all(&*self.service.store, *task, *seq).await? {
                 *seq = record.seq;
                 let new_events = projector.project(&record);
+                let is_new = self.seen.get(task).is_none_or(|seen| record.seq > *seen);
                 if *task == self.root {
-                    self.over |= new_events.iter().any(|event| ends(&mut self.until, &event.kind));
+                    // That it was idle before says nothing; that it has ended does.
+                    let counts = |event: &Event| is_new || matches!(event.kind, EventKind::Finished { .. });
+                    self.over |=
+                        new_events.iter().any(|event| counts(event) && ends(&mut self.until, &event.kind));
                 }
-                if self.seen.get(task).is_none_or(|seen| record.seq > *seen) {
+                if is_new {
                     events.extend(new_events);
                 }
             }

@@ -8,11 +8,11 @@ use super::follow::{self, FollowUntil, TaskEvents};
 use super::task_service::{PostResult, RetryResult};
 use super::{Longhaul, LonghaulError};
 use crate::dispatch::SendReceipt;
-use crate::entry::{Budget, Delivery, Letter, Order, Sender, StopCause, StopRequest};
-use crate::id::{LetterId, TaskId};
+use crate::entry::{Budget, Delivery, Letter, Order, Sender, StopCause, StopRequest, WaitReason};
+use crate::id::{LetterId, Seq, TaskId};
 use crate::journal::latest_continuation;
 use crate::store::TaskFilter;
-use crate::task::Status;
+use crate::task::{Status, TaskState, WaitState};
 
 impl Longhaul {
     /// Sends a prompt to the team's root agent, and follows the task and its tree until it has ended.
@@ -101,6 +101,31 @@ impl Longhaul {
         let seen = seen.into_iter().filter(|_| sent.to == last.id).map(|task| (task.id, task.seq)).collect();
         let until = FollowUntil::Idle((!begins_with_it).then_some(letter_id));
         Ok(follow::follow_tree(service.clone(), sent.to, seen, until, true))
+    }
+
+    /// The events of a session after the entry `after` until it is idle, or has ended. Dropping them stops
+    /// nothing.
+    pub fn follow_session(&self, session: TaskId, after: Seq) -> TaskEvents {
+        let seen = HashMap::from([(session, after)]);
+        follow::follow_tree(self.0.service.clone(), session, seen, FollowUntil::Idle(None), true)
+    }
+
+    /// The task that holds a session's conversation now: the session itself, or the last task that continues
+    /// it.
+    pub async fn session_task(&self, session: TaskId) -> Result<TaskState, LonghaulError> {
+        Ok(latest_continuation(&*self.0.service.store, session).await?)
+    }
+
+    /// Interrupts what a session is doing now. The tasks that it has launched go on; their results reach the
+    /// task that continues it. The next letter continues it. An idle session is left alone.
+    pub async fn interrupt_session(&self, session: TaskId) -> Result<(), LonghaulError> {
+        let last = latest_continuation(&*self.0.service.store, session).await?;
+        let waits = |wait: &WaitState| wait.on == WaitReason::Letter;
+        if last.status.is_final() || last.waiting.as_ref().is_some_and(waits) {
+            return Ok(());
+        }
+        let stop = StopRequest { cause: StopCause::Interrupted, note: None };
+        Ok(self.0.service.stop(last.id, &stop).await?)
     }
 
     /// Closes a session, or the task that continues it: it ends with its last answer. If it is busy, or no

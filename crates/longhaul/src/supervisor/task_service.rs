@@ -300,11 +300,14 @@ impl TaskService {
         }
     }
 
-    /// Stops a task and everything below it.
+    /// Stops a task and everything below it, unless the cause spares that.
     pub(crate) async fn stop(&self, id: TaskId, stop: &StopRequest) -> Result<(), StoreError> {
         let state = self.state(id).await?;
         stop_task(&*self.store, state.clone(), stop, None).await?;
-        let below = stop_descendants(&*self.store, &state, StopCause::ParentStopped, None).await?;
+        let below = match stop.cause.spares_children() {
+            true => Vec::new(),
+            false => stop_descendants(&*self.store, &state, StopCause::ParentStopped, None).await?,
+        };
         self.release_abandoned(&below.into_iter().chain([id]).collect()).await
     }
 

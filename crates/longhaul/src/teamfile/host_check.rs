@@ -46,6 +46,9 @@ impl HostCheck<'_> {
                     }
                 }
             }
+            if let Some(acp) = &agent.acp {
+                self.map_at(&acp.env, &format!("{path}.acp.env"));
+            }
             self.map_at(&agent.hooks.env, &format!("{path}.hooks.env"));
             for (index, toolset) in agent.toolsets.iter().enumerate() {
                 self.toolset(toolset, &format!("{path}.toolsets[{index}]"));

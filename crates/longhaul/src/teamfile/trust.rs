@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::assemble::acp_command;
 use super::bundle::{join_normalized, parent_dir};
 use super::references::{AgentReference, resolve_reference};
 use super::variables::all_variables;
@@ -16,6 +17,7 @@ use super::{
     AgentConfig, FileToolsConfig, HookConfig, HooksConfig, McpConfig, ModelConfig, SandboxConfig,
     SkillsConfig, TeamBundle, TeamFile, ToolsetConfig, ToolsetKind, parse,
 };
+use crate::agent::AcpAgent;
 use crate::model::http::{is_provider_or_local_url, key_variables_of};
 
 /// Tools that only read and never need approval: allowing them changes nothing.
@@ -187,6 +189,18 @@ impl TrustCollector {
     }
 
     fn agent(&mut self, team: &TeamFile, name: &str, agent: &AgentConfig, dir: &str) {
+        if let Some(acp) = &agent.acp {
+            let what = format!("agent {name}");
+            let words: Vec<String> = acp_command(acp).iter().map(|word| quoted(word)).collect();
+            self.command(what.clone(), &words.join(" "), None);
+            self.env(&acp.env, &what);
+            for login in &acp.logins {
+                self.add(TrustItem::File { what: format!("login of {what}"), path: format!("~/{login}") });
+            }
+            if let Some(mode) = acp.mode.as_deref().filter(|mode| AcpAgent::is_bypass_mode(mode)) {
+                self.add(TrustItem::Unprotected { what: format!("approvals of {what} (mode {mode})") });
+            }
+        }
         self.hooks(&agent.hooks, name);
         self.allowed(&agent.permissions.allow);
         agent.toolsets.iter().for_each(|part| self.toolset(part, name, dir));

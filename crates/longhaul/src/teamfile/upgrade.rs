@@ -6,6 +6,10 @@ use super::normal_value::NormalValue;
 pub(super) fn upgrade(team: &mut NormalValue) {
     for agent in team.get_mut("agents").into_iter().flat_map(NormalValue::values_mut) {
         flags(agent);
+        if let Some(program @ NormalValue::Text(_)) = agent.get_mut("acp") {
+            let name = std::mem::replace(program, NormalValue::Null);
+            *program = NormalValue::Map(vec![("type".to_owned(), name)]);
+        }
     }
     for model in team.get_mut("models").into_iter().flat_map(NormalValue::values_mut) {
         if let NormalValue::Text(name) = model {

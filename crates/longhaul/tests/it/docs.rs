@@ -7,9 +7,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longhaul::Status;
 use longhaul::entry::{
-    CallResult, Entry, ExpectedAnswer, Failure, FailureKind, HookFailure, Letter, LiveTextKind, NudgeReason,
-    Order, Outcome, Question, QuestionAnswer, Record, ReleaseReason, SamplingUsage, Sender, StopCause,
-    StopRequest, Submission, TeamRef, WaitReason,
+    AgentSession, CallResult, Entry, ExpectedAnswer, Failure, FailureKind, HookFailure, Letter, LiveTextKind,
+    NudgeReason, Order, Outcome, Question, QuestionAnswer, Record, ReleaseReason, SamplingUsage, Sender,
+    StopCause, StopRequest, Submission, TeamRef, WaitReason,
 };
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::Reply;
@@ -71,7 +71,13 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "StopRequested" => Entry::StopRequested(stop),
         "Read" => Entry::Read { letters: Vec::new(), known: Vec::new(), all_ended: None },
         "Replied" => Entry::Replied(Arc::new(Reply::text_only("hello"))),
-        "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None, effects: false },
+        "Called" => Entry::Called {
+            call: call(),
+            tool: "tool".into(),
+            arguments: None,
+            effects: false,
+            foreign: false,
+        },
         "Returned" => {
             let (collected, handoff, whole) = (Vec::new(), None, None);
             let returned = CallResult { whole, collected, handoff, ..CallResult::new(call(), "") };
@@ -108,6 +114,11 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             cost: None,
         })),
         "Warned" => Entry::Warned { text: "a server did not start".into() },
+        "SessionOpened" => {
+            let session = AgentSession::new("worker".into(), "s-1", "agent 1.0", "/work".into());
+            Entry::SessionOpened(Box::new(session))
+        }
+        "Prompted" => Entry::Prompted { text: "go on".into(), again: false },
         "BudgetSet" => Entry::BudgetSet { budget: Default::default() },
         "Denied" => Entry::Denied { call: call(), tool: "tool".into() },
         "Worked" => Entry::Worked { ms: 1500, paused: false },
@@ -124,7 +135,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
     }
 }
 
-const WORK: [&str; 13] = [
+const WORK: [&str; 15] = [
     "Read",
     "Replied",
     "Called",
@@ -138,6 +149,8 @@ const WORK: [&str; 13] = [
     "Worked",
     "Denied",
     "Warned",
+    "SessionOpened",
+    "Prompted",
 ];
 
 fn take(task: &mut TaskState, words: &str) -> bool {
@@ -241,7 +254,7 @@ fn every_entry_is_in_the_table_with_its_durability() {
         assert_eq!(row[3], if entry.is_live() { "live" } else { "durable" }, "{}", row[0]);
         kinds.push(entry.kind() as u8);
     }
-    assert_eq!(kinds, (1..=25).collect::<Vec<u8>>(), "each kind once, in order");
+    assert_eq!(kinds, (1..=27).collect::<Vec<u8>>(), "each kind once, in order");
 }
 
 /// The rooms, in the order of lib.rs.

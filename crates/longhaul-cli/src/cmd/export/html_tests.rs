@@ -30,7 +30,7 @@ fn called(tool: &str, arguments: &str, output: &str) -> Vec<Entry> {
     let returned = CallResult::new(call, output);
     vec![
         Entry::Replied(Arc::new(reply)),
-        Entry::Called { call, tool: tool.into(), arguments: None, effects: false },
+        Entry::Called { call, tool: tool.into(), arguments: None, effects: false, foreign: false },
         Entry::Returned(Box::new(returned)),
     ]
 }
@@ -193,9 +193,13 @@ fn no_attack_gets_through() {
         let child: TaskId = "t-00002".parse().unwrap();
         let mut entries = vec![replied(attack)];
         entries.extend(called(attack, &arguments, attack).into_iter().map(|entry| match entry {
-            Entry::Called { tool, .. } => {
-                Entry::Called { call: CallId { turn: 2, index: 0 }, tool, arguments: None, effects: false }
-            }
+            Entry::Called { tool, .. } => Entry::Called {
+                call: CallId { turn: 2, index: 0 },
+                tool,
+                arguments: None,
+                effects: false,
+                foreign: false,
+            },
             Entry::Returned(mut returned) => {
                 returned.call = CallId { turn: 2, index: 0 };
                 Entry::Returned(returned)

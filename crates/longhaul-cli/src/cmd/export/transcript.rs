@@ -152,7 +152,7 @@ pub(super) mod tests {
         let exported = transcript(vec![
             claimed(),
             Entry::Replied(std::sync::Arc::new(reply)),
-            Entry::Called { call: id, tool: "look".into(), arguments: None, effects: false },
+            Entry::Called { call: id, tool: "look".into(), arguments: None, effects: false, foreign: false },
             Entry::Returned(Box::new(returned)),
         ]);
         let [_, TranscriptItem { kind: ItemKind::Call { tool, result: Some(got), .. }, .. }] =

@@ -25,17 +25,35 @@ impl<'a> TeamAssembler<'a> {
     ) -> Result<(), AssembleError> {
         let Some(part) = job.team.agents.get(name).cloned() else { return Ok(()) };
         let path = join_path("agents", name);
-        let Some(model) = self.agent_model(job, name, &part) else { return Ok(()) };
+        let program = match &part.acp {
+            Some(acp) => match self.acp_agent(job, &part, acp, &path) {
+                Some(program) => Some(program),
+                None => return Ok(()),
+            },
+            None => None,
+        };
+        let model = match &program {
+            Some(_) => None,
+            None => match self.agent_model(job, name, &part) {
+                Some(model) => Some(model),
+                None => return Ok(()),
+            },
+        };
+        let is_foreign = program.is_some();
         let mut builder = Agent::builder(job.full_name(name).as_str())
             .description(part.description.clone())
             .instruction(self.instruction(job, &part, &path))
-            .model(model)
             .preamble(Preamble {
                 date: part.add_date,
                 environment: part.add_environment_info,
                 prompt_files: part.add_prompt_files.clone(),
             })
             .policy(policy(&job.team, &part));
+        builder = match (model, program) {
+            (Some(model), _) => builder.model(model),
+            (None, Some(program)) => builder.acp(program),
+            (None, None) => builder,
+        };
         if let Some(hooks) = self.hooks(job, &part.hooks, &format!("{path}.hooks")) {
             builder = builder.hooks(hooks);
         }
@@ -46,13 +64,15 @@ impl<'a> TeamAssembler<'a> {
             builder =
                 builder.permissions(permissions(&of_file.unwrap_or(&usual).merged_with(&part.permissions))?);
         }
-        for (index, other) in part.sub_agents.iter().enumerate() {
+        let sub_agents = part.sub_agents.iter().filter(|_| !is_foreign);
+        for (index, other) in sub_agents.enumerate() {
             let path = format!("{path}.sub_agents[{index}]");
             if let Some(other) = self.resolve_agent(job, other, &path)? {
                 builder = builder.sub_agent_named(other.as_str());
             }
         }
-        for (index, other) in part.handoffs.iter().enumerate() {
+        let handoffs = part.handoffs.iter().filter(|_| !is_foreign);
+        for (index, other) in handoffs.enumerate() {
             let path = format!("{path}.handoffs[{index}]");
             if let Some(other) = self.resolve_agent(job, other, &path)? {
                 builder = builder.handoff_named(other.as_str());
@@ -71,6 +91,11 @@ impl<'a> TeamAssembler<'a> {
             }
         }
         let mut agent = builder.dialect(dialect(&job.team, &part)).build()?;
+        if is_foreign {
+            agent.toolsets.clear();
+            self.agents.push(agent);
+            return Ok(());
+        }
         let toolsets = self.toolsets(job, name, &part);
         agent.toolsets.extend(toolsets);
         if part.redact_secrets {

@@ -1,5 +1,6 @@
 //! Builds a [`Team`] from a team file: its models, toolsets and agents.
 
+mod acp;
 mod agents;
 mod composite_models;
 mod hooks;
@@ -24,6 +25,7 @@ use crate::process::ProcessGuardian;
 use crate::toolset::McpPool;
 use crate::toolset::OwnServer;
 use crate::worker::TeamLoader;
+pub(super) use acp::acp_command;
 
 /// Looks up a variable. The library does not read the environment; its caller does.
 pub type VariableLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;

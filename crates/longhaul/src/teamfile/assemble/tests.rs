@@ -417,3 +417,53 @@ async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
         longhaul.shutdown().await;
     }
 }
+
+#[test]
+fn an_agent_that_another_program_runs_has_its_command_home_and_variables() {
+    let assembly = made(
+        "agents:\n  root: {model: openai/gpt-5, sub_agents: [a, b, c]}\n  a: {acp: claude-code}\n  b: {harness: {type: codex, logins: \
+         [.codex/auth.json]}}\n  c: {acp: {command: [./mine, --acp], mode: plan, env: {KEY: $SECRET}}, toolsets: [{type: mcp, command: server, args: [-x], env: {A: b}}, {type: mcp, remote: {url: 'https://mcp.example.com'}}]}\n",
+    );
+    let program = |name: &str| assembly.team.agent(&name.into()).unwrap().acp.clone().unwrap();
+    let (a, b, c) = (program("a"), program("b"), program("c"));
+    assert_eq!(a.command(), ["npx", "-y", "@agentclientprotocol/claude-agent-acp"]);
+    assert!(a.reports_cost() && !b.reports_cost());
+    assert_eq!(a.home(), Path::new("data/acp/claude-code"));
+    assert_eq!(b.logins()[0].0, Path::new("value-of-HOME/.codex/auth.json"));
+    assert_eq!((c.program_name(), c.wanted_mode()), ("mine", Some("plan")));
+    assert_eq!(c.environment().get("KEY").map(String::as_str), Some("value-of-SECRET"));
+    assert!(!c.environment().contains_key("HOME") && !c.environment().contains_key("ANTHROPIC_API_KEY"));
+    assert!(c.home().starts_with("data/acp") && c.home() != a.home());
+    let server = serde_json::json!({ "name": "server-0", "command": "server", "args": ["-x"], "env": [{ "name": "A", "value": "b" }] });
+    assert_eq!((c.mcp_servers(false), c.mcp_servers(true).len()), (vec![server], 2));
+    assert!(!format!("{c:?}").contains("value-of-SECRET"), "values are not shown");
+    assert!(assembly.warnings.is_empty(), "{:?}", assembly.warnings);
+}
+
+#[test]
+fn what_another_program_cannot_do_is_told() {
+    let wrong = |text: &str| assemble_error(text, &rich());
+    assert!(wrong("agents: {root: {acp: claud}}").contains("use one of claude-code, codex"));
+    assert!(wrong("agents: {root: {acp: {mode: plan}}}").contains("name the program"));
+    assert!(wrong("agents: {root: {acp: codex, budget: {max_cost: 1}}}").contains("max_cost cannot be kept"));
+    assert!(
+        wrong("budget: {max_cost: 1}\nagents: {root: {acp: gemini}}").contains("max_cost cannot be kept")
+    );
+    assert!(
+        wrong("agents: {root: {acp: {type: codex, logins: [../x]}}}").contains("below your home directory")
+    );
+    let told = made(
+        "agents:\n  root:\n    acp: {type: claude-code, mode: bypassPermissions}\n    budget: {max_cost: 1}\n    model: openai/gpt-5\n    \
+         toolsets: [{type: shell}]\n    readonly: true\n    background: {letters: asap}\n",
+    );
+    let told: Vec<String> = told.warnings.into_iter().map(|notice| notice.problem.message).collect();
+    for words in [
+        "'model' has no effect",
+        "'toolsets' has no effect",
+        "'readonly' has no effect",
+        "wait until its turn ends",
+        "asks for nothing",
+    ] {
+        assert!(told.iter().any(|message| message.contains(words)), "{words}: {told:#?}");
+    }
+}

@@ -9,7 +9,7 @@ use super::{ToolsetConfig, doc_text, time};
 use crate::agent::CompletionNotice;
 use crate::entry::{Delivery, OnFinish};
 use crate::teamfile::file_schema::{
-    KeyRule, KeySchema, KeyStatus, ObjectSchema, ValueType, ignored_key, key,
+    KeyRule, KeySchema, KeyStatus, ObjectSchema, ValueType, alias_key, ignored_key, key,
 };
 
 team_config! {
@@ -23,6 +23,8 @@ team_config! {
         instruction: String = Text,
         /// Files with its instruction, beside the team file.
         instruction_file: Vec<String> = Texts,
+        /// The program that runs it instead of a model, such as claude-code, codex or gemini, over the Agent Client Protocol.
+        acp: Option<AcpConfig> = AnyOf(&[Object(&ACP), Text]),
         /// Its tools.
         toolsets: Vec<ToolsetConfig> = List(&Toolset),
         /// Names under `toolsets`.
@@ -84,7 +86,7 @@ team_config! {
     }
     also [
         ignored_key("safety", Any, "A safety setting of another runtime."),
-        ignored_key("harness", Any, "Another runtime for this agent."),
+        alias_key("harness", AnyOf(&[Object(&ACP), Text]), "acp"),
         ignored_key("code_mode_tools", Bool, "Whether tools are called by code."),
         ignored_key("rag", Names, "Sources for retrieval."),
         ignored_key("name", Text, "Its name; the key above already gives it."),
@@ -93,6 +95,22 @@ team_config! {
         toolset_flag("memory", AnyOf(&[Bool, Object(&MEMORY_FLAG)]), "An older spelling of the toolset memory."),
     ]
     rules [KeyRule::AtMostOne(&["instruction", "instruction_file"])]
+}
+
+team_config! {
+    /// A program that runs an agent, over the Agent Client Protocol.
+    AcpConfig [Eq] = ACP("acp", "Acp") {
+        /// The name of a known program: claude-code, codex, gemini, opencode, goose and others.
+        program ("type"): Option<String> = Text,
+        /// The program and its arguments, if it is another one or in another place.
+        command: Vec<String> = Texts,
+        /// The mode of its sessions, as the program names it.
+        mode: Option<String> = Text,
+        /// Variables for the program. Besides these it gets PATH and a few others that hold no secrets.
+        env: IndexMap<String, String> = Map(&TextWithVariables),
+        /// Files and directories of your home directory that it shares, such as .codex/auth.json. Otherwise it has its own home.
+        logins: Vec<String> = Texts,
+    }
 }
 
 const fn toolset_flag(name: &'static str, kind: ValueType, doc: &'static str) -> KeySchema {

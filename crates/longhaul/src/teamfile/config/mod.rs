@@ -75,7 +75,7 @@ use serde::{Deserialize, Deserializer};
 
 pub(in crate::teamfile) use agent::COMMAND;
 pub use agent::{
-    AgentConfig, BackgroundConfig, BudgetConfig, CommandConfig, FallbackConfig, HookConfig,
+    AcpConfig, AgentConfig, BackgroundConfig, BudgetConfig, CommandConfig, FallbackConfig, HookConfig,
     HookMatcherConfig, HooksConfig, LimitsConfig, PermissionsConfig, SkillsConfig, StructuredOutputConfig,
 };
 pub use model::{ModelConfig, ProviderConfig, ThinkingConfig};

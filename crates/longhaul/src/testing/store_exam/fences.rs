@@ -75,7 +75,7 @@ pub async fn anyone_writes_only_what_anyone_may(make: StoreFactory<'_>) {
         cancelled(),
         released(1),
         Entry::Read { letters: vec![], known: vec![], all_ended: None },
-        Entry::Called { call, tool: "t".into(), arguments: None, effects: false },
+        Entry::Called { call, tool: "t".into(), arguments: None, effects: false, foreign: false },
         Entry::Waiting { on: WaitReason::Letter, until: None },
         asked.clone(),
         Entry::Compacted { summary: "s".into(), replaces: 1, usage: Default::default(), cost: None },

@@ -48,6 +48,7 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
             tool: "web_search".into(),
             arguments: None,
             effects: false,
+            foreign: false,
         },
     );
     fixture.dispatcher.advance_clock(65);

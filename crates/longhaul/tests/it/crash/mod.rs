@@ -8,10 +8,12 @@ mod audit;
 mod claims;
 mod drain;
 #[cfg(target_os = "linux")]
+mod foreign;
+#[cfg(target_os = "linux")]
 mod guard;
 mod inside;
 mod kill;
-mod process;
+pub(crate) mod process;
 mod recovery;
 mod roles;
 mod seeded;
@@ -167,7 +169,20 @@ fn no_child_process_outlives_a_good_end() {
     run(guard::in_good_order);
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn no_prompt_to_another_program_is_sent_twice_whenever_it_is_killed() {
+    run(foreign::killed);
+}
+
 // These take minutes: `./test --all` runs them.
+
+#[test]
+#[ignore = "takes minutes"]
+#[cfg(target_os = "linux")]
+fn long_300_kills_with_agents_of_other_programs() {
+    run(foreign::killed_300_times);
+}
 
 #[test]
 #[ignore = "takes minutes"]

@@ -44,6 +44,8 @@ pub(crate) fn play(args: &[String]) {
             "owner" => owner(&dir, &rest).await,
             "stranger" => stranger(&dir, &rest).await,
             #[cfg(target_os = "linux")]
+            "foreign" => foreign(&dir, &rest).await,
+            #[cfg(target_os = "linux")]
             "guard" => crate::crash::guard::role(&dir, &rest),
             other => panic!("no role '{other}'"),
         }
@@ -58,6 +60,18 @@ async fn crash(dir: &Path, args: &[&str]) {
     let store = KillAt::open_with(dir, args[0], death(args[1]), options);
     let longhaul = start(Longhaul::builder(team::crash(dir, args[2])).shared_store(store), args[3]).await;
     let root = longhaul.submit_once("crash", Order::new("lead", "go")).await.unwrap();
+    longhaul.wait([root]).await.unwrap();
+    longhaul.shutdown().await;
+}
+
+/// `NAME DEATH LEASE`: the same with a team whose agents are other programs.
+#[cfg(target_os = "linux")]
+async fn foreign(dir: &Path, args: &[&str]) {
+    let store = KillAt::open(dir, args[0], death(args[1]));
+    let team = crate::crash::foreign::team(dir);
+    let longhaul = start(Longhaul::builder(team).shared_store(store), args[2]).await;
+    let order = Order::new("lead", "go").working_dir(dir.to_owned());
+    let root = longhaul.submit_once("foreign", order).await.unwrap();
     longhaul.wait([root]).await.unwrap();
     longhaul.shutdown().await;
 }

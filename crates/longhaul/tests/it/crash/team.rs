@@ -119,7 +119,7 @@ pub(crate) fn stranger(name: &str) -> Team {
     Team::new(Agent::builder(name).model(model).build().unwrap()).unwrap()
 }
 
-fn scripted(yaml: &str) -> Arc<dyn Model> {
+pub(crate) fn scripted(yaml: &str) -> Arc<dyn Model> {
     Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse("crash.yaml", yaml).unwrap())))
 }
 

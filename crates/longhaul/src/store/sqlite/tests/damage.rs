@@ -59,7 +59,13 @@ async fn rich(path: &Path) -> TeamRef {
     let whole = store.put_blob(vec![b'x'; 5000]).await.unwrap();
     let returned =
         CallResult { whole: Some(whole), ..CallResult::new(CallId { turn: 1, index: 0 }, "a part") };
-    let called = Entry::Called { call: returned.call, tool: "shell".into(), arguments: None, effects: false };
+    let called = Entry::Called {
+        call: returned.call,
+        tool: "shell".into(),
+        arguments: None,
+        effects: false,
+        foreign: false,
+    };
     let entries = vec![said("so much for that"), called, Entry::Returned(Box::new(returned))];
     store.append(Batch::one(ids[0], mine, entries)).await.unwrap();
     let letter = Letter::new(LetterId::from("a-letter"), Sender::Person, "Go on.");
