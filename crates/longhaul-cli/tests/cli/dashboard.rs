@@ -45,9 +45,8 @@ fn node(args: &[&str]) -> String {
     let ran = command.output().unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "node {args:?}: {text}");
-    // The harness counts these lines.
-    for line in text.lines().filter_map(|line| line.trim_start_matches("# ").strip_prefix("skipped: ")) {
-        println!("skipped: {line}");
+    for why in text.lines().filter_map(|line| line.trim_start_matches("# ").strip_prefix("skipped: ")) {
+        crate::kit::skipped(why);
     }
     text
 }
