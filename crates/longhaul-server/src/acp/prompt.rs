@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{AcpClient, RequestError};
 use super::sessions::{AcpSession, AcpSessions, session_id};
 use super::updates::{
-    ClientEffect, ClientQuestion, SessionUpdates, message, permission_answer, permission_request, prompt_text,
+    ClientEffect, EditorQuestion, SessionUpdates, message, permission_answer, permission_request, prompt_text,
 };
 use crate::backend::Backend;
 
@@ -24,7 +24,7 @@ use crate::backend::Backend;
 const CANCELLING: Duration = Duration::from_secs(5);
 
 /// An answer of the client to a question of a task.
-type Answer = (ClientQuestion, Option<String>);
+type Answer = (EditorQuestion, Option<String>);
 
 /// Runs a prompt to its end, and returns the result for the client.
 pub(super) async fn run(
@@ -52,7 +52,7 @@ struct SessionPrompt<'a> {
     session: &'a str,
     elicits: bool,
     /// A question that only the next prompt can answer.
-    question: Option<ClientQuestion>,
+    question: Option<EditorQuestion>,
 }
 
 impl SessionPrompt<'_> {
@@ -62,7 +62,7 @@ impl SessionPrompt<'_> {
         session: &AcpSession,
         cancel: &CancellationToken,
         text: String,
-    ) -> (Result<Value, RequestError>, Option<ClientQuestion>) {
+    ) -> (Result<Value, RequestError>, Option<EditorQuestion>) {
         let result = match self.send(sessions, session, text).await {
             Ok((first, task, events)) => self.follow(first, task, events, cancel).await,
             Err(error) => Err(error),
@@ -162,7 +162,7 @@ impl SessionPrompt<'_> {
     }
 
     /// Asks the client, if it can be asked.
-    fn ask(&self, asked: &ClientQuestion) -> Option<BoxFuture<'static, Answer>> {
+    fn ask(&self, asked: &EditorQuestion) -> Option<BoxFuture<'static, Answer>> {
         let (client, asked) = (self.client.clone(), asked.clone());
         if let Some(request) = permission_request(self.session, &asked) {
             return Some(

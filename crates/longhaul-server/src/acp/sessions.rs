@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{INTERNAL, INVALID_PARAMS, INVALID_REQUEST, RequestError};
-use super::updates::ClientQuestion;
+use super::updates::EditorQuestion;
 use crate::backend::{Backend, BackendError, NewTask};
 
 /// The labels that a session's first task has.
@@ -32,7 +32,7 @@ pub(super) struct AcpSession {
     /// Fires when the client cancels the prompt that runs.
     pub(super) running: Option<CancellationToken>,
     /// A question that the next prompt answers.
-    pub(super) question: Option<ClientQuestion>,
+    pub(super) question: Option<EditorQuestion>,
 }
 
 /// The open sessions.
@@ -167,7 +167,7 @@ impl AcpSessions {
     }
 
     /// Ends a prompt. The next one answers `question`.
-    pub(super) fn end(&self, id: &str, question: Option<ClientQuestion>) {
+    pub(super) fn end(&self, id: &str, question: Option<EditorQuestion>) {
         if let Some(session) = self.lock().get_mut(id) {
             session.running = None;
             session.question = question;

@@ -19,7 +19,7 @@ const LINE: usize = 200;
 
 /// Something that a person has to decide.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ClientQuestion {
+pub(super) struct EditorQuestion {
     pub(super) task: TaskId,
     pub(super) question: QuestionId,
     pub(super) asks: Question,
@@ -29,7 +29,7 @@ pub(super) struct ClientQuestion {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ClientEffect {
     Update(Value),
-    Ask(Box<ClientQuestion>),
+    Ask(Box<EditorQuestion>),
     /// The root has ended.
     Ended {
         status: Status,
@@ -61,7 +61,7 @@ impl SessionUpdates {
     pub(super) fn take(&mut self, event: &Event) -> Vec<ClientEffect> {
         let mut effects = match &event.kind {
             EventKind::Asked { question, asks, .. } => {
-                let asks = ClientQuestion { task: event.task, question: *question, asks: (**asks).clone() };
+                let asks = EditorQuestion { task: event.task, question: *question, asks: (**asks).clone() };
                 return vec![ClientEffect::Ask(Box::new(asks))];
             }
             EventKind::Answered { answer: QuestionAnswer::Nobody(why), .. } => {
@@ -219,7 +219,7 @@ fn kind(tool: &str) -> &'static str {
 }
 
 /// The request for a permission.
-pub(super) fn permission_request(session: &str, asked: &ClientQuestion) -> Option<Value> {
+pub(super) fn permission_request(session: &str, asked: &EditorQuestion) -> Option<Value> {
     let ExpectedAnswer::Leave { tool, arguments, .. } = &asked.asks.wants else { return None };
     let option = |id: &str, name: &str, kind: &str| json!({ "optionId": id, "name": name, "kind": kind });
     Some(json!({

@@ -15,7 +15,7 @@ use super::background_agents::{
 };
 use super::fn_tool::{self, NoArgs, duration_from_secs, non_blank};
 use super::task_ops::{LOOK_THEN, send_receipt, stop_receipt};
-use super::task_text::{self, Audience, FETCH_RESULT, TaskIdField, TaskTable};
+use super::task_text::{self, FETCH_RESULT, TaskIdField, TaskTable, TextReader};
 use super::text_paging::{TextRange, bytes_per_output};
 use crate::dispatch::{AgentInfo, SendReceipt, WaitMode};
 use crate::entry::{ExpectedAnswer, Order, Question};
@@ -427,7 +427,7 @@ pub fn view_text(
 ) -> String {
     let id = snapshot.state.id;
     let how = |from| task_text::read_on(VIEW, id, from);
-    let (mut text, _) = task_text::task_details(snapshot, part.0, now, Audience::Client, how);
+    let (mut text, _) = task_text::task_details(snapshot, part.0, now, TextReader::Client, how);
     for question in questions {
         text.push_str("\n\n");
         text.push_str(&question.text());

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::fn_tool::ToolCallResult;
 use super::task_text::{
-    self, Audience, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable,
+    self, END_YOUR_TURN, LEAD_ON, RESULT_IS_SENT, TaskIdField, TaskReport, TaskTable, TextReader,
 };
 use super::text_paging::{OUTPUT_LIMIT, TextRange};
 use super::vcs_dirs::find_vcs_dir;
@@ -354,7 +354,7 @@ pub(super) async fn view_task(
     let snapshot = cx.dispatcher.view(&cx.caller, typed).await?;
     let id = snapshot.state.id;
     let (mut text, whole) =
-        task_text::task_details(&snapshot, part, cx.dispatcher.now(), Audience::Agent, |from| {
+        task_text::task_details(&snapshot, part, cx.dispatcher.now(), TextReader::Agent, |from| {
             task_text::read_on(tool, id, from)
         });
     let collected = if whole { vec![id] } else { Vec::new() };

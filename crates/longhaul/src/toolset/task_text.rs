@@ -24,7 +24,7 @@ pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is 
 
 /// Who reads a text about tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Audience {
+pub(super) enum TextReader {
     /// An agent of the team: the results of its tasks are sent to it.
     Agent,
     /// A client outside of the team: it has to fetch results.
@@ -227,7 +227,7 @@ impl TaskTable {
         named: fn(TaskId) -> TaskIdField,
         now: Timestamp,
     ) -> TaskTable {
-        let audience = if caller.is_some() { Audience::Agent } else { Audience::Client };
+        let reader = if caller.is_some() { TextReader::Agent } else { TextReader::Client };
         let mut over = states.len().saturating_sub(LISTED);
         let mut left_out = 0_usize;
         let kept = states.iter().filter(|state| {
@@ -239,15 +239,15 @@ impl TaskTable {
         let rows: Vec<TaskRow> = kept.map(|state| TaskRow::new(state, caller, named, now)).collect();
         let mut notes = Vec::new();
         if states.is_empty() {
-            notes.push(match audience {
-                Audience::Agent => "You have started no tasks yet.".to_owned(),
-                Audience::Client => "No task has been started yet.".to_owned(),
+            notes.push(match reader {
+                TextReader::Agent => "You have started no tasks yet.".to_owned(),
+                TextReader::Client => "No task has been started yet.".to_owned(),
             });
         }
         if left_out > 0 {
             notes.push(format!("{left_out} older tasks that have ended are not shown."));
         }
-        notes.extend(tasks_note(states, audience));
+        notes.extend(tasks_note(states, reader));
         TaskTable { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
     }
 }
@@ -262,15 +262,15 @@ impl fmt::Display for TaskTable {
 }
 
 /// The note on all of the caller's tasks: they have ended, or polling is pointless.
-fn tasks_note(states: &[TaskState], audience: Audience) -> Option<String> {
+fn tasks_note(states: &[TaskState], reader: TextReader) -> Option<String> {
     let running = states.iter().filter(|state| !state.status.is_final()).count();
-    match (running, audience) {
-        (0, Audience::Agent) => all_ended_note(states.len()),
-        (0, Audience::Client) => None,
-        (_, Audience::Client) => {
+    match (running, reader) {
+        (0, TextReader::Agent) => all_ended_note(states.len()),
+        (0, TextReader::Client) => None,
+        (_, TextReader::Client) => {
             Some(format!("{running} of {} not ended yet. {FETCH_RESULT}", tasks(states.len())))
         }
-        (_, Audience::Agent) => Some(format!(
+        (_, TextReader::Agent) => Some(format!(
             "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
              look again. If there is nothing else to do, end your turn with a short sentence.",
             tasks(states.len())
@@ -296,7 +296,7 @@ fn tasks(n: usize) -> String {
 }
 
 /// The note on a task that has not ended.
-pub(super) fn not_ended_note(state: &TaskState, now: Timestamp, audience: Audience) -> String {
+pub(super) fn not_ended_note(state: &TaskState, now: Timestamp, reader: TextReader) -> String {
     let elapsed = state.elapsed(now);
     let stands = match (&state.stop, state.status) {
         (Some(_), _) => "It is being stopped.",
@@ -304,11 +304,11 @@ pub(super) fn not_ended_note(state: &TaskState, now: Timestamp, audience: Audien
         (None, Status::Pending) => "It waits for its turn to go on.",
         _ => "It is still running.",
     };
-    match audience {
-        Audience::Agent => {
+    match reader {
+        TextReader::Agent => {
             format!("{stands} {RESULT_IS_SENT} If you must, look again in {} seconds.", look_again(elapsed))
         }
-        Audience::Client => format!("{stands} {FETCH_RESULT}"),
+        TextReader::Client => format!("{stands} {FETCH_RESULT}"),
     }
 }
 
@@ -431,7 +431,7 @@ impl TaskReport {
             waiting_for: waiting(state, now),
             continued_by: state.continued_by,
             timed_out: false,
-            note: (!state.status.is_final()).then(|| not_ended_note(state, now, Audience::Agent)),
+            note: (!state.status.is_final()).then(|| not_ended_note(state, now, TextReader::Agent)),
         }
     }
 }
@@ -442,7 +442,7 @@ pub(super) fn task_details(
     snapshot: &Snapshot,
     part: Option<TextRange>,
     now: Timestamp,
-    audience: Audience,
+    reader: TextReader,
     how: impl FnOnce(usize) -> String,
 ) -> (String, bool) {
     let state = &snapshot.state;
@@ -483,7 +483,7 @@ pub(super) fn task_details(
         _ => writeln!(text, "\n{title}:\n{shown}"),
     };
     if !ended {
-        let _ = writeln!(text, "\n{}", not_ended_note(state, now, audience));
+        let _ = writeln!(text, "\n{}", not_ended_note(state, now, reader));
     }
     (text.trim_end().to_owned(), ended && !truncated)
 }
