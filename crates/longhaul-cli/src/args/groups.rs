@@ -11,7 +11,7 @@ use crate::view::text_format::wrap_text;
 /// The groups, as in docs/commands.md. A command in no group is listed last; a test makes sure that there is
 /// none.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Run", &["run", "attach", "resume", "serve", "mcp", "demo", "init", "check", "tools", "schema"]),
+    ("Run", &["run", "attach", "resume", "serve", "mcp", "acp", "demo", "init", "check", "tools", "schema"]),
     ("Look", &["tui", "tasks", "show", "logs", "wait", "export", "open"]),
     ("Steer", &["send", "answer", "stop", "retry"]),
     ("Keep", &["prune", "token", "doctor", "completions", "man", "help"]),
