@@ -48,9 +48,15 @@ fn carrier(kit: &Kit) -> Option<Pid> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok().map(Pid::from_raw)
 }
 
+/// Whether a process has died. Its parent may not have noticed yet.
+fn is_dead(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    kill(pid, None).is_err() || stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+}
+
 fn gone(pid: Pid) {
     let deadline = Instant::now() + TIMEOUT;
-    while kill(pid, None).is_ok() {
+    while !is_dead(pid) {
         assert!(Instant::now() < deadline, "{pid} is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
