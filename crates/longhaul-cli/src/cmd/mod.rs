@@ -21,6 +21,7 @@ mod send;
 mod serve;
 mod completions_and_man;
 mod show;
+mod stdio_server;
 mod stop;
 mod tasks;
 mod token;
