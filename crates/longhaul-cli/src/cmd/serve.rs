@@ -124,8 +124,12 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
 /// The interfaces that are served, each a router of its own.
 fn interfaces(backend: Backend, hub: &EventHub) -> Result<Vec<longhaul_server::Router>, CliError> {
     // The guard checks Host and Origin for all of them.
-    let options =
-        McpHttpOptions { allowed_hosts: None, shutdown: hub.draining().clone(), ..McpHttpOptions::default() };
+    let options = McpHttpOptions {
+        allowed_hosts: None,
+        allowed_origins: None,
+        shutdown: hub.draining().clone(),
+        ..McpHttpOptions::default()
+    };
     let mcp = mcp::router(&backend, &options)
         .map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))?;
     let http = [responses::router(backend.clone()), api::router(backend, hub.clone()), dashboard::router()];

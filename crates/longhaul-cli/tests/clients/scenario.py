@@ -104,7 +104,7 @@ class Terminal:
     def screen(self):
         return self.tmux("capture-pane", "-p", "-S", "-200", "-t", self.name)
 
-    def until(self, what, fits, timeout=90):
+    def until(self, what, fits, timeout=180):
         deadline = time.monotonic() + timeout
         while True:
             screen = self.screen()
@@ -113,7 +113,7 @@ class Terminal:
             assert time.monotonic() < deadline, f"waited in vain for {what}:\n{screen}"
             time.sleep(0.2)
 
-    def press_until(self, key, what, fits, timeout=90):
+    def press_until(self, key, what, fits, timeout=180):
         """Presses a key, and again every five seconds: a client that is still starting may lose it."""
         deadline = time.monotonic() + timeout
         while True:

@@ -7,6 +7,7 @@ use http::StatusCode;
 use http::request::Parts;
 use longhaul::TaskId;
 use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
 
 use crate::problem::ProblemDocument;
 
@@ -63,6 +64,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         let Path(text) = read.map_err(|rejection| ProblemDocument::invalid(rejection.body_text()))?;
         task_id(&text).map(Id)
     }
+}
+
+/// The task in the path, for the API's description.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "`Id` is what handlers take")]
+pub(super) struct TaskPath {
+    /// The task.
+    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")]
+    id: String,
 }
 
 /// The task with this id, by its form alone.

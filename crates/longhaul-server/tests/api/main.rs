@@ -8,5 +8,6 @@ mod fuzz;
 mod load;
 mod setup;
 mod sse;
+mod stored_tasks;
 mod streams;
 mod tasks;
