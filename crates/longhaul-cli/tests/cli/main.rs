@@ -20,6 +20,8 @@ mod events;
 mod exit;
 mod form;
 mod formats;
+#[path = "../../../longhaul-server/tests/api/fuzzer.rs"]
+mod fuzzer;
 mod given_back;
 mod harm;
 mod heavy;
@@ -53,6 +55,7 @@ mod secrets;
 mod serve;
 #[cfg(target_os = "linux")]
 mod serve_load;
+mod serve_fuzz;
 mod serve_sdk;
 mod serve_watchers;
 #[path = "../../../longhaul/tests/it/http/server.rs"]

@@ -88,7 +88,7 @@ pub(crate) fn submit(kit: &Kit, text: &str) -> TaskId {
     kit.client(async move |longhaul| longhaul.submit_to(team, order).await.unwrap())
 }
 
-fn answered(kit: &Kit, task: TaskId) {
+pub(crate) fn answered(kit: &Kit, task: TaskId) {
     kit.until("the task is completed", |all| {
         all.iter().any(|(state, _)| state.id == task && state.status == Status::Completed).then_some(())
     });

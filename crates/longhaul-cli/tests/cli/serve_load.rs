@@ -192,7 +192,7 @@ fn watch_all(tasks: usize, watchers: usize, chunks: usize, pace: Duration) {
 
 #[test]
 fn watchers_of_the_real_server_miss_nothing() {
-    watch_all(40, 80, 10, Duration::from_millis(40));
+    watch_all(20, 60, 30, Duration::from_millis(80));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What the derived description of the API cannot say: how large numbers may be, and which fields go together.
+//! What the derived description of the API does not say: who may use it, how large numbers may be, and which fields go
+//! together.
 
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
@@ -14,7 +15,15 @@ pub(super) fn as_json(api: &OpenApi) -> Value {
             fields.insert("oneOf".to_owned(), conditions);
         }
     }
+    describe_access(&mut json);
     json
+}
+
+/// Every request needs a token, but for the sign of life.
+fn describe_access(json: &mut Value) {
+    json["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
+    json["security"] = json!([{ "token": [] }]);
+    json["paths"]["/healthz"]["get"]["security"] = json!([]);
 }
 
 /// All whole numbers are unsigned, of 32 or 64 bits.

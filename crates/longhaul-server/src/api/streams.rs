@@ -64,7 +64,10 @@ pub(super) struct AllStreamQuery {
 #[expect(dead_code, reason = "handlers read it from the headers")]
 struct LastEventId {
     /// The id of the last event.
-    #[param(rename = "Last-Event-ID", pattern = "^(start|now|[0-9a-f]{8}\\.[0-9]{1,18}\\.[0-9]{1,18}(-[0-9]{1,9})?)?$")]
+    #[param(
+        rename = "Last-Event-ID",
+        pattern = "^(start|now|[0-9a-f]{8}\\.[0-9]{1,18}\\.[0-9]{1,18}(-[0-9]{1,9})?)?$"
+    )]
     last_event_id: Option<String>,
 }
 

@@ -5,6 +5,7 @@
 mod dashboard;
 mod docs;
 mod fuzz;
+mod fuzzer;
 mod load;
 mod setup;
 mod sse;
