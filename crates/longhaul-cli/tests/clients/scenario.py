@@ -32,7 +32,9 @@ models:
                 - calls: [{ tool: user_prompt, arguments: { message: "Which colour shall it be?" } }]
                 - text: "The colour is {{ (result | from_json).content.response }}, as they wish."
             - when: seventy seconds
-              turns: [{ delay: 70s, text: "Seventy seconds are over." }]
+              turns: [{ delay: 70s, text: "That time is over." }]
+            - when: six minutes
+              turns: [{ delay: 6m, text: "That time is over." }]
             - turns: [{ delay: 1s, text: "Found: {{ task }}" }]
 """
 

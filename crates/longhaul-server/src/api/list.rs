@@ -30,12 +30,12 @@ const AT_ONCE: usize = 500;
 pub(super) struct TaskQuery {
     /// Only these tasks, separated by commas, at most 200, in this order. Those that do not exist are left out, and
     /// all other conditions are ignored.
-    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}(,t-[0-9a-hjkmnp-tv-z]{5,15}){0,199}$")]
+    #[param(pattern = "^(t-[0-9a-hjkmnp-tv-z]{5,15}(,t-[0-9a-hjkmnp-tv-z]{5,15}){0,199})?$")]
     ids: Option<String>,
     /// Only tasks with one of these statuses, separated by commas: `pending`, `running`, `completed`, `failed`,
     /// `cancelled`. `open` and `ended` are short for several.
     #[param(
-        pattern = "^(pending|running|completed|failed|cancelled|open|ended)(,(pending|running|completed|failed|cancelled|open|ended)){0,6}$"
+        pattern = "^((pending|running|completed|failed|cancelled|open|ended)(,(pending|running|completed|failed|cancelled|open|ended)){0,6})?$"
     )]
     status: Option<String>,
     /// Only tasks of this team.
