@@ -17,10 +17,10 @@ mod waiting;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, OriginalUri};
+use axum::extract::DefaultBodyLimit;
 use axum::response::IntoResponse as _;
 use axum::routing::get;
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Uri};
 use utoipa::OpenApi as _;
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -159,13 +159,14 @@ pub fn router(backend: Backend, hub: EventHub) -> Router {
         .with_state(api)
 }
 
-async fn not_found(OriginalUri(uri): OriginalUri) -> ProblemDocument {
+/// For paths below `/api/v1`, which `uri` does not have.
+async fn not_found(uri: Uri) -> ProblemDocument {
     let path: String = uri.path().chars().take(200).collect();
-    ProblemDocument::not_found("unknown_route", format!("there is nothing at {path}"))
+    ProblemDocument::not_found("unknown_route", format!("there is nothing at /api/v1{path}"))
         .with_hint("see /api/v1/openapi.json for what there is")
 }
 
-async fn not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> axum::response::Response {
+async fn not_allowed(method: Method, uri: Uri) -> axum::response::Response {
     let path: String = uri.path().chars().take(200).collect();
     let detail = format!("{path} does not take {method}");
     let title = "The method is not allowed";
