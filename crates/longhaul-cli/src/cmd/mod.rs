@@ -26,6 +26,7 @@ mod stop;
 mod tasks;
 mod token;
 mod tools;
+mod unsandboxed;
 mod wait;
 
 pub(crate) use completions_and_man::complete;

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::CliContext;
 use super::resume::AttendanceOptions;
 use super::token::access_failure;
+use super::unsandboxed::unsandboxed;
 use crate::args::ServeArgs;
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
@@ -249,6 +250,15 @@ async fn load_teams(
             false => trust.require_trust(context, args.trust)?,
         }
         team::check_auto_model(&made.team, environment).await?;
+        let open = unsandboxed(&made.bundle);
+        if !open.is_empty() {
+            context.note(&format!(
+                "warning: commands of {} run without a sandbox: they can read this server's token and use it. Set `sandbox: on` \
+                 for its shell in {}.",
+                open.join(", "),
+                file.display()
+            ));
+        }
         teams.push(made);
     }
     Ok(teams)
