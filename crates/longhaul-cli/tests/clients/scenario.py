@@ -19,7 +19,7 @@ agents:
   root:
     model: play
     description: Answers everything.
-    toolsets: [{ type: user_prompt }]
+    toolsets: [{ type: user_prompt }, { type: think }]
 models:
   play:
     provider: scripted
@@ -34,7 +34,10 @@ models:
             - when: seventy seconds
               turns: [{ delay: 70s, text: "That time is over." }]
             - when: six minutes
-              turns: [{ delay: 6m, text: "That time is over." }]
+              # A model that is silent for five minutes counts as gone.
+              turns:
+                - { delay: 3m, calls: [{ tool: think, arguments: { thought: Half of it is over. } }] }
+                - { delay: 3m, text: "That time is over." }
             - turns: [{ delay: 1s, text: "Found: {{ task }}" }]
 """
 
