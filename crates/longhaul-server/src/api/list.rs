@@ -64,6 +64,7 @@ pub(super) struct TaskQuery {
     #[param(format = DateTime)]
     before: Option<String>,
     /// `tree` adds the sums of what is below each task.
+    #[param(pattern = "^tree$")]
     include: Option<String>,
     /// How many tasks, at most. 50 if left out.
     #[param(minimum = 1, maximum = 200)]
@@ -174,9 +175,6 @@ pub(super) async fn list_tasks(
     State(api): State<ApiState>,
     Params(query): Params<TaskQuery>,
 ) -> Result<Json<TaskPage>, ProblemDocument> {
-    if let Some(ids) = &query.ids {
-        return by_ids(&api, ids).await;
-    }
     let selection = Selection::new(&api, &query)?;
     let limit = page_size(query.limit, PAGE, MOST)?;
     let with_sums = match query.include.as_deref() {
@@ -188,6 +186,9 @@ pub(super) async fn list_tasks(
         }
     };
     let cursor = cursor(&api, query.cursor.as_deref()).await?;
+    if let Some(ids) = &query.ids {
+        return by_ids(&api, ids).await;
+    }
     let (states, next) = page(&api, &selection, cursor, limit).await?;
     let now = api.store().now();
     let mut tasks: Vec<TaskView> =

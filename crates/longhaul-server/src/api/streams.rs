@@ -66,6 +66,7 @@ struct LastEventId {
     /// The id of the last event.
     #[param(
         rename = "Last-Event-ID",
+        nullable = false,
         pattern = "^(start|now|[0-9a-f]{8}\\.[0-9]{1,18}\\.[0-9]{1,18}(-[0-9]{1,9})?)?$"
     )]
     last_event_id: Option<String>,
@@ -73,16 +74,19 @@ struct LastEventId {
 
 /// Where to begin.
 fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<WatchStart, ProblemDocument> {
-    let (name, text) = match headers.get("last-event-id") {
-        Some(id) => ("Last-Event-ID", Some(id.to_str().unwrap_or("?"))),
-        None => ("after", after),
-    };
+    let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?"));
+    let last = start_at("Last-Event-ID", last)?;
+    let after = start_at("after", after)?;
+    Ok(last.or(after).unwrap_or(usual))
+}
+
+fn start_at(name: &str, text: Option<&str>) -> Result<Option<WatchStart>, ProblemDocument> {
     match text {
-        None | Some("") => Ok(usual),
-        Some("start") => Ok(WatchStart::First),
-        Some("now") => Ok(WatchStart::Now),
+        None | Some("") => Ok(None),
+        Some("start") => Ok(Some(WatchStart::First)),
+        Some("now") => Ok(Some(WatchStart::Now)),
         Some(id) => match id.parse::<EventId>() {
-            Ok(id) => Ok(WatchStart::After(id)),
+            Ok(id) => Ok(Some(WatchStart::After(id))),
             Err(error) => {
                 let problem = ProblemDocument::invalid(format!("{name}: {error}"));
                 Err(ProblemDocument { code: "unknown_event", ..problem }

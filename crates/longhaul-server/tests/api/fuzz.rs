@@ -23,7 +23,7 @@ async fn streams_and_waits_are_as_they_are_described() {
     let run = move || {
         for task in [Some(tree.as_str()), None] {
             let phases = ["--phases", "examples,coverage,fuzzing", "--max-examples", "10"];
-            fuzzer.run(&url, task, &[&phases[..], &["--include-path-regex", "events$|wait$"]].concat());
+            fuzzer.run(&url, None, task, &[&phases[..], &["--include-path-regex", "events$|wait$"]].concat());
         }
     };
     tokio::task::spawn_blocking(run).await.unwrap();
