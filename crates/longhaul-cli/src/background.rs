@@ -160,8 +160,11 @@ async fn spawn_carry(
     let log_file = open_log(log).map_err(|error| cannot(error.to_string()))?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
     let mut child = command.spawn().map_err(|error| cannot(error.to_string()))?;
+    let out = child.stdout.take();
+    // It outlives this process, usually. If it does not, it leaves no zombie.
+    tokio::spawn(async move { child.wait().await });
     let mut line = String::new();
-    if let Some(out) = child.stdout.take() {
+    if let Some(out) = out {
         let mut out = BufReader::new(out);
         let read = tokio::time::timeout(STARTUP_TIMEOUT, out.read_line(&mut line)).await;
         read.map_err(|_| cannot("it did not start in time".to_owned()))?

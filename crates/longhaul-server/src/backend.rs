@@ -3,6 +3,8 @@
 //! An interface never owns a task. It writes to the store through [`Backend`], and a [`TaskCarrier`] makes sure
 //! that some process runs what was written.
 
+mod team_versions;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,6 +16,9 @@ use longhaul::id::{LetterId, QuestionId, Seq};
 use longhaul::journal;
 use longhaul::supervisor::AnswerReceipt;
 use longhaul::{Budget, Longhaul, LonghaulError, Order, TaskId, Team};
+
+use self::team_versions::TeamVersions;
+pub use self::team_versions::needs_process;
 
 /// Makes sure that a process runs the tasks of a tree.
 pub trait TaskCarrier: Send + Sync + 'static {
@@ -178,12 +183,13 @@ struct BackendInner {
     longhaul: Longhaul,
     teams: Vec<ServedTeam>,
     carrier: Arc<dyn TaskCarrier>,
+    versions: TeamVersions,
 }
 
 impl Backend {
     /// Creates a backend. The first team is the default.
     pub fn new(longhaul: Longhaul, teams: Vec<ServedTeam>, carrier: Arc<dyn TaskCarrier>) -> Backend {
-        Backend(Arc::new(BackendInner { longhaul, teams, carrier }))
+        Backend(Arc::new(BackendInner { longhaul, teams, carrier, versions: TeamVersions::default() }))
     }
 
     /// The engine.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::agent::Unattended;
-use longhaul::entry::{EntryKind, TeamRef, WaitReason};
+use longhaul::entry::{EntryKind, TeamRef};
 use longhaul::id::Digest;
 use longhaul::store::{EntryKinds, Hint, HintStream, Store, StoreError, TaskFilter};
-use longhaul::task::{TaskState, WaitState};
 use longhaul::teamfile::{self, Environment, TeamBundle};
 use longhaul::{Longhaul, LonghaulError};
+use longhaul_server::backend::needs_process;
 use tokio::time::Instant;
 
 use super::CliContext;
@@ -152,11 +152,8 @@ impl ServedRun {
         if !store.teams_at_work().await?.contains(&self.team) {
             return Ok(false);
         }
-        // A session that waits for its next message needs no process: whoever sends one starts one.
-        let waits = |wait: &WaitState| wait.on == WaitReason::Letter;
-        let rests = |task: &TaskState| task.unread == 0 && task.waiting.as_ref().is_some_and(waits);
         let live = store.list(TaskFilter::default().live()).await?;
-        Ok(live.iter().any(|task| task.team == self.team && !rests(task)))
+        Ok(live.iter().any(|task| task.team == self.team && needs_process(task)))
     }
 
     /// Runs tasks until there is a reason to stop.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::CliContext;
-use super::mcp::{require_trust, served_dir, team_file};
+use super::stdio_server::{require_trust, served_dir, team_file};
 use crate::args::{McpClient, McpInstallArgs};
 use crate::exit::{CliError, CliExitCode};
 use crate::team;

@@ -21,10 +21,12 @@ mod send;
 mod serve;
 mod completions_and_man;
 mod show;
+mod stdio_server;
 mod stop;
 mod tasks;
 mod token;
 mod tools;
+mod unsandboxed;
 mod wait;
 
 pub(crate) use completions_and_man::complete;

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::CliContext;
 use super::resume::AttendanceOptions;
 use super::token::access_failure;
+use super::unsandboxed::unsandboxed;
 use crate::args::ServeArgs;
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
@@ -124,8 +125,12 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
 /// The interfaces that are served, each a router of its own.
 fn interfaces(backend: Backend, hub: &EventHub) -> Result<Vec<longhaul_server::Router>, CliError> {
     // The guard checks Host and Origin for all of them.
-    let options =
-        McpHttpOptions { allowed_hosts: None, shutdown: hub.draining().clone(), ..McpHttpOptions::default() };
+    let options = McpHttpOptions {
+        allowed_hosts: None,
+        allowed_origins: None,
+        shutdown: hub.draining().clone(),
+        ..McpHttpOptions::default()
+    };
     let mcp = mcp::router(&backend, &options)
         .map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))?;
     let http = [responses::router(backend.clone()), api::router(backend, hub.clone()), dashboard::router()];
@@ -245,6 +250,15 @@ async fn load_teams(
             false => trust.require_trust(context, args.trust)?,
         }
         team::check_auto_model(&made.team, environment).await?;
+        let open = unsandboxed(&made.bundle);
+        if !open.is_empty() {
+            context.note(&format!(
+                "warning: commands of {} run without a sandbox: they can read this server's token and use it. Set `sandbox: on` \
+                 for its shell in {}.",
+                open.join(", "),
+                file.display()
+            ));
+        }
         teams.push(made);
     }
     Ok(teams)

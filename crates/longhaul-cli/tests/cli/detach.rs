@@ -1,12 +1,10 @@
 //! `run --detach` and `attach`: a process in the background carries the tree, and others join and leave it.
 
-use std::time::{Duration, Instant};
-
 use longhaul::Status;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
 
-use crate::kit::{Kit, Ran, TIMEOUT};
+use crate::kit::{Kit, Ran, gone};
 
 /// An agent that thinks for a while; how long is in the file.
 fn team(kit: &Kit, delay: &str) {
@@ -30,14 +28,6 @@ fn detached(kit: &Kit, args: &[&str]) -> String {
 fn carrier(kit: &Kit, id: &str) -> Pid {
     let file = kit.data.path().join("carriers").join(format!("{id}.pid"));
     Pid::from_raw(std::fs::read_to_string(file).unwrap().parse().unwrap())
-}
-
-fn gone(pid: Pid) {
-    let deadline = Instant::now() + TIMEOUT;
-    while kill(pid, None).is_ok() {
-        assert!(Instant::now() < deadline, "{pid} is still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

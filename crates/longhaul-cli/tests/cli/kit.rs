@@ -274,6 +274,10 @@ impl Running {
         stat.rsplit(')').next()?.trim_start().chars().next()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
@@ -299,6 +303,16 @@ impl Running {
         let ran = self.end();
         assert_eq!(ran.status.signal(), Some(9), "{ran:?}");
         ran
+    }
+}
+
+/// Waits until a process is gone, and not only a zombie that nobody reaps.
+#[track_caller]
+pub(crate) fn gone(pid: Pid) {
+    let deadline = Instant::now() + TIMEOUT;
+    while kill(pid, None).is_ok() {
+        assert!(Instant::now() < deadline, "{pid} is still there");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
 use serde_json::{Value, json};
 
-use crate::kit::{Kit, TIMEOUT};
+use crate::kit::{Kit, gone};
 use crate::mcp_wire::{McpWire, NEWEST, forms, tasks, text};
 
 const PLAY: &str = r#"
@@ -42,24 +42,10 @@ fn kit() -> Kit {
 }
 
 /// The process that runs the tasks.
-fn carrier(kit: &Kit) -> Option<Pid> {
+pub(crate) fn carrier(kit: &Kit) -> Option<Pid> {
     let files = std::fs::read_dir(kit.data.path().join("carriers")).ok()?.flatten();
     let file = files.map(|file| file.path()).find(|path| path.extension().is_some_and(|end| end == "pid"))?;
     std::fs::read_to_string(file).ok()?.trim().parse().ok().map(Pid::from_raw)
-}
-
-/// Whether a process has died. Its parent may not have noticed yet.
-fn is_dead(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    kill(pid, None).is_err() || stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
-}
-
-fn gone(pid: Pid) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !is_dead(pid) {
-        assert!(Instant::now() < deadline, "{pid} is still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn id_in(result: &Value) -> String {
@@ -202,6 +188,7 @@ fn a_task_whose_process_dies_is_picked_up_while_its_client_polls() {
     let id = handle["taskId"].as_str().unwrap().to_owned();
     let process = carrier(&kit).unwrap();
     kill(process, Signal::SIGKILL).unwrap();
+    // The server that started it lives, and leaves no zombie.
     gone(process);
     let done = client.task_until(&id, |task| task["status"] == "completed");
     assert_eq!(text(&done["result"]), "Slow is done.");

@@ -29,7 +29,7 @@ pub(crate) fn kit(play: &str) -> Kit {
 pub(crate) struct Server {
     pub(crate) process: Running,
     pub(crate) address: SocketAddr,
-    url: String,
+    pub(crate) url: String,
     pub(crate) token: String,
 }
 
@@ -40,7 +40,7 @@ impl Server {
     }
 
     #[track_caller]
-    fn with(kit: &Kit, more: &[&str]) -> Server {
+    pub(crate) fn with(kit: &Kit, more: &[&str]) -> Server {
         let args: Vec<&str> = ["serve", "--json"].into_iter().chain(more.iter().copied()).collect();
         let mut process = kit.start(&args);
         let line = process.until(|line| line.starts_with('{'));
@@ -88,7 +88,7 @@ pub(crate) fn submit(kit: &Kit, text: &str) -> TaskId {
     kit.client(async move |longhaul| longhaul.submit_to(team, order).await.unwrap())
 }
 
-fn answered(kit: &Kit, task: TaskId) {
+pub(crate) fn answered(kit: &Kit, task: TaskId) {
     kit.until("the task is completed", |all| {
         all.iter().any(|(state, _)| state.id == task && state.status == Status::Completed).then_some(())
     });

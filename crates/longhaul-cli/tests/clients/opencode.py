@@ -23,7 +23,7 @@ def run_client(scenario, provider, prompt):
     settings["model"] = settings["small_model"] = "played/m"
     config.write_text(json.dumps(settings))
     env = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    return scenario.client([OPENCODE, "run", prompt], 300, env)
+    return scenario.client([OPENCODE, "run", prompt], 600, env)
 
 
 def main(keep=False):

@@ -19,7 +19,7 @@ agents:
   root:
     model: play
     description: Answers everything.
-    toolsets: [{ type: user_prompt }]
+    toolsets: [{ type: user_prompt }, { type: think }]
 models:
   play:
     provider: scripted
@@ -32,7 +32,12 @@ models:
                 - calls: [{ tool: user_prompt, arguments: { message: "Which colour shall it be?" } }]
                 - text: "The colour is {{ (result | from_json).content.response }}, as they wish."
             - when: seventy seconds
-              turns: [{ delay: 70s, text: "Seventy seconds are over." }]
+              turns: [{ delay: 70s, text: "That time is over." }]
+            - when: six minutes
+              # A model that is silent for five minutes counts as gone.
+              turns:
+                - { delay: 3m, calls: [{ tool: think, arguments: { thought: Half of it is over. } }] }
+                - { delay: 3m, text: "That time is over." }
             - turns: [{ delay: 1s, text: "Found: {{ task }}" }]
 """
 
@@ -104,7 +109,7 @@ class Terminal:
     def screen(self):
         return self.tmux("capture-pane", "-p", "-S", "-200", "-t", self.name)
 
-    def until(self, what, fits, timeout=90):
+    def until(self, what, fits, timeout=180):
         deadline = time.monotonic() + timeout
         while True:
             screen = self.screen()
@@ -113,7 +118,7 @@ class Terminal:
             assert time.monotonic() < deadline, f"waited in vain for {what}:\n{screen}"
             time.sleep(0.2)
 
-    def press_until(self, key, what, fits, timeout=90):
+    def press_until(self, key, what, fits, timeout=180):
         """Presses a key, and again every five seconds: a client that is still starting may lose it."""
         deadline = time.monotonic() + timeout
         while True:

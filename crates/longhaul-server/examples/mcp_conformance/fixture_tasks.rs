@@ -8,7 +8,7 @@ use rmcp::ErrorData;
 use rmcp::model::{DetailedTask, InputRequests, InputResponses, Task, TaskPayload, TaskStatus};
 use serde_json::{Value, json};
 
-use crate::fixture::elicit;
+use crate::input_required::elicit;
 
 /// Tools that always run as tasks.
 pub(crate) const REQUIRED: [&str; 4] =

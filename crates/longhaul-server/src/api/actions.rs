@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::extract::{Id, Payload};
+use super::extract::{Id, Payload, TaskPath};
 use super::submit::BudgetRequest;
 use crate::problem::ProblemDocument;
 use crate::views::{AnswerView, LetterView, TaskView};
@@ -40,7 +40,7 @@ pub(super) struct LetterRequest {
 ///
 /// If the task has ended, a new task continues its conversation.
 #[utoipa::path(post, path = "/tasks/{id}/letters", tag = "actions", request_body = LetterRequest,
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 201, description = "The letter is on disk.", body = LetterView)))]
 pub(super) async fn send_letter(
     State(api): State<ApiState>,
@@ -150,7 +150,7 @@ impl AnswerRequest {
 
 /// Answer a question of a task
 #[utoipa::path(post, path = "/tasks/{id}/answers", tag = "actions", request_body = AnswerRequest,
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 200, description = "The answer is on disk.", body = AnswerView)))]
 pub(super) async fn answer_question(
     State(api): State<ApiState>,
@@ -175,7 +175,7 @@ pub(super) async fn answer_question(
 /// When this is answered, the request is on disk; a running task ends soon after. A task that has ended stays
 /// as it is.
 #[utoipa::path(post, path = "/tasks/{id}/stop", tag = "actions",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 200, description = "The task.", body = TaskView)))]
 pub(super) async fn stop_task(
     State(api): State<ApiState>,
@@ -187,7 +187,7 @@ pub(super) async fn stop_task(
 
 /// Stop the whole tree that a task belongs to
 #[utoipa::path(post, path = "/tasks/{id}/tree/stop", tag = "actions",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 200, description = "The root of the tree.", body = TaskView)))]
 pub(super) async fn stop_tree(
     State(api): State<ApiState>,
@@ -202,7 +202,7 @@ pub(super) async fn stop_tree(
 ///
 /// A task that runs already goes on as it is.
 #[utoipa::path(post, path = "/tasks/{id}/resume", tag = "actions",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 200, description = "The task.", body = TaskView)))]
 pub(super) async fn resume_task(
     State(api): State<ApiState>,
@@ -227,7 +227,7 @@ pub(super) async fn resume_task(
 ///
 /// A new task with the same order takes its place.
 #[utoipa::path(post, path = "/tasks/{id}/retry", tag = "actions",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 201, description = "The new task.", body = TaskView)))]
 pub(super) async fn retry_task(
     State(api): State<ApiState>,

@@ -6,7 +6,9 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use http::StatusCode;
 use http::request::Parts;
 use longhaul::TaskId;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize as _, Deserializer};
+use utoipa::IntoParams;
 
 use crate::problem::ProblemDocument;
 
@@ -65,9 +67,31 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
+/// The task in the path, for the API's description.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "`Id` is what handlers take")]
+pub(super) struct TaskPath {
+    /// The task.
+    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")]
+    id: String,
+}
+
 /// The task with this id, by its form alone.
 pub(super) fn task_id(text: &str) -> Result<TaskId, ProblemDocument> {
     text.parse().map_err(|error: longhaul::id::ParseTaskIdError| ProblemDocument::invalid(error.to_string()))
+}
+
+/// A whole number, or nothing. JSON Schema counts 10.0 as one.
+pub(super) fn whole_number<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(from)? else { return Ok(None) };
+    // Larger ones are not exact as floating point.
+    let exact = |float: &f64| float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(float);
+    let whole = number.as_u64().or_else(|| number.as_f64().filter(exact).map(|float| float as u64));
+    let fits = whole.and_then(|whole| T::try_from(whole).ok());
+    fits.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number that fits here")))
 }
 
 /// A time in a query.

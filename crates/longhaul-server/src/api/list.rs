@@ -30,17 +30,23 @@ const AT_ONCE: usize = 500;
 pub(super) struct TaskQuery {
     /// Only these tasks, separated by commas, at most 200, in this order. Those that do not exist are left out, and
     /// all other conditions are ignored.
+    #[param(pattern = "^(t-[0-9a-hjkmnp-tv-z]{5,15}(,t-[0-9a-hjkmnp-tv-z]{5,15}){0,199})?$")]
     ids: Option<String>,
     /// Only tasks with one of these statuses, separated by commas: `pending`, `running`, `completed`, `failed`,
     /// `cancelled`. `open` and `ended` are short for several.
+    #[param(
+        pattern = "^((pending|running|completed|failed|cancelled|open|ended)(,(pending|running|completed|failed|cancelled|open|ended)){0,6})?$"
+    )]
     status: Option<String>,
     /// Only tasks of this team.
     team: Option<String>,
     /// Only tasks of these agents, separated by commas.
     agent: Option<String>,
     /// Only tasks of the tree with this root.
+    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")]
     root: Option<String>,
     /// Only children of this task.
+    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")]
     parent: Option<String>,
     /// Only roots.
     #[serde(default)]
@@ -58,11 +64,13 @@ pub(super) struct TaskQuery {
     #[param(format = DateTime)]
     before: Option<String>,
     /// `tree` adds the sums of what is below each task.
+    #[param(pattern = "^tree$")]
     include: Option<String>,
     /// How many tasks, at most. 50 if left out.
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
     /// The `next_cursor` of the page before.
+    #[param(pattern = "^c[0-9a-hjkmnp-tv-z]{5,15}$")]
     cursor: Option<String>,
 }
 
@@ -167,9 +175,6 @@ pub(super) async fn list_tasks(
     State(api): State<ApiState>,
     Params(query): Params<TaskQuery>,
 ) -> Result<Json<TaskPage>, ProblemDocument> {
-    if let Some(ids) = &query.ids {
-        return by_ids(&api, ids).await;
-    }
     let selection = Selection::new(&api, &query)?;
     let limit = page_size(query.limit, PAGE, MOST)?;
     let with_sums = match query.include.as_deref() {
@@ -181,6 +186,9 @@ pub(super) async fn list_tasks(
         }
     };
     let cursor = cursor(&api, query.cursor.as_deref()).await?;
+    if let Some(ids) = &query.ids {
+        return by_ids(&api, ids).await;
+    }
     let (states, next) = page(&api, &selection, cursor, limit).await?;
     let now = api.store().now();
     let mut tasks: Vec<TaskView> =
@@ -227,16 +235,17 @@ pub(super) fn page_size(asked: Option<usize>, usual: usize, most: usize) -> Resu
 /// The task before which a page begins.
 async fn cursor(api: &ApiState, text: Option<&str>) -> Result<Option<TaskId>, ProblemDocument> {
     let Some(text) = text else { return Ok(None) };
-    let unknown = || {
-        let shown: String = text.chars().take(40).collect();
-        let detail = format!("cursor: '{shown}' is not known; its task may be deleted");
-        ProblemDocument { code: "unknown_cursor", ..ProblemDocument::invalid(detail) }
-            .with_hint("start again without a cursor")
+    let shown: String = text.chars().take(40).collect();
+    let hint = "start again without a cursor";
+    let Some(id) = text.strip_prefix('c').and_then(|id| id.parse::<TaskId>().ok()) else {
+        return Err(ProblemDocument::invalid(format!("cursor: '{shown}' is no cursor")).with_hint(hint));
     };
-    let id: TaskId = text.strip_prefix('c').and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
     match api.store().task_state(id).await? {
         Some(_) => Ok(Some(id)),
-        None => Err(unknown()),
+        None => {
+            let detail = format!("cursor: '{shown}' is not known; its task may be deleted");
+            Err(ProblemDocument::not_found("unknown_cursor", detail).with_hint(hint))
+        }
     }
 }
 

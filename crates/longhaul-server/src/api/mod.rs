@@ -1,6 +1,7 @@
 //! The HTTP API below `/api/v1`, its description as OpenAPI, and the probes for operators.
 
 mod actions;
+mod description;
 mod extract;
 mod list;
 mod probes;
@@ -135,35 +136,14 @@ fn add_problems(api: &mut OpenApi) {
 
 /// The OpenAPI 3.1 description of the API.
 pub fn openapi() -> serde_json::Value {
-    as_json(&described().1)
-}
-
-/// The description as JSON. All numbers are unsigned, and are described as such.
-fn as_json(api: &OpenApi) -> serde_json::Value {
-    fn mark_unsigned(value: &mut serde_json::Value) {
-        match value {
-            serde_json::Value::Object(fields) => {
-                if let Some(serde_json::Value::String(format)) = fields.get_mut("format")
-                    && matches!(format.as_str(), "int32" | "int64")
-                {
-                    format.insert(0, 'u');
-                }
-                fields.values_mut().for_each(mark_unsigned);
-            }
-            serde_json::Value::Array(values) => values.iter_mut().for_each(mark_unsigned),
-            _ => {}
-        }
-    }
-    let mut json = serde_json::to_value(api).unwrap_or_default();
-    mark_unsigned(&mut json);
-    json
+    description::as_json(&described().1)
 }
 
 /// The router: everything below `/api/v1`, and `/healthz`, `/readyz` and `/metrics`. Whoever mounts it decides
 /// who may use it.
 pub fn router(backend: Backend, hub: EventHub) -> Router {
     let (routes, description) = described();
-    let openapi = as_json(&description).to_string().into();
+    let openapi = description::as_json(&description).to_string().into();
     let names = Namer::new(backend.teams());
     let (asked, timelines) = (questions::AskedCache::default(), timeline::TimelineCache::default());
     let api = ApiState(Arc::new(ApiStateInner { backend, hub, names, asked, timelines, openapi }));
@@ -179,9 +159,10 @@ pub fn router(backend: Backend, hub: EventHub) -> Router {
         .with_state(api)
 }
 
+/// For paths below `/api/v1`, which `uri` does not have.
 async fn not_found(uri: Uri) -> ProblemDocument {
     let path: String = uri.path().chars().take(200).collect();
-    ProblemDocument::not_found("unknown_route", format!("there is nothing at {path}"))
+    ProblemDocument::not_found("unknown_route", format!("there is nothing at /api/v1{path}"))
         .with_hint("see /api/v1/openapi.json for what there is")
 }
 

@@ -27,15 +27,11 @@ pub(super) async fn openapi(State(api): State<ApiState>) -> Response {
     response
 }
 
-fn ok() -> Json<HealthView> {
-    Json(HealthView { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
-}
-
 /// Whether the server is alive
 #[utoipa::path(get, path = "/healthz", tag = "operation",
-    responses((status = 200, description = "It is.", body = HealthView)))]
-async fn healthz() -> Json<HealthView> {
-    ok()
+    responses((status = 204, description = "It is.")))]
+async fn healthz() -> StatusCode {
+    StatusCode::NO_CONTENT
 }
 
 /// Whether the server takes requests
@@ -55,7 +51,10 @@ async fn readyz(State(api): State<ApiState>) -> Result<Json<HealthView>, Problem
         None => api.store().count(TaskFilter::newest(1)).await.map(drop),
     };
     match read {
-        Ok(()) => Ok(ok()),
+        Ok(()) => {
+            let version = env!("CARGO_PKG_VERSION").to_owned();
+            Ok(Json(HealthView { status: "ok".to_owned(), version }))
+        }
         Err(error) => {
             tracing::error!(%error, "the store does not work");
             Err(not_ready("the store does not work; see the server's log".to_owned()))

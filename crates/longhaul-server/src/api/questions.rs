@@ -46,6 +46,7 @@ impl AskedCache {
 #[into_params(parameter_in = Query)]
 pub(super) struct QuestionQuery {
     /// Only questions of the tree with this root.
+    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")]
     root: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::ApiState;
-use super::extract::{Id, Params};
+use super::extract::{Id, Params, TaskPath};
 use super::list::page_size;
 use crate::problem::ProblemDocument;
 use crate::views::{
@@ -45,7 +45,7 @@ pub(super) async fn list_teams(State(api): State<ApiState>) -> Json<TeamPage> {
 ///
 /// Its state, order, children, open questions and the start of its output.
 #[utoipa::path(get, path = "/tasks/{id}", tag = "tasks",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 200, description = "The task.", body = TaskDetail)))]
 pub(super) async fn get_task(
     State(api): State<ApiState>,
@@ -80,7 +80,7 @@ pub(super) async fn get_task(
 
 /// Read a task and everything below it
 #[utoipa::path(get, path = "/tasks/{id}/tree", tag = "tasks",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 200, description = "The tree.", body = TreeView)))]
 pub(super) async fn get_tree(
     State(api): State<ApiState>,
@@ -133,7 +133,7 @@ pub(super) struct ResultQuery {
 ///
 /// The whole answer, or a part of it; the text so far, if the task has not ended.
 #[utoipa::path(get, path = "/tasks/{id}/result", tag = "tasks",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), ResultQuery),
+    params(TaskPath, ResultQuery),
     responses((status = 200, description = "The answer.", body = ResultView)))]
 pub(super) async fn get_result(
     State(api): State<ApiState>,
@@ -143,14 +143,8 @@ pub(super) async fn get_result(
     let limit = page_size(query.limit, usize::MAX, usize::MAX)?;
     let snapshot = api.longhaul().recent_snapshot(id).await?;
     let (whole, state) = (&snapshot.output, &snapshot.state);
-    let offset = query.offset.unwrap_or(0);
-    if offset > whole.len() {
-        return Err(ProblemDocument::invalid(format!(
-            "offset: {offset} is beyond the end, which is {}",
-            whole.len()
-        )));
-    }
-    let start = whole.floor_char_boundary(offset);
+    // Beyond the end there is nothing, yet.
+    let start = whole.floor_char_boundary(query.offset.unwrap_or(0));
     // At least one character, so that every part leads on.
     let end = whole.floor_char_boundary(start.saturating_add(limit).min(whole.len()));
     let end = if end > start { end } else { whole.ceil_char_boundary((start + 1).min(whole.len())) };
@@ -188,7 +182,7 @@ pub(super) struct JournalQuery {
 
 /// Read the journal of a task
 #[utoipa::path(get, path = "/tasks/{id}/journal", tag = "tasks",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), JournalQuery),
+    params(TaskPath, JournalQuery),
     responses((status = 200, description = "A part of the journal.", body = JournalPage)))]
 pub(super) async fn get_journal(
     State(api): State<ApiState>,

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::extract::{Id, Params, task_id};
+use super::extract::{Id, Params, TaskPath, task_id};
 use crate::events::{EventId, StreamEnd, Watch, WatchStart};
 use crate::problem::ProblemDocument;
 use crate::views::EventView;
@@ -36,6 +36,7 @@ pub(super) enum Until {
 pub(super) struct TaskStreamQuery {
     /// The id of the last event that you have; `start` for everything (this is what you get if you leave it out),
     /// `now` for what happens from now on. The header `Last-Event-ID` takes precedence.
+    #[param(pattern = "^(start|now|[0-9a-f]{8}\\.[0-9]{1,18}\\.[0-9]{1,18}(-[0-9]{1,9})?)?$")]
     after: Option<String>,
     /// `ended` closes the stream when the task has ended. If it has, and you have everything, the answer is 204,
     /// which keeps a browser from connecting again.
@@ -50,23 +51,42 @@ pub(super) struct TaskStreamQuery {
 pub(super) struct AllStreamQuery {
     /// The id of the last event that you have; `start` for everything, `now` for what happens from now on (this is
     /// what you get if you leave it out). The header `Last-Event-ID` takes precedence.
+    #[param(pattern = "^(start|now|[0-9a-f]{8}\\.[0-9]{1,18}\\.[0-9]{1,18}(-[0-9]{1,9})?)?$")]
     after: Option<String>,
     /// A task: the text of its tree comes while it is written.
+    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")]
     live: Option<String>,
+}
+
+/// The header of a client that connects again, for the API's description.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "handlers read it from the headers")]
+struct LastEventId {
+    /// The id of the last event.
+    #[param(
+        rename = "Last-Event-ID",
+        nullable = false,
+        pattern = "^(start|now|[0-9a-f]{8}\\.[0-9]{1,18}\\.[0-9]{1,18}(-[0-9]{1,9})?)?$"
+    )]
+    last_event_id: Option<String>,
 }
 
 /// Where to begin.
 fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<WatchStart, ProblemDocument> {
-    let (name, text) = match headers.get("last-event-id") {
-        Some(id) => ("Last-Event-ID", Some(id.to_str().unwrap_or("?"))),
-        None => ("after", after),
-    };
+    let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?"));
+    let last = start_at("Last-Event-ID", last)?;
+    let after = start_at("after", after)?;
+    Ok(last.or(after).unwrap_or(usual))
+}
+
+fn start_at(name: &str, text: Option<&str>) -> Result<Option<WatchStart>, ProblemDocument> {
     match text {
-        None | Some("") => Ok(usual),
-        Some("start") => Ok(WatchStart::First),
-        Some("now") => Ok(WatchStart::Now),
+        None | Some("") => Ok(None),
+        Some("start") => Ok(Some(WatchStart::First)),
+        Some("now") => Ok(Some(WatchStart::Now)),
         Some(id) => match id.parse::<EventId>() {
-            Ok(id) => Ok(WatchStart::After(id)),
+            Ok(id) => Ok(Some(WatchStart::After(id))),
             Err(error) => {
                 let problem = ProblemDocument::invalid(format!("{name}: {error}"));
                 Err(ProblemDocument { code: "unknown_event", ..problem }
@@ -81,7 +101,7 @@ fn start(headers: &HeaderMap, after: Option<&str>, usual: WatchStart) -> Result<
 /// Every event of every task, in one order. Streamed text comes when a reply is complete, unless somebody follows
 /// that task.
 #[utoipa::path(get, path = "/events", tag = "events",
-    params(AllStreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
+    params(AllStreamQuery, LastEventId),
     responses((status = 200, description = "The events.", body = EventView, content_type = "text/event-stream")))]
 pub(super) async fn all_events(
     State(api): State<ApiState>,
@@ -110,8 +130,7 @@ pub(super) async fn all_events(
 ///
 /// The events of one task: from its start, unless the request says otherwise.
 #[utoipa::path(get, path = "/tasks/{id}/events", tag = "events",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), TaskStreamQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
+    params(TaskPath, TaskStreamQuery, LastEventId),
     responses(
         (status = 200, description = "The events.", body = EventView, content_type = "text/event-stream"),
         (status = 204, description = "The task has ended, and you have everything."),
@@ -130,8 +149,7 @@ pub(super) async fn task_events(
 
 /// Follow a task and everything below it
 #[utoipa::path(get, path = "/tasks/{id}/tree/events", tag = "events",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), TaskStreamQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event.")),
+    params(TaskPath, TaskStreamQuery, LastEventId),
     responses(
         (status = 200, description = "The events.", body = EventView, content_type = "text/event-stream"),
         (status = 204, description = "The task has ended, and you have everything."),

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::extract::Payload;
+use super::extract::{Payload, whole_number};
 use crate::backend::NewTask;
 use crate::problem::ProblemDocument;
 use crate::views::TaskView;
@@ -27,10 +27,13 @@ const LONGEST_KEY: usize = 255;
 #[serde(deny_unknown_fields)]
 pub(super) struct BudgetRequest {
     /// Input and output tokens.
+    #[serde(default, deserialize_with = "whole_number")]
     tokens: Option<u64>,
     /// Money, in millionths of a dollar.
+    #[serde(default, deserialize_with = "whole_number")]
     cost: Option<u64>,
     /// Working time, in seconds.
+    #[serde(default, deserialize_with = "whole_number")]
     time: Option<u32>,
 }
 
@@ -91,9 +94,11 @@ pub(super) struct TaskRequest {
     interactive: bool,
     /// The most replies of the model.
     #[schema(minimum = 1)]
+    #[serde(default, deserialize_with = "whole_number")]
     max_turns: Option<u32>,
     /// The longest working time of this task, in seconds.
     #[schema(minimum = 1)]
+    #[serde(default, deserialize_with = "whole_number")]
     timeout: Option<u32>,
     /// What this task and everything below it may use together.
     #[serde(default)]

@@ -11,7 +11,7 @@ use longhaul::store::TaskFilter;
 use longhaul::task::TaskState;
 
 use super::ApiState;
-use super::extract::Id;
+use super::extract::{Id, TaskPath};
 use crate::problem::ProblemDocument;
 use crate::views::{MOST_SPANS, Timeline, TimelinePage, TimelineView};
 
@@ -52,7 +52,7 @@ impl TimelineCache {
 /// For each task the spans of its time: queued, working, waiting for tasks, for a person or for its provider, and
 /// its calls.
 #[utoipa::path(get, path = "/tasks/{id}/tree/timeline", tag = "tasks",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")),
+    params(TaskPath),
     responses((status = 200, description = "The timelines.", body = TimelinePage)))]
 pub(super) async fn get_timeline(
     State(api): State<ApiState>,

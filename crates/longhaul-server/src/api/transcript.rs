@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::ApiState;
-use super::extract::{Id, Params};
+use super::extract::{Id, Params, TaskPath};
 use super::list::page_size;
 use crate::problem::ProblemDocument;
 use crate::views::{ItemView, TranscriptPage};
@@ -43,7 +43,7 @@ pub(super) struct TranscriptQuery {
 /// The journal as people read it: texts, calls with their results, letters, questions with their answers, notes.
 /// The newest items first; `before` leads to older ones.
 #[utoipa::path(get, path = "/tasks/{id}/transcript", tag = "tasks",
-    params(("id" = String, Path, description = "The task.", pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$"), TranscriptQuery),
+    params(TaskPath, TranscriptQuery),
     responses((status = 200, description = "A part of the transcript.", body = TranscriptPage)))]
 pub(super) async fn get_transcript(
     State(api): State<ApiState>,

@@ -49,6 +49,7 @@ pub(super) struct UsageQuery {
     /// Only tasks of this team.
     team: Option<String>,
     /// Only tasks of the tree with this root.
+    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}$")]
     root: Option<String>,
     /// Only tasks that were submitted at or after this time.
     #[param(format = DateTime)]

@@ -37,6 +37,7 @@ pub(super) enum WaitModeName {
 #[into_params(parameter_in = Query)]
 pub(super) struct WaitQuery {
     /// The tasks, separated by commas; at most 100.
+    #[param(pattern = "^t-[0-9a-hjkmnp-tv-z]{5,15}(,t-[0-9a-hjkmnp-tv-z]{5,15}){0,99}$")]
     tasks: String,
     /// When the wait is over; `all` if left out.
     #[serde(default)]

@@ -17,8 +17,9 @@ use crate::backend::{Backend, BackendError};
 pub struct McpHttpOptions {
     /// The hosts that requests may name. `None` leaves the check to the guard in front.
     pub allowed_hosts: Option<Vec<String>>,
-    /// The browser origins that may send requests. Any other request with an `Origin` is refused.
-    pub allowed_origins: Vec<String>,
+    /// The browser origins that may send requests. Any other request with an `Origin` is refused. `None` leaves the
+    /// check to the guard in front.
+    pub allowed_origins: Option<Vec<String>>,
     /// The longest body of a request, in bytes.
     pub max_body: usize,
     /// Ends all sessions and streams.
@@ -29,7 +30,7 @@ impl Default for McpHttpOptions {
     fn default() -> Self {
         McpHttpOptions {
             allowed_hosts: Some(["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec()),
-            allowed_origins: Vec::new(),
+            allowed_origins: Some(Vec::new()),
             max_body: 4 * 1024 * 1024,
             shutdown: CancellationToken::new(),
         }
@@ -41,7 +42,7 @@ impl McpHttpOptions {
     pub fn for_address(address: SocketAddr) -> McpHttpOptions {
         let port = address.port();
         let origins = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{port}"));
-        McpHttpOptions { allowed_origins: origins.to_vec(), ..McpHttpOptions::default() }
+        McpHttpOptions { allowed_origins: Some(origins.to_vec()), ..McpHttpOptions::default() }
     }
 }
 
@@ -76,13 +77,15 @@ pub fn http_service<H: ServerHandler + Clone>(
     options: &McpHttpOptions,
 ) -> StreamableHttpService<H, LocalSessionManager> {
     let config = StreamableHttpServerConfig::default()
-        .with_allowed_origins(options.allowed_origins.clone())
-        .enforce_origin_validation()
         .with_max_request_body_bytes(options.max_body)
         .with_cancellation_token(options.shutdown.clone());
     let config = match &options.allowed_hosts {
         Some(hosts) => config.with_allowed_hosts(hosts.clone()),
         None => config.disable_allowed_hosts(),
+    };
+    let config = match &options.allowed_origins {
+        Some(origins) => config.with_allowed_origins(origins.clone()).enforce_origin_validation(),
+        None => config.disable_allowed_origins(),
     };
     StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(LocalSessionManager::default()), config)
 }

@@ -36,12 +36,6 @@ impl TeamMcpServer {
         Ok(TeamMcpServer { tasks: Arc::new(TeamTasks::new(backend, name)) })
     }
 
-    /// Makes sure that a process runs the unfinished tasks of the team, also those of earlier versions of its
-    /// file.
-    pub async fn carry_unfinished(&self) -> Result<(), BackendError> {
-        self.tasks.carry_unfinished().await
-    }
-
     /// Serves one client over stdin and stdout, until it closes them.
     pub async fn serve_stdio(self) -> Result<(), StdioError> {
         let running = match self.serve(rmcp::transport::io::stdio_pipes()).await {

@@ -1,15 +1,10 @@
 //! The tasks that clients of a team can see, and what can be done with them.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use jiff::Timestamp;
 use longhaul::dispatch::AgentInfo;
-use longhaul::entry::TeamRef;
 use longhaul::snapshot::Snapshot;
 use longhaul::store::TaskFilter;
 use longhaul::task::TaskState;
-use longhaul::teamfile::TeamBundle;
 use longhaul::toolset::client_tools::ClientQuestion;
 use longhaul::{Longhaul, LonghaulError, TaskId};
 use serde_json::Value;
@@ -27,13 +22,11 @@ const ROOTS_SHOWN: usize = 100;
 pub(super) struct TeamTasks {
     backend: Backend,
     team: String,
-    /// Whether other teams of the store are earlier versions of this one.
-    same_team: Mutex<HashMap<TeamRef, bool>>,
 }
 
 impl TeamTasks {
     pub(super) fn new(backend: Backend, team: String) -> TeamTasks {
-        TeamTasks { backend, team, same_team: Mutex::default() }
+        TeamTasks { backend, team }
     }
 
     pub(super) fn backend(&self) -> &Backend {
@@ -87,36 +80,7 @@ impl TeamTasks {
             Err(LonghaulError::Store(longhaul::store::StoreError::NoTask(_))) => return Err(none()),
             Err(error) => return Err(error.into()),
         };
-        if self.is_same_team(&state.team).await { Ok(state) } else { Err(none()) }
-    }
-
-    /// Whether a team is this one, or an earlier version of its file that works in the same directory.
-    async fn is_same_team(&self, team: &TeamRef) -> bool {
-        let Ok(served) = self.served() else { return false };
-        let own = served.team.reference();
-        if own == team {
-            return true;
-        }
-        let known = self.same_team.lock().unwrap_or_else(PoisonError::into_inner).get(team).copied();
-        if let Some(known) = known {
-            return known;
-        }
-        let same = match (self.bundle(own).await, self.bundle(team).await) {
-            (Some(own), Some(other)) => {
-                other.served
-                    && (&own.base, &own.name, &own.working_dir)
-                        == (&other.base, &other.name, &other.working_dir)
-            }
-            _ => false,
-        };
-        self.same_team.lock().unwrap_or_else(PoisonError::into_inner).insert(team.clone(), same);
-        same
-    }
-
-    async fn bundle(&self, team: &TeamRef) -> Option<TeamBundle> {
-        let TeamRef::File(digest) = team else { return None };
-        let blob = self.longhaul().store().blob(digest.clone()).await.ok()??;
-        TeamBundle::decode(&blob).ok()
+        if self.backend.is_version_of(self.served()?, &state.team).await { Ok(state) } else { Err(none()) }
     }
 
     /// The newest roots of the team, oldest first.
@@ -124,7 +88,7 @@ impl TeamTasks {
         let filter = TaskFilter::newest(ROOTS_READ).roots(true);
         let mut roots = Vec::new();
         for state in self.longhaul().list(filter).await? {
-            if self.is_same_team(&state.team).await {
+            if self.backend.is_version_of(self.served()?, &state.team).await {
                 roots.push(state);
             }
         }
@@ -186,19 +150,5 @@ impl TeamTasks {
         {
             tracing::error!(task = %state.id, %error, "no process runs the task");
         }
-    }
-
-    pub(super) async fn carry_unfinished(&self) -> Result<(), BackendError> {
-        let at_work = self.longhaul().store().teams_at_work().await.map_err(LonghaulError::from)?;
-        for team in at_work {
-            if !self.is_same_team(&team).await {
-                continue;
-            }
-            let open = self.longhaul().list(TaskFilter::default().live()).await?;
-            if let Some(state) = open.iter().find(|state| state.team == team) {
-                self.backend.carry(state.id).await?;
-            }
-        }
-        Ok(())
     }
 }

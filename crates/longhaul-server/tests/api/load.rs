@@ -1,20 +1,17 @@
-//! Many watchers, watchers that never read, and long lists. The `long_…` tests print what they measure; run them
-//! with `cargo test --release -p longhaul-server --test api long_ -- --ignored --nocapture --test-threads 1`.
+//! Many watchers, watchers that never read, and long lists. `longhaul serve` is measured in `serve_load.rs` of the command.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use longhaul::entry::{Entry, Outcome, StopCause, StopRequest, Submission, TeamRef};
-use longhaul::id::TaskKey;
-use longhaul::store::{Batch, Fence, SqliteStore, Store};
-use longhaul::{Order, TaskId};
+use longhaul::store::SqliteStore;
 use longhaul_server::events::HubOptions;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::setup::Server;
 use crate::sse::Received;
+use crate::stored_tasks::fill;
 
 /// How large a load is.
 struct Load {
@@ -92,12 +89,6 @@ async fn many_watchers_miss_nothing() {
     watch_all(Load { tasks: 6, watchers: 60, chunks: 20, pause: Duration::from_millis(20) }).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute"]
-async fn long_a_thousand_watchers_of_a_hundred_tasks_miss_nothing() {
-    watch_all(Load { tasks: 100, watchers: 1000, chunks: 240, pause: Duration::from_millis(250) }).await;
-}
-
 /// The memory of this process, in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -145,41 +136,7 @@ async fn watchers_that_never_read_are_not_buffered() {
     never_read(8, 60).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a while"]
-async fn long_fifty_watchers_that_never_read_are_not_buffered() {
-    never_read(50, 250).await;
-}
-
-/// Adds tasks that have ended, most of them roots, to a store.
-async fn fill(store: &dyn Store, tasks: usize) {
-    let ids: Vec<TaskId> =
-        (0..tasks).map(|nth| TaskKey::named(&nth.to_string()).candidate_ids().nth(6).unwrap()).collect();
-    for some in ids.chunks(500) {
-        let mut submits = Batch::default();
-        let mut ends = Batch::default();
-        for (nth, id) in some.iter().enumerate() {
-            let (key, team) = (TaskKey::named(id.letters()), TeamRef::Named("elsewhere".into()));
-            let order = Order::new(
-                ["lead", "worker", "asker"][nth % 3],
-                format!("task {nth} of many {}", "x".repeat(60)),
-            );
-            let mut submitted = Submission::root(*id, key, order, team);
-            if nth % 5 == 4 {
-                (submitted.parent, submitted.root, submitted.depth) = (Some(some[0]), some[0], 1);
-            }
-            let stop = StopRequest { cause: StopCause::Person, note: None };
-            let end = Outcome::Cancelled { stop: stop.clone(), partial: "".into() };
-            submits = submits.and_write(*id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
-            let entries = vec![Entry::StopRequested(stop), Entry::Finished(Box::new(end))];
-            ends = ends.and_write(*id, Fence::Anyone, entries);
-        }
-        store.append(submits).await.unwrap();
-        store.append(ends).await.unwrap();
-    }
-}
-
-async fn list_pages(tasks: usize, requests: usize) -> Vec<(String, Duration)> {
+async fn list_pages(tasks: usize, requests: usize) {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(directory.path().join("tasks.db")).unwrap());
     fill(&*store, tasks).await;
@@ -193,7 +150,6 @@ async fn list_pages(tasks: usize, requests: usize) -> Vec<(String, Duration)> {
         cursors.push(cursor.clone());
     }
     assert_eq!(cursors.len(), tasks.div_ceil(200));
-    let mut worst = Vec::new();
     for query in [
         "",
         "roots=true",
@@ -213,25 +169,15 @@ async fn list_pages(tasks: usize, requests: usize) -> Vec<(String, Duration)> {
         times.sort();
         let p99 = times[times.len() * 99 / 100];
         println!("GET /tasks?{query} with {tasks} tasks: p50 {:?}, p99 {p99:?}", times[times.len() / 2]);
-        worst.push((query.to_owned(), p99));
     }
     let begun = Instant::now();
     let all = futures::stream::iter(0..requests * 4).map(|_| server.ok("/tasks?roots=true&limit=50"));
     all.buffer_unordered(16).for_each(|_| async {}).await;
     let rate = (requests * 4) as f64 / begun.elapsed().as_secs_f64();
     println!("{rate:.0} lists of 50 a second, 16 at once, with the client in the same process");
-    worst
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_list_has_every_page() {
     list_pages(600, 4).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a while"]
-async fn long_a_page_of_ten_thousand_tasks_is_quick() {
-    for (query, p99) in list_pages(10_000, 500).await {
-        assert!(p99 < Duration::from_millis(20), "{query}: {p99:?}");
-    }
 }

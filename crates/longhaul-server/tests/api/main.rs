@@ -5,8 +5,10 @@
 mod dashboard;
 mod docs;
 mod fuzz;
+mod fuzzer;
 mod load;
 mod setup;
 mod sse;
+mod stored_tasks;
 mod streams;
 mod tasks;

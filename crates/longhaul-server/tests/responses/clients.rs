@@ -1,111 +1,33 @@
-//! OpenAI's own SDKs, from PyPI and npm, as clients. They are installed on first use, below the target directory.
+//! OpenAI's own SDKs as clients.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use crate::event_checks::check_whole;
+use crate::restart::Server;
+use crate::sdk::{Sdk, ServerAt, node, python};
 
-use longhaul::testing::report_skipped;
-use serde_json::Value;
-use tempfile::TempDir;
-
-use crate::restart::{Server, check_whole};
-
-const PYTHON_SDK: &str = "openai==3.51.0";
-const NODE_SDK: &str = "openai@6.49.0";
-
-/// A program that runs scripts which use an SDK.
-struct Sdk {
-    program: PathBuf,
-    /// Scripts in here find the SDK.
-    scripts: TempDir,
-    /// The script of these tests.
-    script: &'static str,
-    code: &'static str,
-}
-
-fn run(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (told, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{told}\n{wrong}", output.status);
-    output
-}
-
-/// Does something once for this version, in a directory below the target directory.
-fn install(name: &str, version: &str, how: impl FnOnce(&Path)) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&dir).unwrap();
-    // Two test processes may be at it at once.
-    let lock = File::create(dir.join("lock")).unwrap();
-    lock.lock().unwrap();
-    let done = dir.join("installed");
-    if std::fs::read_to_string(&done).is_ok_and(|had| had == version) {
-        return dir;
+impl Server {
+    fn at(&self) -> ServerAt<'_> {
+        ServerAt { url: &self.url, token: "none" }
     }
-    how(&dir);
-    std::fs::write(done, version).unwrap();
-    dir
-}
-
-fn python() -> Option<Sdk> {
-    let has_venv = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
-    if !has_venv.is_ok_and(|output| output.status.success()) {
-        report_skipped("there is no python3 with venv: the OpenAI SDK for Python is not tested");
-        return None;
-    }
-    let dir = install("openai-python", PYTHON_SDK, |dir| {
-        run(Command::new("python3").args(["-m", "venv"]).arg(dir));
-        run(Command::new(dir.join("bin/pip")).args(["install", "--quiet", PYTHON_SDK]));
-    });
-    let scripts = tempfile::tempdir_in(&dir).unwrap();
-    Some(Sdk { program: dir.join("bin/python"), scripts, script: "sdk.py", code: include_str!("sdk.py") })
-}
-
-fn node() -> Sdk {
-    let dir = install("openai-node", NODE_SDK, |dir| {
-        std::fs::write(dir.join("package.json"), "{ \"private\": true }").unwrap();
-        let options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"];
-        run(Command::new("npm").arg("install").args(options).arg(NODE_SDK).current_dir(dir));
-    });
-    // A module is looked for in the directories above its script.
-    let scripts = tempfile::tempdir_in(&dir).unwrap();
-    Sdk { program: "node".into(), scripts, script: "sdk.mjs", code: include_str!("sdk.mjs") }
 }
 
 impl Sdk {
-    /// Runs a script against a server; returns what it prints.
-    fn run_script(&self, name: &str, code: &str, url: &str, arguments: &[String]) -> String {
-        let script = self.scripts.path().join(name);
-        std::fs::write(&script, code).unwrap();
-        let mut command = Command::new(&self.program);
-        command.arg(&script).args(arguments).env("OPENAI_BASE_URL", format!("{url}/v1"));
-        let output = run(command.env("OPENAI_API_KEY", "none").env("NO_PROXY", "*"));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Runs a part of the script of these tests; returns the events that it printed.
-    fn run(&self, part: &str, url: &str, more: &[String]) -> Vec<Value> {
-        let arguments: Vec<String> = [&[part.to_owned()], more].concat();
-        let told = self.run_script(self.script, self.code, url, &arguments);
-        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
     /// Creates a response in the background, kills the server, and streams on from another one.
     fn survives(&self) {
         let dir = tempfile::tempdir().unwrap();
         let first = Server::start(dir.path(), "first");
-        let mut events = self.run("begin", &first.url, &[]);
+        let mut events = self.run("begin", &first.at(), &[]);
         first.kill();
         let id = events[0]["response"]["id"].as_str().unwrap().to_owned();
         let last = events.last().unwrap()["sequence_number"].to_string();
         let second = Server::start(dir.path(), "second");
-        events.extend(self.run("continue", &second.url, &[id, last]));
+        events.extend(self.run("continue", &second.at(), &[id, last]));
         check_whole(&events);
     }
 
     fn tours(&self) {
         let dir = tempfile::tempdir().unwrap();
         let server = Server::start(dir.path(), "");
-        self.run("tour", &server.url, &[]);
+        self.run("tour", &server.at(), &[]);
     }
 }
 
@@ -116,7 +38,7 @@ fn run_example(sdk: &Sdk, language: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), "");
     let code = code.replace("\"research\"", "\"alpha\"");
-    sdk.run_script(&format!("example-{}", sdk.script), &code, &server.url, &[])
+    sdk.run_script(&format!("example-{}", sdk.script), &code, &server.at(), &[])
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, numbers, output_text};
+use crate::event_checks::{numbers, output_text};
+use crate::stage::Stage;
 
 fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["type"].as_str().unwrap().strip_prefix("response.").unwrap()).collect()

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod clients;
+mod event_checks;
 mod http_api;
 mod restart;
+mod sdk;
 mod stage;

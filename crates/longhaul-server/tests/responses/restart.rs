@@ -1,6 +1,5 @@
 //! A server that is killed, and the response that outlives it.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +8,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use crate::stage::{self, Obedient, http_client, numbers, output_text, parse_events};
+use crate::event_checks::{check_whole, numbers, output_text, parse_events};
+use crate::stage::{self, Obedient, http_client};
 
 const DIR: &str = "LONGHAUL_TEST_SERVE_DIR";
 const PREFIX: &str = "LONGHAUL_TEST_SERVE_PREFIX";
@@ -83,28 +83,6 @@ async fn read(url: &str, path: &str, body: Option<Value>, deltas: usize) -> Vec<
         }
     }
     parse_events(&text)
-}
-
-/// The texts of the messages as a client has put them together, and what the server says about each at its end.
-pub(crate) fn check_whole(events: &[Value]) {
-    assert!(numbers(events).is_sorted_by(|a, b| a < b), "{:?}", numbers(events));
-    let mut texts: BTreeMap<&str, String> = BTreeMap::new();
-    for event in events {
-        match event["type"].as_str().unwrap() {
-            "response.output_text.delta" => {
-                let text = texts.entry(event["item_id"].as_str().unwrap()).or_default();
-                text.push_str(event["delta"].as_str().unwrap());
-            }
-            "response.output_item.done" if event["item"]["status"] == "completed" => {
-                let (id, text) = (&event["item"]["id"], &event["item"]["content"][0]["text"]);
-                assert_eq!(json!(texts[id.as_str().unwrap()]), *text);
-            }
-            _ => {}
-        }
-    }
-    let last = &events.last().unwrap()["response"];
-    assert_eq!(last["status"], "completed");
-    assert_eq!(texts[last["output"][0]["id"].as_str().unwrap()], output_text(last));
 }
 
 #[tokio::test]

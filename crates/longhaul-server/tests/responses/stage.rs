@@ -18,6 +18,8 @@ use longhaul_server::backend::{Backend, RunsHere, ServedTeam};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::event_checks::parse_events;
+
 /// A model that does what the last message says, and streams its text word by word.
 pub(crate) struct Obedient {
     /// How long a word takes.
@@ -238,26 +240,4 @@ impl Stage {
 pub(crate) fn http_client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().unwrap()
-}
-
-/// The data of server-sent events; each event has the name that its data says.
-pub(crate) fn parse_events(text: &str) -> Vec<Value> {
-    let blocks = text.split("\n\n").filter(|block| block.contains("data:"));
-    blocks
-        .map(|block| {
-            let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
-            let data: Value = serde_json::from_str(field("data:")).unwrap();
-            assert_eq!(data["type"], field("event:"));
-            data
-        })
-        .collect()
-}
-
-pub(crate) fn output_text(response: &Value) -> String {
-    let messages = response["output"].as_array().unwrap().iter().filter(|item| item["type"] == "message");
-    messages.filter_map(|item| item["content"][0]["text"].as_str()).collect()
-}
-
-pub(crate) fn numbers(events: &[Value]) -> Vec<u64> {
-    events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect()
 }

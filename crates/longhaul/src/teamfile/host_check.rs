@@ -47,7 +47,7 @@ impl HostCheck<'_> {
                 }
             }
             if let Some(acp) = &agent.acp {
-                self.map_at(&acp.env, &format!("{path}.acp.env"));
+                self.map_at(&acp.env, &format!("{}.env", file.acp_key(&path)));
             }
             self.map_at(&agent.hooks.env, &format!("{path}.hooks.env"));
             for (index, toolset) in agent.toolsets.iter().enumerate() {

@@ -28,6 +28,12 @@ impl TeamFile {
             }
         }
     }
+
+    /// The path of an agent's `acp` as the file has it: `harness` is its name in other runtimes.
+    pub(super) fn acp_key(&self, agent: &str) -> String {
+        let harness = format!("{agent}.harness");
+        if self.spans.contains_key(&harness) { harness } else { format!("{agent}.acp") }
+    }
 }
 
 /// What the name of a sub-agent refers to.

@@ -189,7 +189,8 @@ impl TrustCollector {
     }
 
     fn agent(&mut self, team: &TeamFile, name: &str, agent: &AgentConfig, dir: &str) {
-        if let Some(acp) = &agent.acp {
+        // A harness of another runtime has no command: it is skipped.
+        if let Some(acp) = agent.acp.as_ref().filter(|acp| !acp_command(acp).is_empty()) {
             let what = format!("agent {name}");
             let words: Vec<String> = acp_command(acp).iter().map(|word| quoted(word)).collect();
             self.command(what.clone(), &words.join(" "), None);

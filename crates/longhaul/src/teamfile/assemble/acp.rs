@@ -5,6 +5,8 @@ use std::path::{Component, Path};
 use super::{FileAssembly, TeamAssembler};
 use crate::agent::AcpAgent;
 use crate::id::Digest;
+use crate::teamfile::reader::shorten;
+use crate::teamfile::suggestions::nearest;
 use crate::teamfile::{AcpConfig, AgentConfig, HooksConfig, ToolsetKind};
 
 /// The directory of their home directories, below the data directory.
@@ -102,7 +104,25 @@ fn known_program(acp: &AcpConfig) -> Option<&'static KnownProgram> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
+fn known_names() -> Vec<&'static str> {
+    KNOWN.iter().map(|known| known.name).collect()
+}
+
 impl TeamAssembler<'_> {
+    /// Whether this is a `harness` that only another runtime knows. Warns of it: the agent runs with its model. A type that is
+    /// misspelt is an error, and so is a type that Longhaul's own key `acp` names.
+    pub(super) fn skips_harness(&mut self, job: &FileAssembly<'_>, acp: &AcpConfig, path: &str) -> bool {
+        let key = job.team.acp_key(path);
+        let Some(name) = acp.program.as_deref().filter(|_| acp_command(acp).is_empty()) else { return false };
+        if !key.ends_with(".harness") || nearest(name, known_names()).is_some() {
+            return false;
+        }
+        let message =
+            format!("there is no harness of type '{}': the agent runs with its model", shorten(name));
+        self.warn(job, &format!("{key}.type"), message, &format!("types: {}", known_names().join(", ")));
+        true
+    }
+
     /// The program that runs an agent. Reports what is wrong with it, and what it cannot do.
     pub(super) fn acp_agent(
         &mut self,
@@ -113,15 +133,21 @@ impl TeamAssembler<'_> {
     ) -> Option<AcpAgent> {
         let known = known_program(acp);
         let command = acp_command(acp);
+        let key = job.team.acp_key(path);
         let Some(program) = command.first() else {
-            let names = KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+            let names = known_names().join(", ");
             let message = match &acp.program {
                 Some(name) => {
-                    format!("no program is known as '{name}': use one of {names}, or set `command`")
+                    let meant = match nearest(name, known_names()) {
+                        Some(near) => format!("did you mean '{near}'? Use"),
+                        None => "use".to_owned(),
+                    };
+                    let name = shorten(name);
+                    format!("no program is known as '{name}': {meant} one of {names}, or set `command`")
                 }
                 None => format!("name the program: `acp: claude-code` (or {names}), or set `command`"),
             };
-            job.add_error(&format!("{path}.acp"), message);
+            job.add_error(&key, message);
             return None;
         };
         self.warn_of_unused_keys(job, part, path);
@@ -157,7 +183,7 @@ impl TeamAssembler<'_> {
         let path_variable = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
         let own = known.into_iter().flat_map(|known| known.env);
         let own = own.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let named = self.fill_all(job, &acp.env, &format!("{path}.acp.env"));
+        let named = self.fill_all(job, &acp.env, &format!("{key}.env"));
         for (name, value) in std::iter::once(path_variable).chain(inherited).chain(own).chain(named) {
             agent = agent.env(name, value);
         }
@@ -165,7 +191,7 @@ impl TeamAssembler<'_> {
             agent = agent.default_mode(mode);
         }
         for (index, login) in acp.logins.iter().enumerate() {
-            let path = format!("{path}.acp.logins[{index}]");
+            let path = format!("{key}.logins[{index}]");
             let below = Path::new(login);
             let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
             match variables("HOME") {
@@ -183,12 +209,7 @@ impl TeamAssembler<'_> {
             agent = agent.mode(mode);
             if AcpAgent::is_bypass_mode(mode) {
                 let help = "its tasks fail unless the run is started with --yolo";
-                self.warn(
-                    job,
-                    &format!("{path}.acp.mode"),
-                    format!("in mode '{mode}' it asks for nothing"),
-                    help,
-                );
+                self.warn(job, &format!("{key}.mode"), format!("in mode '{mode}' it asks for nothing"), help);
             }
         }
         Some(agent)

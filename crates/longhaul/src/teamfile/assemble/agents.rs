@@ -25,7 +25,8 @@ impl<'a> TeamAssembler<'a> {
     ) -> Result<(), AssembleError> {
         let Some(part) = job.team.agents.get(name).cloned() else { return Ok(()) };
         let path = join_path("agents", name);
-        let program = match &part.acp {
+        let acp = part.acp.as_ref().filter(|acp| !self.skips_harness(job, acp, &path));
+        let program = match acp {
             Some(acp) => match self.acp_agent(job, &part, acp, &path) {
                 Some(program) => Some(program),
                 None => return Ok(()),

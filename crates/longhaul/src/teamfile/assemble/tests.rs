@@ -441,9 +441,22 @@ fn an_agent_that_another_program_runs_has_its_command_home_and_variables() {
 }
 
 #[test]
+fn a_harness_of_another_runtime_is_a_warning_and_a_misspelt_one_an_error() {
+    let told = made("agents:\n  root:\n    model: openai/gpt-5\n    harness: {type: elsewhere}\n");
+    let [notice] = &told.warnings[..] else { panic!("{:?}", told.warnings) };
+    assert!(notice.problem.message.contains("no harness of type 'elsewhere'"), "{notice:?}");
+    assert_eq!((notice.problem.path.as_str(), notice.problem.at.line), ("agents.root.harness.type", 4));
+    assert!(told.team.agent(&"root".into()).unwrap().acp.is_none(), "it runs with its model");
+    let wrong = |text: &str| assemble_error(text, &rich());
+    let near = wrong("agents:\n  root:\n    model: openai/gpt-5\n    harness: {type: claudecode2}\n");
+    assert!(near.contains("did you mean 'claude-code'") && near.contains(":4:"), "{near}");
+    assert!(wrong("agents: {root: {acp: elsewhere}}").contains("no program is known as 'elsewhere'"));
+}
+
+#[test]
 fn what_another_program_cannot_do_is_told() {
     let wrong = |text: &str| assemble_error(text, &rich());
-    assert!(wrong("agents: {root: {acp: claud}}").contains("use one of claude-code, codex"));
+    assert!(wrong("agents: {root: {acp: claud}}").contains("Use one of claude-code, codex"));
     assert!(wrong("agents: {root: {acp: {mode: plan}}}").contains("name the program"));
     assert!(wrong("agents: {root: {acp: codex, budget: {max_cost: 1}}}").contains("max_cost cannot be kept"));
     assert!(
