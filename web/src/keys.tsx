@@ -12,7 +12,7 @@ import { following } from "./journal";
 import { nextError, setKind } from "./transcript";
 import { go, listPlace, place, taskPlace } from "./url";
 import { treeRows, zoomBy } from "./waterfall";
-import { nextTab, showFall } from "./run";
+import { nextTab, showChanges, showFall } from "./run";
 import type { Task } from "./types";
 
 export const helpOpen = signal(false);
@@ -33,7 +33,8 @@ const KEYS: [string, string][] = [
   [".", "next error: in the transcript, then in the tasks of the run"],
   ["[ ]", "previous, next task of the run"],
   ["1 … 5", "kinds: all, texts, calls, letters, errors"],
-  ["t", "next part: transcript, letters, output, usage, journal"],
+  ["t", "next part: transcript, letters, output, changes, usage, journal"],
+  ["d", "what the task has changed in its git worktree"],
   ["w, + − < >", "waterfall on and off; zoom in and out, move"],
   ["f, G", "follow the end of the transcript"],
   ["c", "copy the id of the task"],
@@ -204,6 +205,10 @@ export function listenToKeys(): void {
       case "t":
         if (!inRun) return;
         nextTab();
+        break;
+      case "d":
+        if (!inRun) return;
+        showChanges();
         break;
       case "w":
         if (!inRun) return;

@@ -68,7 +68,11 @@ impl AccessDir {
             .map_err(|error| AccessError::Damaged { path, why: error.to_string() })?;
         let stored = file.sessions.iter().filter_map(|line| {
             let digest = Digest::from_hex(&line.sha256)?;
-            Some(StoredSession { digest, token: Digest::from_hex(&line.token_sha256)?, expires: line.expires })
+            Some(StoredSession {
+                digest,
+                token: Digest::from_hex(&line.token_sha256)?,
+                expires: line.expires,
+            })
         });
         Ok(stored.filter(StoredSession::is_current).collect())
     }
@@ -134,7 +138,8 @@ impl Sessions {
         self.keep(|session| stored.iter().any(|stored| is_same(stored, &session.stored)));
         for stored in stored {
             let token = tokens.iter().find(|token| token.digest == stored.token);
-            if let Some(token) = token.filter(|_| self.0.iter().all(|had| had.stored.digest != stored.digest)) {
+            if let Some(token) = token.filter(|_| self.0.iter().all(|had| had.stored.digest != stored.digest))
+            {
                 let revoked = token.access.revoked.child_token();
                 let access = Access { revoked, ..token.access.clone() };
                 self.0.push(Session { stored: *stored, access });

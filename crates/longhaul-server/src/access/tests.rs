@@ -173,7 +173,10 @@ fn a_file_of_sessions_that_is_old_damaged_or_not_private_signs_nobody_in() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert!(AccessControl::open(dir.clone()).unwrap().check_session(&session).is_none());
     assert!(control.check_session(&session).is_none() && access.revoked.is_cancelled());
-    for wrong in ["{", "{\"sessions\": [{\"sha256\": \"x\", \"token_sha256\": \"\", \"expires\": \"2020-01-01T00:00:00Z\"}]}"] {
+    for wrong in [
+        "{",
+        "{\"sessions\": [{\"sha256\": \"x\", \"token_sha256\": \"\", \"expires\": \"2020-01-01T00:00:00Z\"}]}",
+    ] {
         std::fs::write(&file, wrong).unwrap();
         assert!(AccessControl::open(dir.clone()).unwrap().check_session(&session).is_none());
         // Whoever signs in next gets a file that is right.
