@@ -22,7 +22,7 @@ const KEYS: [string, string][] = [
   ["Enter", "open the task"],
   ["Esc", "back one level"],
   ["← →, Space", "fold and unfold a tree"],
-  ["/", "search tasks"],
+  ["/", "search tasks; in a run, find in the transcript"],
   ["a", "go to the next question"],
   ["y n a", "on a question: yes, no, always …; then e p t: exactly this call, this program, every call of the tool"],
   ["N", "new task"],
@@ -105,10 +105,11 @@ export function listenToKeys(): void {
     const typing = at.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(at.tagName);
     if (event.metaKey || event.ctrlKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (typing && (at as HTMLInputElement).type !== "checkbox") {
-      if (event.key === "Escape" && at.id === "search") {
+      if (event.key === "Escape" && (at.id === "search" || at.id === "find")) {
         at.blur();
-        if (place.value.q) go({ q: "" }, true);
+        go(at.id === "find" ? { find: "" } : { q: "" }, true);
       }
+      if (event.key === "Enter" && at.id === "find") at.blur();
       if (event.key === "Enter" && at.id === "search") {
         at.blur();
         cursor.value = null;
@@ -156,14 +157,10 @@ export function listenToKeys(): void {
         else if (place.value.q || place.value.group || place.value.agent || place.value.ids) go({ q: "", group: "", agent: "", ids: "" });
         else cursor.value = null;
         break;
-      case "/": {
-        const search = () => document.getElementById("search")?.focus();
-        if (inRun) {
-          go(listPlace);
-          setTimeout(search, 60);
-        } else search();
+      case "/":
+        if (inRun && place.value.tab) go({ tab: "", entry: "" }, true);
+        setTimeout(() => document.getElementById(inRun ? "find" : "search")?.focus(), inRun ? 60 : 0);
         break;
-      }
       case "?":
         helpOpen.value = true;
         break;

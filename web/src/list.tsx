@@ -180,6 +180,7 @@ function Filters({ forest }: { forest: Forest }): JSX.Element {
         type="search"
         placeholder="Search   /"
         aria-label="Search tasks by text, agent, id, state or error"
+        title="Words, or a regular expression between slashes"
         value={at.q ?? ""}
         onInput={(event) => search(event.currentTarget.value)}
       />

@@ -31,6 +31,9 @@ const TABS: [string, string][] = [
 const hasWorktree = signal(false);
 const tabs = () => TABS.filter(([key]) => key !== "changes" || hasWorktree.value || place.value.tab === "changes");
 
+/** A touch screen alone has no keys to hint at. */
+const hasKeys = !matchMedia("(hover: none)").matches;
+
 export const showFall = signal(!matchMedia("(max-width: 900px)").matches);
 
 /** Shows the next part of the task. */
@@ -189,16 +192,28 @@ function Inspector({ task }: { task: Task }): JSX.Element {
           ))}
         </div>
         {tab === "" ? (
-          <select
-            class="small"
-            aria-label="Kind of entries"
-            value={place.value.kind ?? ""}
-            onChange={(event) => go({ kind: event.currentTarget.value }, true)}
-          >
-            {KINDS.map(([key, name]) => (
-              <option value={key}>{name}</option>
-            ))}
-          </select>
+          <span class="only">
+            <input
+              id="find"
+              type="search"
+              class="small"
+              placeholder="Find"
+              aria-label="Show only entries with this text"
+              title="Words, or a regular expression between slashes"
+              value={place.value.find ?? ""}
+              onInput={(event) => go({ find: event.currentTarget.value, entry: "" }, true)}
+            />
+            <select
+              class="small"
+              aria-label="Kind of entries"
+              value={place.value.kind ?? ""}
+              onChange={(event) => go({ kind: event.currentTarget.value }, true)}
+            >
+              {KINDS.map(([key, name]) => (
+                <option value={key}>{name}</option>
+              ))}
+            </select>
+          </span>
         ) : null}
       </div>
       <div class="panel" id="tab-panel" role="tabpanel" aria-label={TABS.find(([key]) => key === tab)?.[1] ?? "Transcript"}>
@@ -368,7 +383,7 @@ function Message({ task }: { task: Task }): JSX.Element {
         rows={1}
         value={text}
         aria-label={ended ? `Continue ${task.id} with a message` : `Message to ${task.agent}`}
-        placeholder={ended ? "It has ended. A message continues it …   m" : `Message to ${task.agent} …   m`}
+        placeholder={`${ended ? "It has ended. A message continues it …" : `Message to ${task.agent} …`}${hasKeys ? "   m" : ""}`}
         onInput={(event) => write(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
