@@ -157,10 +157,14 @@ export function listenToKeys(): void {
         else if (place.value.q || place.value.group || place.value.agent || place.value.ids) go({ q: "", group: "", agent: "", ids: "" });
         else cursor.value = null;
         break;
-      case "/":
-        if (inRun && place.value.tab) go({ tab: "", entry: "" }, true);
-        setTimeout(() => document.getElementById(inRun ? "find" : "search")?.focus(), inRun ? 60 : 0);
+      case "/": {
+        const focus = () => document.getElementById(inRun ? "find" : "search")?.focus();
+        if (inRun && place.value.tab) {
+          go({ tab: "", entry: "" }, true);
+          setTimeout(focus);
+        } else focus();
         break;
+      }
       case "?":
         helpOpen.value = true;
         break;

@@ -38,6 +38,19 @@ const clean = async (page) => {
 /** Runs another command of Longhaul on the data of a server. */
 const cli = (server, ...args) =>
   execFileSync(BINARY, ["--data", server.data, ...args], { cwd: server.dir, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+const git = (dir, ...args) => execFileSync("git", ["-c", "user.name=a", "-c", "user.email=a@b", ...args], { cwd: dir, encoding: "utf8" });
+/** Starts a task in a git worktree of its own, and waits until that is there. */
+async function repositoryTask(server) {
+  writeFileSync(`${server.dir}/.gitignore`, "data\n");
+  writeFileSync(`${server.dir}/notes.txt`, "one\ntwo\nthree\n");
+  git(server.dir, "init", "-q", "-b", "main");
+  git(server.dir, "add", "-A");
+  git(server.dir, "commit", "-q", "-m", "first");
+  const task = await server.api("/tasks", { task: "hang: in a worktree", isolation: "worktree" });
+  let worktree = null;
+  while (!worktree?.path) worktree = (await server.api(`/tasks/${task.id}`)).worktree;
+  return { id: task.id, path: worktree.path };
+}
 const ended = (id) => server.api(`/wait?tasks=${id}&timeout=30`);
 
 test("a link signs in once, and without a session nothing is served", options, async () => {
@@ -64,11 +77,13 @@ test("a task is started, watched, and its approval answered", options, async () 
   const page = await openPage(browser, server);
   await page.keyboard.press("N");
   await page.getByLabel("What should it do?").fill("approve: tidy up");
+  await page.getByLabel("Tokens").fill("50000");
   // The draft survives a reload.
   await page.reload();
   await page.locator(".filters").waitFor();
   await page.getByRole("button", { name: "New task" }).click();
   assert.equal(await page.getByLabel("What should it do?").inputValue(), "approve: tidy up");
+  assert.equal(await page.getByLabel("Tokens").inputValue(), "50000");
   await page.getByLabel("What should it do?").press("Control+Enter");
   await page.waitForURL(/task=t-/);
   const id = new URL(page.url()).searchParams.get("task");
@@ -94,6 +109,8 @@ test("a task is started, watched, and its approval answered", options, async () 
   await page.locator(".journal details").first().waitFor();
   await page.getByRole("tab", { name: "Usage" }).click();
   await page.locator(".usage td").first().waitFor();
+  assert.equal((await server.api(`/tasks/${id}`)).order.tree_budget.tokens, 50_000);
+  assert.match(await page.locator(".budget").innerText(), /Tokens: [\d,]+ of 50,000/);
   await page.getByRole("tab", { name: "Output" }).click();
   await page.locator(".scroll .md").waitFor();
   const saved = page.waitForEvent("download");
@@ -384,7 +401,8 @@ test("filters and search are in the address, several tasks are stopped at once",
 test("rows stay where they are as long as the pointer is on the list, whatever comes and goes above it", options, async () => {
   const page = await openPage(browser, server);
   const first = await start("approve: first row");
-  await row(page, first.id).waitFor();
+  await card(page, first.id).waitFor();
+  await row(page, first.id).locator(".is-asks").waitFor();
   const place = async () => Math.round((await row(page, first.id).boundingBox()).y);
   await row(page, first.id).hover();
   await page.mouse.move(300, (await place()) + 20);
@@ -392,8 +410,8 @@ test("rows stay where they are as long as the pointer is on the list, whatever c
   const was = await place();
   // A screen has whole pixels to scroll by.
   const stays = async (what) => assert.ok(Math.abs((await place()) - was) <= 1, `${what}: ${was}, then ${await place()}`);
-  const under = () => page.evaluate(() => document.querySelector(".row:hover")?.dataset.task);
-  assert.equal(await under(), first.id);
+  const isUnder = () => page.waitForFunction((id) => document.querySelector(".row:hover")?.dataset.task === id, first.id);
+  await isUnder();
   // A question is a card above the list, and a row in front of the others.
   const second = await start("approve: second row");
   await card(page, second.id).waitFor({ state: "attached" });
@@ -418,7 +436,7 @@ test("rows stay where they are as long as the pointer is on the list, whatever c
   await row(page, first.id).getByRole("checkbox").check();
   await page.locator(".bulk").waitFor();
   await stays("chosen");
-  await page.waitForFunction((id) => document.querySelector(".row:hover")?.dataset.task === id, first.id);
+  await isUnder();
   await row(page, first.id).getByRole("checkbox").uncheck();
   await page.mouse.move(300, 10);
   await row(page, second.id).waitFor();
@@ -501,19 +519,11 @@ test("nothing moves by itself if the system asks for that", options, async () =>
 test("what a task changes in its git worktree is shown, also when only the branch is left", options, async () => {
   const own = await Server.start();
   try {
-    const git = (dir, ...args) => execFileSync("git", ["-c", "user.name=a", "-c", "user.email=a@b", ...args], { cwd: dir, encoding: "utf8" });
-    writeFileSync(`${own.dir}/.gitignore`, "data\n");
-    writeFileSync(`${own.dir}/notes.txt`, "one\ntwo\nthree\n");
-    git(own.dir, "init", "-q", "-b", "main");
-    git(own.dir, "add", "-A");
-    git(own.dir, "commit", "-q", "-m", "first");
-    const task = await own.api("/tasks", { task: "hang: in a worktree", isolation: "worktree" });
-    let worktree = null;
-    while (!worktree?.path) worktree = (await own.api(`/tasks/${task.id}`)).worktree;
+    const task = await repositoryTask(own);
     const evil = "<img src=x onerror=hit=1>.txt";
-    writeFileSync(`${worktree.path}/notes.txt`, "one\n2\nthree\n");
-    writeFileSync(`${worktree.path}/${evil}`, "<script>window.hit=1</script>\n");
-    writeFileSync(`${worktree.path}/blob.bin`, Buffer.from([0, 1, 2]));
+    writeFileSync(`${task.path}/notes.txt`, "one\n2\nthree\n");
+    writeFileSync(`${task.path}/${evil}`, "<script>window.hit=1</script>\n");
+    writeFileSync(`${task.path}/blob.bin`, Buffer.from([0, 1, 2]));
     const page = await openPage(browser, own, { viewport: { width: 1280, height: 900 } });
     await page.goto(`${own.url}/?task=${task.id}`);
     await page.getByRole("tab", { name: "Changes" }).waitFor();
@@ -534,13 +544,13 @@ test("what a task changes in its git worktree is shown, also when only the branc
     assert.equal(await page.locator("#app img").count(), 0);
     await shot(page, "changes");
     // It follows what the task does, and says what is committed.
-    git(worktree.path, "add", "-A");
-    git(worktree.path, "commit", "-q", "-m", "Write 2 as a digit");
+    git(task.path, "add", "-A");
+    git(task.path, "commit", "-q", "-m", "Write 2 as a digit");
     await page.getByRole("button", { name: "Read again" }).click();
     await page.getByText("Write 2 as a digit").waitFor();
     await own.api(`/tasks/${task.id}/stop`, {}, "POST");
     await page.locator(".title-line .is-cancelled").waitFor();
-    rmSync(worktree.path, { recursive: true });
+    rmSync(task.path, { recursive: true });
     await page.reload();
     await page.getByText("The worktree was removed").waitFor();
     await page.getByText("3 files changed").waitFor();
@@ -553,6 +563,31 @@ test("what a task changes in its git worktree is shown, also when only the branc
   } finally {
     await own.end();
   }
+});
+
+test("entries are found by words and by expressions, and the address has it", options, async () => {
+  const task = await start("approve: to find");
+  const page = await openPage(browser, server);
+  await page.goto(`${server.url}/?task=${task.id}`);
+  await page.locator(".item.call, .item.asked").first().waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("look files");
+  await page.waitForURL(/find=look/);
+  await page.waitForFunction(() => document.querySelectorAll(".transcript .item").length === 1);
+  assert.match(await page.locator(".transcript .item").innerText(), /I look at the files first/);
+  await page.locator("#find").fill("/^no such|nothing$/");
+  await page.getByText("Nothing like this in what is loaded").waitFor();
+  await page.locator("#find").fill("/l.ok at/");
+  await page.waitForFunction(() => document.querySelectorAll(".transcript .item").length === 1);
+  await page.locator("#find").press("Escape");
+  await page.waitForURL((url) => !url.searchParams.has("find"));
+  await page.keyboard.press("Escape");
+  await page.locator(".rows").waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("/^approve: to f.nd/");
+  await page.waitForFunction(() => document.querySelectorAll("[data-task]").length === 1);
+  await server.api(`/tasks/${task.id}/stop`, {}, "POST");
+  await clean(page);
 });
 
 test("keys reach everything, and ? lists them", options, async () => {
@@ -629,6 +664,9 @@ test("axe finds nothing serious, light and dark", options, async () => {
   const source = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
   const tree = await start("tree: for axe");
   await start("words: for axe");
+  const works = await repositoryTask(server);
+  writeFileSync(`${works.path}/notes.txt`, "one\n2\nthree\n");
+  writeFileSync(`${works.path}/blob.bin`, Buffer.from([0, 1, 2]));
   for (const colorScheme of ["light", "dark"]) {
     // axe itself is injected; the policy is tested by all other pages.
     const page = await openPage(browser, server, { colorScheme, bypassCSP: true });
@@ -665,6 +703,11 @@ test("axe finds nothing serious, light and dark", options, async () => {
       await page.getByRole("tab", { name: tab }).click();
       await look(tab);
     }
+    await page.goto(`${server.url}/?task=${works.id}&tab=changes`);
+    await page.locator(".file summary").first().click();
+    await page.locator(".file[open] .line").first().waitFor();
+    await shot(page, `changes-${colorScheme}`);
+    await look("Changes");
     await page.context().close();
   }
 });
