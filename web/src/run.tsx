@@ -284,22 +284,22 @@ function Actions({ task }: { task: Task }): JSX.Element | null {
       {canRun.value ? (
         <>
           {!isFinal(task) ? (
-            <button type="button" class="danger" onClick={() => stop(task)}>
+            <button type="button" class="danger" title="s" onClick={() => stop(task)}>
               Stop
             </button>
           ) : null}
           {more && rootOpen ? (
-            <button type="button" class="danger" onClick={() => stopTree(task)}>
+            <button type="button" class="danger" title="S" onClick={() => stopTree(task)}>
               Stop tree
             </button>
           ) : null}
           {canResume(task) && task.team !== null ? (
-            <button type="button" onClick={() => void resume(task)}>
+            <button type="button" title="r" onClick={() => void resume(task)}>
               Resume
             </button>
           ) : null}
           {canRetry(task) ? (
-            <button type="button" onClick={() => void retry(task)}>
+            <button type="button" title="R" onClick={() => void retry(task)}>
               Retry
             </button>
           ) : null}
