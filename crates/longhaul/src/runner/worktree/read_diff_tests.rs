@@ -160,15 +160,21 @@ async fn a_task_cannot_hide_what_it_has_changed() {
     git(top, &["update-index", "--skip-worktree", "gone.txt"]);
     fs::write(top.join(".gitattributes"), "* -diff -text binary\n").unwrap();
     assert_eq!(git(top, &["diff", "--name-only"]), "", "git itself looks away");
-    let diff = repo.diff().await.unwrap();
-    assert_eq!(
-        about(&diff),
-        [
-            (".gitattributes", FileDiffKind::Added, Some(1), Some(0)),
-            ("gone.txt", FileDiffKind::Changed, Some(1), Some(1)),
-            ("sub/a.txt", FileDiffKind::Changed, Some(1), Some(6)),
-        ]
-    );
+    let index = repo.path().join(".git/worktrees/t-1/index");
+    for spoilt in [false, true] {
+        if spoilt {
+            fs::write(&index, "no index").unwrap();
+        }
+        let diff = repo.diff().await.unwrap();
+        assert_eq!(
+            about(&diff),
+            [
+                (".gitattributes", FileDiffKind::Added, Some(1), Some(0)),
+                ("gone.txt", FileDiffKind::Changed, Some(1), Some(1)),
+                ("sub/a.txt", FileDiffKind::Changed, Some(1), Some(6)),
+            ]
+        );
+    }
 }
 
 #[tokio::test]
@@ -185,8 +191,6 @@ async fn large_and_strange_files_are_named_and_not_read() {
     fs::create_dir(top.join("nested")).unwrap();
     git(&top.join("nested"), &["init", "-q"]);
     fs::write(top.join("nested/x"), "x").unwrap();
-    // A conflict that was left in the index.
-    git(top, &["checkout", "-q", "-b", "side"]);
     let diff = repo.diff().await.unwrap();
     let file =
         |path: &str| diff.files.iter().find(|file| file.path == path).unwrap_or_else(|| panic!("{diff:?}"));

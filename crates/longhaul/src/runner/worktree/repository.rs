@@ -447,7 +447,10 @@ impl PrivateGit {
 
     /// Removes the private index.
     pub(super) fn drop_index(&self) -> io::Result<()> {
-        fs::remove_file(self.index())
+        match fs::remove_file(self.index()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Copies an index, to compare the working tree with.
