@@ -56,7 +56,11 @@ export function stopTree(task: Task): void {
   });
 }
 
+/** How a task is resumed whose team is not served here: nobody but its own team file can run it. */
+export const resumeCommand = (task: Task) => `longhaul resume ${task.root}`;
+
 export async function resume(task: Task): Promise<void> {
+  if (task.team === null) return say(`The team of ${task.id} is not served here. Run \`${resumeCommand(task)}\` in a terminal.`, true);
   await attempt("Resume", async () => {
     put([await post<Task>(`/tasks/${task.id}/resume`)]);
     touch(task.id);

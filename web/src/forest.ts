@@ -1,5 +1,6 @@
 // The tasks as rows: trees in groups, folded, filtered, with their sums. No DOM here.
 import { ms } from "./format";
+import { matcher } from "./match";
 import type { Place } from "./url";
 import type { Task } from "./types";
 
@@ -93,21 +94,19 @@ export function totals(task: Task, children: Map<string, Task[]>, at: number, in
   return sum;
 }
 
-export function matches(task: Task, words: string[]): boolean {
-  const text = `${task.headline}\n${task.agent}\n${task.id}\n${task.standing}\n${task.team ?? ""}\n${task.error ?? ""}`.toLowerCase();
-  return words.every((word) => text.includes(word));
-}
+const told = (task: Task) =>
+  `${task.headline}\n${task.agent}\n${task.id}\n${task.standing}\n${task.team ?? ""}\n${task.error ?? ""}`;
 
 export function forest(tasks: Map<string, Task>, place: Place, folds: Record<string, 0 | 1>, at: number): Forest {
   const { children, tops } = index(tasks);
-  const words = (place.q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = matcher(place.q ?? "");
   const only = place.ids ? new Set(place.ids.split(",")) : null;
-  const picky = words.length > 0 || Boolean(place.agent) || only !== null || place.group === "failed";
+  const picky = matches !== null || Boolean(place.agent) || only !== null || place.group === "failed";
   const hits = new Set<string>();
   if (picky) {
     for (const task of tasks.values()) {
       const fits =
-        (words.length === 0 || matches(task, words)) &&
+        (!matches || matches(told(task))) &&
         (!place.agent || task.agent === place.agent) &&
         (!only || only.has(task.id)) &&
         (place.group !== "failed" || task.status === "failed");

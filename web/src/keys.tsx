@@ -12,7 +12,7 @@ import { following } from "./journal";
 import { nextError, setKind } from "./transcript";
 import { go, listPlace, place, taskPlace } from "./url";
 import { treeRows, zoomBy } from "./waterfall";
-import { nextTab, showFall } from "./run";
+import { nextTab, showChanges, showFall } from "./run";
 import type { Task } from "./types";
 
 export const helpOpen = signal(false);
@@ -22,7 +22,7 @@ const KEYS: [string, string][] = [
   ["Enter", "open the task"],
   ["Esc", "back one level"],
   ["← →, Space", "fold and unfold a tree"],
-  ["/", "search tasks"],
+  ["/", "search tasks; in a run, find in the transcript"],
   ["a", "go to the next question"],
   ["y n a", "on a question: yes, no, always …; then e p t: exactly this call, this program, every call of the tool"],
   ["N", "new task"],
@@ -33,7 +33,8 @@ const KEYS: [string, string][] = [
   [".", "next error: in the transcript, then in the tasks of the run"],
   ["[ ]", "previous, next task of the run"],
   ["1 … 5", "kinds: all, texts, calls, letters, errors"],
-  ["t", "next part: transcript, letters, output, usage, journal"],
+  ["t", "next part: transcript, letters, output, changes, usage, journal"],
+  ["d", "what the task has changed in its git worktree"],
   ["w, + − < >", "waterfall on and off; zoom in and out, move"],
   ["f, G", "follow the end of the transcript"],
   ["c", "copy the id of the task"],
@@ -104,10 +105,11 @@ export function listenToKeys(): void {
     const typing = at.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(at.tagName);
     if (event.metaKey || event.ctrlKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (typing && (at as HTMLInputElement).type !== "checkbox") {
-      if (event.key === "Escape" && at.id === "search") {
+      if (event.key === "Escape" && (at.id === "search" || at.id === "find")) {
         at.blur();
-        if (place.value.q) go({ q: "" }, true);
+        go(at.id === "find" ? { find: "" } : { q: "" }, true);
       }
+      if (event.key === "Enter" && at.id === "find") at.blur();
       if (event.key === "Enter" && at.id === "search") {
         at.blur();
         cursor.value = null;
@@ -156,11 +158,11 @@ export function listenToKeys(): void {
         else cursor.value = null;
         break;
       case "/": {
-        const search = () => document.getElementById("search")?.focus();
-        if (inRun) {
-          go(listPlace);
-          setTimeout(search, 60);
-        } else search();
+        const focus = () => document.getElementById(inRun ? "find" : "search")?.focus();
+        if (inRun && place.value.tab) {
+          go({ tab: "", entry: "" }, true);
+          setTimeout(focus);
+        } else focus();
         break;
       }
       case "?":
@@ -204,6 +206,10 @@ export function listenToKeys(): void {
       case "t":
         if (!inRun) return;
         nextTab();
+        break;
+      case "d":
+        if (!inRun) return;
+        showChanges();
         break;
       case "w":
         if (!inRun) return;

@@ -15,7 +15,9 @@ import type { Task } from "./types";
 
 // --- What is shown, and when it may change -------------------------------------------------------------------
 
-/** Rows keep their place while a hand is on them: until this time. */
+/** Whether the pointer is on the list: rows keep their place as long as it is. */
+const pointed = signal(false);
+/** Rows keep their place for a while after a key or a touch, too: until this time. */
 const held = signal(0);
 const HOLD = 8_000;
 export const hold = () => {
@@ -23,7 +25,8 @@ export const hold = () => {
   if (until - held.value > 500) held.value = until;
 };
 const letGo = () => {
-  if (held.value !== 0) held.value = 0;
+  if (pointed.value) held.value = 0;
+  pointed.value = false;
 };
 
 let shown: { key: string; forest: Forest } | null = null;
@@ -40,7 +43,7 @@ export const view = computed<{ forest: Forest; waiting: boolean }>(() => {
   const { q, group, agent, ids } = place.value;
   const key = JSON.stringify([q, group, agent, ids, folds.value, loaded.value]);
   // The clock, too: a hold runs out.
-  const isHeld = held.value > 0 && now.value > 0 && Date.now() < held.value;
+  const isHeld = pointed.value || (held.value > 0 && now.value > 0 && Date.now() < held.value);
   if (isHeld && shown && shown.key === key && order(shown.forest.rows) !== order(next.rows)) {
     // Content is current, places are not.
     const fresher = new Map(next.rows.map((row) => [row.key, row]));
@@ -177,6 +180,7 @@ function Filters({ forest }: { forest: Forest }): JSX.Element {
         type="search"
         placeholder="Search   /"
         aria-label="Search tasks by text, agent, id, state or error"
+        title="Words, or a regular expression between slashes"
         value={at.q ?? ""}
         onInput={(event) => search(event.currentTarget.value)}
       />
@@ -260,6 +264,86 @@ function Bulk(): JSX.Element | null {
   );
 }
 
+/**
+ * Notices whether the pointer is on the list, and keeps the list where it is on the screen meanwhile, whatever comes and
+ * goes above: cards, the line about the connection, the buttons for chosen tasks.
+ */
+function keepInPlace(list: HTMLElement): () => void {
+  const place = () => list.getBoundingClientRect().top;
+  /** Where it is on the screen. Only a person who scrolls changes that. */
+  let top = place();
+  const note = () => (top = place());
+  let above = 0;
+  const space = (pixels: number) => {
+    above = pixels;
+    list.style.marginTop = pixels > 0 ? `${pixels}px` : "";
+  };
+  const keep = () => {
+    const by = place() - top;
+    if (pointed.peek() && by >= 1) {
+      const back = Math.min(above, by);
+      space(above - back);
+      // There has to be something to scroll to.
+      const missing = scrollY + by - back + innerHeight - document.documentElement.scrollHeight;
+      if (missing > 0) list.style.marginBottom = `${missing}px`;
+      scrollBy(0, by - back);
+    } else if (pointed.peek() && by <= -1) {
+      const up = Math.min(scrollY, -by);
+      space(above - by - up);
+      scrollBy(0, -up);
+    }
+    note();
+  };
+  // By its coordinates: a browser also tells of pointers that leave when it is the page that moves.
+  let at: [number, number] | null = null;
+  const point = () => {
+    const box = list.getBoundingClientRect();
+    if (at && at[0] >= box.left && at[0] <= box.right && at[1] >= box.top && at[1] <= box.bottom) pointed.value = true;
+    else letGo();
+  };
+  const onMove = (event: PointerEvent) => {
+    if (event.pointerType === "touch") return;
+    at = [event.clientX, event.clientY];
+    keep();
+    point();
+  };
+  const onLeave = () => {
+    at = null;
+    letGo();
+  };
+  const onScroll = () => {
+    note();
+    point();
+  };
+  // As soon as something changes: before the next event, and before the next frame.
+  const changes = new MutationObserver(() => pointed.peek() && keep());
+  changes.observe(document.body, { childList: true, subtree: true });
+  const sizes = new ResizeObserver(keep);
+  sizes.observe(document.body);
+  document.addEventListener("pointermove", onMove, { passive: true });
+  document.documentElement.addEventListener("pointerleave", onLeave);
+  addEventListener("scroll", onScroll, { passive: true });
+  const stop = pointed.subscribe((isOn) => {
+    // The browser would do the same, but only on a page that is scrolled.
+    document.documentElement.style.overflowAnchor = isOn ? "none" : "";
+    if (!isOn) {
+      space(0);
+      list.style.marginBottom = "";
+    }
+    note();
+  });
+  return () => {
+    stop();
+    changes.disconnect();
+    sizes.disconnect();
+    document.removeEventListener("pointermove", onMove);
+    document.documentElement.removeEventListener("pointerleave", onLeave);
+    removeEventListener("scroll", onScroll);
+    letGo();
+    document.documentElement.style.overflowAnchor = "";
+  };
+}
+
 /** Only the rows in view are in the document. */
 function Rows({ rows }: { rows: Row[] }): JSX.Element {
   const at = useRef<HTMLDivElement>(null);
@@ -296,6 +380,7 @@ function Rows({ rows }: { rows: Row[] }): JSX.Element {
       cancelAnimationFrame(pending);
     };
   });
+  useEffect(() => (at.current ? keepInPlace(at.current) : undefined), []);
   const wanted = scrollTo.value;
   useLayoutEffect(() => {
     if (!wanted) return;
@@ -314,9 +399,7 @@ function Rows({ rows }: { rows: Row[] }): JSX.Element {
       aria-label="Tasks"
       ref={at}
       style={{ height: `${total}px` }}
-      onPointerMove={(event) => event.pointerType === "mouse" && hold()}
       onPointerDown={hold}
-      onPointerLeave={letGo}
       onFocusIn={hold}
     >
       {rows.slice(range[0], range[1]).map((row, index) => {

@@ -63,7 +63,7 @@ function Top(): JSX.Element {
         ?
       </button>
       {canRun.value ? (
-        <button type="button" class="yes" aria-label="New task" onClick={() => (newTaskOpen.value = true)}>
+        <button type="button" class="yes" aria-label="New task" title="N" onClick={() => (newTaskOpen.value = true)}>
           New<span class="new-word"> task</span>
         </button>
       ) : null}

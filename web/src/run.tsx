@@ -2,8 +2,9 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { canResume, canRetry, resume, retry, save, send, stop, stopTree } from "./actions";
+import { canResume, canRetry, resume, resumeCommand, retry, save, send, stop, stopTree } from "./actions";
 import { get, words } from "./api";
+import { Changes } from "./changes";
 import { index, isFinal, totals } from "./forest";
 import { plural, price, short } from "./format";
 import { keyOf, QuestionCard } from "./inbox";
@@ -22,17 +23,29 @@ const TABS: [string, string][] = [
   ["", "Transcript"],
   ["letters", "Letters"],
   ["output", "Output"],
+  ["changes", "Changes"],
   ["usage", "Usage"],
   ["journal", "Journal"],
 ];
+/** Whether the open task has a git worktree, so that there are changes to show. */
+const hasWorktree = signal(false);
+const tabs = () => TABS.filter(([key]) => key !== "changes" || hasWorktree.value || place.value.tab === "changes");
+
+/** A touch screen alone has no keys to hint at. */
+const hasKeys = !matchMedia("(hover: none)").matches;
 
 export const showFall = signal(!matchMedia("(max-width: 900px)").matches);
 
 /** Shows the next part of the task. */
 export function nextTab(): void {
-  const at = TABS.findIndex(([key]) => key === (place.value.tab ?? ""));
-  go({ tab: TABS[(at + 1) % TABS.length]?.[0] ?? "", entry: "" }, true);
+  const all = tabs();
+  const at = all.findIndex(([key]) => key === (place.value.tab ?? ""));
+  go({ tab: all[(at + 1) % all.length]?.[0] ?? "", entry: "" }, true);
 }
+/** Shows what the task has changed. */
+export const showChanges = () => {
+  if (hasWorktree.value) go({ tab: place.value.tab === "changes" ? "" : "changes", entry: "" }, true);
+};
 
 export function RunPage({ id }: { id: string }): JSX.Element {
   void version.value;
@@ -110,6 +123,9 @@ function Inspector({ task }: { task: Task }): JSX.Element {
   const feed = useMemo(() => new TranscriptFeed(task.id), [task.id]);
   useEffect(() => () => feed.close(), [feed]);
   const detail = useDetail(task);
+  useEffect(() => {
+    hasWorktree.value = detail?.worktree != null;
+  }, [detail]);
   const tab = place.value.tab ?? "";
   const silent = silentFor(task, now.value);
   const cost = price(task.cost, task.unpriced);
@@ -138,6 +154,12 @@ function Inspector({ task }: { task: Task }): JSX.Element {
             <Linked text={task.activity} />
           </p>
         ) : null}
+        {canResume(task) && task.team === null ? (
+          <p class="attention">
+            No process runs it, and its team is not served here. Resume it in a terminal: <code>{resumeCommand(task)}</code>{" "}
+            <Copy text={resumeCommand(task)} label="Copy" />
+          </p>
+        ) : null}
         {task.error ? <Cause task={task} /> : null}
         <Links task={task} detail={detail} />
         {below.length > 0 && open.length === 0 ? (
@@ -157,7 +179,7 @@ function Inspector({ task }: { task: Task }): JSX.Element {
       <OrderBlock order={detail?.order ?? null} task={task} />
       <div class="tabs">
         <div role="tablist" aria-label="Parts of the task">
-          {TABS.map(([key, name]) => (
+          {tabs().map(([key, name]) => (
             <button
               type="button"
               role="tab"
@@ -170,16 +192,28 @@ function Inspector({ task }: { task: Task }): JSX.Element {
           ))}
         </div>
         {tab === "" ? (
-          <select
-            class="small"
-            aria-label="Kind of entries"
-            value={place.value.kind ?? ""}
-            onChange={(event) => go({ kind: event.currentTarget.value }, true)}
-          >
-            {KINDS.map(([key, name]) => (
-              <option value={key}>{name}</option>
-            ))}
-          </select>
+          <span class="only">
+            <input
+              id="find"
+              type="search"
+              class="small"
+              placeholder="Find"
+              aria-label="Show only entries with this text"
+              title="Words, or a regular expression between slashes"
+              value={place.value.find ?? ""}
+              onInput={(event) => go({ find: event.currentTarget.value, entry: "" }, true)}
+            />
+            <select
+              class="small"
+              aria-label="Kind of entries"
+              value={place.value.kind ?? ""}
+              onChange={(event) => go({ kind: event.currentTarget.value }, true)}
+            >
+              {KINDS.map(([key, name]) => (
+                <option value={key}>{name}</option>
+              ))}
+            </select>
+          </span>
         ) : null}
       </div>
       <div class="panel" id="tab-panel" role="tabpanel" aria-label={TABS.find(([key]) => key === tab)?.[1] ?? "Transcript"}>
@@ -187,6 +221,8 @@ function Inspector({ task }: { task: Task }): JSX.Element {
           <Letters feed={feed} task={task} />
         ) : tab === "output" ? (
           <Output detail={detail} />
+        ) : tab === "changes" ? (
+          <Changes task={task} />
         ) : tab === "usage" ? (
           <UsageTab task={task} detail={detail} />
         ) : tab === "journal" ? (
@@ -248,22 +284,22 @@ function Actions({ task }: { task: Task }): JSX.Element | null {
       {canRun.value ? (
         <>
           {!isFinal(task) ? (
-            <button type="button" class="danger" onClick={() => stop(task)}>
+            <button type="button" class="danger" title="s" onClick={() => stop(task)}>
               Stop
             </button>
           ) : null}
           {more && rootOpen ? (
-            <button type="button" class="danger" onClick={() => stopTree(task)}>
+            <button type="button" class="danger" title="S" onClick={() => stopTree(task)}>
               Stop tree
             </button>
           ) : null}
-          {canResume(task) ? (
-            <button type="button" onClick={() => void resume(task)}>
+          {canResume(task) && task.team !== null ? (
+            <button type="button" title="r" onClick={() => void resume(task)}>
               Resume
             </button>
           ) : null}
           {canRetry(task) ? (
-            <button type="button" onClick={() => void retry(task)}>
+            <button type="button" title="R" onClick={() => void retry(task)}>
               Retry
             </button>
           ) : null}
@@ -347,7 +383,7 @@ function Message({ task }: { task: Task }): JSX.Element {
         rows={1}
         value={text}
         aria-label={ended ? `Continue ${task.id} with a message` : `Message to ${task.agent}`}
-        placeholder={ended ? "It has ended. A message continues it …   m" : `Message to ${task.agent} …   m`}
+        placeholder={`${ended ? "It has ended. A message continues it …" : `Message to ${task.agent} …`}${hasKeys ? "   m" : ""}`}
         onInput={(event) => write(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

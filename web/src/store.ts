@@ -206,7 +206,8 @@ export async function loadOlder(): Promise<void> {
 
 /** Searches what is not loaded, too. */
 export async function searchOlder(text: string): Promise<void> {
-  if (!olderCursor.value || !text.trim()) return;
+  // The server looks for words, not for regular expressions.
+  if (!olderCursor.value || !text.trim() || /^\/.+\/$/.test(text.trim())) return;
   const page = await get<TaskPage>(`/tasks?limit=100&q=${encodeURIComponent(text.trim())}`);
   put(page.tasks);
   await loadAncestors(page.tasks);

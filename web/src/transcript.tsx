@@ -1,11 +1,12 @@
 // The transcript of a task, as the terminal tells it.
 import type { JSX } from "preact";
 import { memo } from "./memo";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { clock, dateTime, duration, ms, plural } from "./format";
 import { keyOf, QuestionCard } from "./inbox";
 import { following, type TranscriptFeed } from "./journal";
 import { Markdown } from "./markdown";
+import { matcher } from "./match";
 import { Copy, Lines, Linked, Safe, To } from "./parts";
 import { questions } from "./store";
 import { go, place } from "./url";
@@ -37,6 +38,9 @@ function fits(item: Item, kind: string): boolean {
   }
 }
 
+/** Everything that an entry says. */
+const told = (item: Item) => `${item.gist}\n${item.text ?? ""}\n${item.arguments ?? ""}\n${item.output ?? ""}\n${item.from ?? ""}`;
+
 export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const top = useRef<HTMLDivElement>(null);
@@ -44,7 +48,9 @@ export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element 
   const lastSeen = useRef(0);
   const transcript = feed.shown.value;
   const kind = place.value.kind ?? "";
-  const items = (transcript?.items ?? []).filter((item) => fits(item, kind));
+  const find = place.value.find ?? "";
+  const matches = useMemo(() => matcher(find), [find]);
+  const items = (transcript?.items ?? []).filter((item) => fits(item, kind) && (!matches || matches(told(item))));
   const end = items[items.length - 1];
 
   useLayoutEffect(() => {
@@ -64,7 +70,7 @@ export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element 
       const fresh = items.filter((item) => item.seq > lastSeen.current).length;
       if (fresh !== unseen) setUnseen(fresh);
     }
-  }, [transcript, kind, following.value]);
+  }, [transcript, kind, find, following.value]);
 
   // A permalink: the entry, once it is here.
   const wanted = Number(place.value.entry ?? 0);
@@ -147,7 +153,12 @@ export function TranscriptView({ feed }: { feed: TranscriptFeed }): JSX.Element 
             </Safe>
           ))}
           {transcript && items.length === 0 ? (
-            <p class="faint">{kind ? "Nothing of this kind in what is loaded." : "Nothing has happened yet."}</p>
+            <p class="faint">{kind || find ? "Nothing like this in what is loaded." : "Nothing has happened yet."}</p>
+          ) : null}
+          {find && transcript?.before != null ? (
+            <button type="button" class="small" onClick={() => void feed.older(500)}>
+              Look in older entries
+            </button>
           ) : null}
         </div>
       </div>

@@ -93,8 +93,33 @@ export interface TaskDetail {
   tree: Sums;
   retried_as: string[];
   questions: Question[];
+  worktree: Worktree | null;
   output: string;
   output_shortened: boolean;
+}
+
+export interface Worktree {
+  branch: string;
+  path: string | null;
+}
+
+export interface FileDiff {
+  path: string;
+  old_path: string | null;
+  change: string;
+  added: number | null;
+  removed: number | null;
+  is_binary: boolean;
+  lines: Line[];
+  is_cut: boolean;
+}
+
+export interface Diff {
+  worktree: Worktree;
+  base: string;
+  commits: { id: string; subject: string }[];
+  files: FileDiff[];
+  is_partial: boolean;
 }
 
 export interface Item {

@@ -1,7 +1,7 @@
 // What is shown is in the address: it can be sent, reloaded, and left with the back button.
 import { signal } from "@preact/signals";
 
-const KEYS = ["task", "tab", "entry", "q", "group", "agent", "ids", "kind"] as const;
+const KEYS = ["task", "tab", "entry", "q", "group", "agent", "ids", "kind", "find"] as const;
 export type Key = (typeof KEYS)[number];
 export type Place = Partial<Record<Key, string>>;
 
@@ -40,8 +40,8 @@ export function go(patch: Place, replace = false): void {
 }
 
 /** The place of a task. */
-export const taskPlace = (task: string): Place => ({ task, tab: "", entry: "", kind: "" });
+export const taskPlace = (task: string): Place => ({ task, tab: "", entry: "", kind: "", find: "" });
 /** The place of the list, with its filters. */
-export const listPlace: Place = { task: "", tab: "", entry: "", kind: "" };
+export const listPlace: Place = { task: "", tab: "", entry: "", kind: "", find: "" };
 
 window.addEventListener("popstate", () => (place.value = read()));

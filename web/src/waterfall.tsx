@@ -110,6 +110,8 @@ export function Waterfall({ root, selected }: { root: string; selected: string }
   const width = zoom[1] - zoom[0];
   const x = (time: number) => (line.x(time) - zoom[0]) / width;
   const ticks = [0.02, 0.26, 0.5, 0.74].map((place) => ({ place, time: line.time(zoom[0] + place * width) }));
+  // Times that would look the same get a digit more.
+  const fine = (ticks[3]?.time ?? 0) - (ticks[0]?.time ?? 0) < 4_000;
   const first = Math.max(0, Math.floor(top / ROW) - 10);
   const shown = rows.slice(first, first + 80);
 
@@ -150,6 +152,7 @@ export function Waterfall({ root, selected }: { root: string; selected: string }
           {ticks.map((tick) => (
             <span class="tick" style={{ left: `${tick.place * 100}%` }}>
               {clock(tick.time)}
+              {fine ? `.${Math.floor((tick.time % 1_000) / 100)}` : ""}
             </span>
           ))}
           {line.breaks.map((gap) => {

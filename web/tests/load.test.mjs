@@ -109,6 +109,7 @@ test("a thousand tasks and two hundred events a second leave the page idle", { s
       heap: value("JSHeapUsedSize"),
       nodes: value("Nodes"),
       events: stats.events,
+      frames: stats.frames,
     };
   };
   await page.waitForTimeout(3_000);
@@ -131,7 +132,13 @@ test("a thousand tasks and two hundred events a second leave the page idle", { s
   const rate = (last.events - first.events) / (last.at - first.at);
   figure("main thread idle", `${(idle * 100).toFixed(1)} % at ${rate.toFixed(0)} events/s`);
   figure("heap", rows.map((row) => `${(row.heap / 1e6).toFixed(1)}`).join(" ") + " MB");
-  figure("tasks on the page", (await page.evaluate(() => document.querySelectorAll("[data-task]").length)) + " rows in the document");
+  const rowsInDocument = await page.evaluate(() => document.querySelectorAll("[data-task]").length);
+  const frames = (last.frames - first.frames) / (last.at - first.at);
+  figure("tasks on the page", `${rowsInDocument} rows and ${last.nodes} nodes in the document, ${frames.toFixed(1)} updates/s`);
+  // These do not depend on how fast the machine is.
+  assert.ok(rowsInDocument <= 60, `${rowsInDocument} rows: only those in view should be in the document`);
+  assert.ok(last.nodes < first.nodes + 1_500, `${first.nodes} nodes became ${last.nodes}`);
+  assert.ok(frames < 8, `${frames} updates a second: events are to be collected`);
   assert.ok(rate > 100, `${rate} events/s: the load is too small to say anything`);
   assert.ok(idle > 1 - 0.2 * SLACK, `${idle}`);
   assert.ok(last.heap < first.heap * 1.5 + 8e6, `the heap grew from ${first.heap} to ${last.heap}`);

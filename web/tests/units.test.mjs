@@ -17,6 +17,7 @@ const load = async (name) => {
 };
 const { axis } = await load("axis.ts");
 const { forest, totals, index } = await load("forest.ts");
+const { matcher } = await load("match.ts");
 const { safeHref } = await load("markdown.tsx");
 const { duration, short, dollars } = await load("format.ts");
 
@@ -137,4 +138,13 @@ test("numbers are written as in the terminal", () => {
   assert.deepEqual([0, 9_990, 42_000, 65_000, 7_380_000, 273_600_000].map(duration), ["0.0s", "9.9s", "42s", "1m05s", "2h03m", "3d04h"]);
   assert.deepEqual([999, 1_234, 12_345, 1_234_567].map(short), ["999", "1.2k", "12.3k", "1.2M"]);
   assert.deepEqual([4_200, 12_300_000].map(dollars), ["$0.0042", "$12.30"]);
+});
+
+test("what is looked for is words, or a regular expression between slashes", () => {
+  const finds = (typed, text) => matcher(typed)(text);
+  assert.equal(matcher("  "), null);
+  assert.ok(finds("Two ONE", "one and two") && !finds("one three", "one and two"));
+  assert.ok(finds("/t.o$/", "one and TWO") && !finds("/^two/", "one and two"));
+  assert.ok(finds("/(/", "a /(/ b"), "an unfinished expression is text");
+  assert.ok(finds("/usr/bin", "cat /usr/bin/x"));
 });

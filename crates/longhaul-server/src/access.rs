@@ -2,7 +2,7 @@
 //!
 //! [`AccessDir`] is the directory in which tokens are kept; commands write it while a server runs.
 //! [`AccessControl`] is the server's view of it: it notices a revoked token at the next request, and ends the
-//! streams of that token within a second.
+//! streams of that token within a second. Sessions survive a restart of the server.
 
 mod access_dir;
 mod secret;
@@ -16,10 +16,10 @@ use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
 pub use access_dir::{AccessDir, AccessError, CODE_LIFETIME, DEFAULT_TOKEN, NewToken, TokenRecord};
-use access_dir::{FileStamp, StoredToken};
+use access_dir::{FileStamp, StoredToken, TOKENS};
 use secret::Digest;
 pub(crate) use sessions::SESSION_LIFETIME;
-use sessions::Sessions;
+use sessions::{SESSIONS, Sessions, StoredSession};
 
 /// How often the server looks for revoked tokens when no request comes in. Open streams end after at most
 /// this time.
@@ -84,8 +84,9 @@ struct AccessInner {
 
 #[derive(Default)]
 struct LoadedTokens {
-    /// The file that was loaded; `None` before the first load and if there is no file.
+    /// The files that were loaded; `None` before the first load and if there is no file.
     stamp: Option<FileStamp>,
+    sessions_stamp: Option<FileStamp>,
     tokens: Vec<KnownToken>,
     is_loaded: bool,
 }
@@ -133,17 +134,26 @@ impl AccessControl {
         let name = self.0.dir.redeem_code(code)?;
         let token = {
             let loaded = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-            loaded.tokens.iter().find(|token| *token.access.token == *name)?.access.clone()
+            loaded.tokens.iter().find(|token| *token.access.token == *name)?.digest
         };
         let secret = secret::random("lhs_").ok()?;
-        let access = Access { revoked: token.revoked.child_token(), ..token };
-        self.sessions().add(Digest::of(&secret), access.clone());
+        let digest = Digest::of(&secret);
+        if let Err(error) = self.0.dir.add_session(StoredSession::new(digest, token)) {
+            tracing::error!(%error, "the session cannot be kept; nobody is signed in");
+            return None;
+        }
+        let access = self.check_session(&secret)?;
         Some((secret, access))
     }
 
     /// Ends a session.
     pub fn sign_out(&self, presented: &str) {
-        self.sessions().remove(&Digest::of(presented));
+        let digest = Digest::of(presented);
+        if let Err(error) = self.0.dir.remove_session(&digest) {
+            tracing::error!(%error, "a session cannot be removed from the disk");
+        }
+        self.refresh();
+        self.sessions().end(&digest);
     }
 
     /// Ends the streams of revoked tokens and expired sessions. Never returns: run it while the server runs.
@@ -161,19 +171,32 @@ impl AccessControl {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Loads the tokens again if their file has changed. If it cannot be read, no token is valid.
+    /// Loads tokens and sessions again if their files have changed. If one cannot be read, nothing in it is
+    /// valid.
     fn refresh(&self) {
         let mut loaded = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = self.0.dir.stamp();
-        if loaded.is_loaded && loaded.stamp == stamp {
+        let stamp = self.0.dir.stamp_of(TOKENS);
+        let sessions_stamp = self.0.dir.stamp_of(SESSIONS);
+        let is_same = loaded.stamp == stamp;
+        if loaded.is_loaded && is_same && loaded.sessions_stamp == sessions_stamp {
             return;
         }
-        let stored = self.0.dir.read_tokens().unwrap_or_else(|error| {
-            tracing::error!(%error, "the tokens cannot be read; every request is refused");
+        if !(loaded.is_loaded && is_same) {
+            let stored = self.0.dir.read_tokens().unwrap_or_else(|error| {
+                tracing::error!(%error, "the tokens cannot be read; every request is refused");
+                Vec::new()
+            });
+            loaded.replace(stored);
+        }
+        let sessions = self.0.dir.read_sessions().unwrap_or_else(|error| {
+            tracing::error!(%error, "the sessions cannot be read; browsers have to sign in again");
             Vec::new()
         });
-        loaded.replace(stored);
+        let mut valid = self.sessions();
+        valid.replace(&sessions, &loaded.tokens);
+        valid.expire();
         loaded.stamp = stamp;
+        loaded.sessions_stamp = sessions_stamp;
         loaded.is_loaded = true;
     }
 }

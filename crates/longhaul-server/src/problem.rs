@@ -130,6 +130,7 @@ impl From<LonghaulError> for ProblemDocument {
                 "The request is too long",
                 detail,
             ),
+            LonghaulError::Worktree(_) => ProblemDocument::conflict("worktree_unreadable", detail),
             LonghaulError::Store(error) => error.into(),
             error => ProblemDocument::internal(&error),
         }

@@ -5,6 +5,7 @@
 //! | `tokens.json` | name, scope and SHA-256 digest of each token |
 //! | `token` | the first token itself, for tools on this machine |
 //! | `codes/` | one-time codes for browsers, one file each, named by the digest of the code |
+//! | `sessions.json` | SHA-256 digest, token and end of each browser session |
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -23,6 +24,9 @@ pub const DEFAULT_TOKEN: &str = "default";
 
 /// How long a one-time code is valid.
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
+
+/// The file with the tokens.
+pub(super) const TOKENS: &str = "tokens.json";
 
 /// The largest file that is read.
 const MOST_BYTES: u64 = 1 << 20;
@@ -171,6 +175,7 @@ impl AccessDir {
         };
         let revoked = tokens.remove(at);
         self.write_tokens(&tokens)?;
+        self.forget_sessions_of(&revoked.digest);
         let file = self.client_token_file();
         if read_text(&file).is_ok_and(|text| Digest::of(text.trim()) == revoked.digest) {
             std::fs::remove_file(&file).map_err(at_path(&file))?;
@@ -231,8 +236,8 @@ impl AccessDir {
         }
     }
 
-    pub(super) fn stamp(&self) -> Option<FileStamp> {
-        let meta = std::fs::metadata(self.tokens_file()).ok()?;
+    pub(super) fn stamp_of(&self, file: &str) -> Option<FileStamp> {
+        let meta = std::fs::metadata(self.0.join(file)).ok()?;
         Some(FileStamp {
             device: meta.dev(),
             inode: meta.ino(),
@@ -280,10 +285,15 @@ impl AccessDir {
         let line =
             |token: &StoredToken| TokenLine { record: token.record.clone(), sha256: token.digest.to_hex() };
         let file = TokenFile { tokens: tokens.iter().map(line).collect() };
-        let path = self.tokens_file();
-        let text = serde_json::to_vec_pretty(&file)
+        self.replace_file(TOKENS, &file)
+    }
+
+    /// Writes a file atomically. Only its owner can read it. The caller holds the lock.
+    pub(super) fn replace_file(&self, name: &str, content: &impl Serialize) -> Result<(), AccessError> {
+        let path = self.0.join(name);
+        let text = serde_json::to_vec_pretty(content)
             .map_err(|error| AccessError::Damaged { path: path.clone(), why: error.to_string() })?;
-        let draft = self.0.join("tokens.json.new");
+        let draft = self.0.join(format!("{name}.new"));
         let _ = std::fs::remove_file(&draft);
         create_private(&draft, &text).map_err(at_path(&draft))?;
         std::fs::rename(&draft, &path).map_err(at_path(&path))?;
@@ -291,11 +301,11 @@ impl AccessDir {
     }
 
     fn tokens_file(&self) -> PathBuf {
-        self.0.join("tokens.json")
+        self.0.join(TOKENS)
     }
 
     /// Holds off other processes that change tokens, until the returned file is dropped.
-    fn lock(&self) -> Result<File, AccessError> {
+    pub(super) fn lock(&self) -> Result<File, AccessError> {
         private_dir(&self.0)?;
         let path = self.0.join("lock");
         let mut options = OpenOptions::new();
@@ -332,7 +342,7 @@ fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Reads a file. Fails if others could have read or written it.
-fn read_text(path: &Path) -> Result<String, AccessError> {
+pub(super) fn read_text(path: &Path) -> Result<String, AccessError> {
     let file = File::open(path).map_err(at_path(path))?;
     let mode = file.metadata().map_err(at_path(path))?.mode() & 0o777;
     if mode & 0o077 != 0 {

@@ -119,6 +119,87 @@ fn a_session_can_be_ended() {
 }
 
 #[test]
+fn a_session_survives_a_restart_until_it_or_its_token_ends() {
+    let (_temp, dir) = dir();
+    dir.ensure_first_token().unwrap();
+    dir.create("phone", Scope::Read).unwrap();
+    let control = AccessControl::open(dir.clone()).unwrap();
+    let sign_in = |token: &str| control.sign_in(&dir.create_code(token).unwrap()).unwrap().0;
+    let (stays, out, phone) = (sign_in(DEFAULT_TOKEN), sign_in(DEFAULT_TOKEN), sign_in("phone"));
+    control.sign_out(&out);
+    let file = dir.path().join("sessions.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(!text.contains(&stays) && !text.contains(&phone), "only digests are kept: {text}");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    drop(control);
+
+    let again = AccessControl::open(dir.clone()).unwrap();
+    let access = again.check_session(&stays).unwrap();
+    assert_eq!((&*access.token, access.scope), (DEFAULT_TOKEN, Scope::Admin));
+    assert_eq!(again.check_session(&phone).unwrap().scope, Scope::Read);
+    assert!(again.check_session(&out).is_none(), "signed out before");
+    drop(again);
+
+    // Revoked while no server runs; a new token of that name is another one.
+    dir.revoke("phone").unwrap();
+    assert!(std::fs::read_to_string(&file).unwrap().len() < text.len());
+    std::fs::write(&file, &text).unwrap();
+    dir.create("phone", Scope::Admin).unwrap();
+    let last = AccessControl::open(dir.clone()).unwrap();
+    assert!(last.check_session(&phone).is_none() && last.check_session(&stays).is_some());
+
+    // Two servers of one directory agree: signing out at one ends the streams of the other.
+    let beside = AccessControl::open(dir.clone()).unwrap();
+    let access = beside.check_session(&stays).unwrap();
+    last.sign_out(&stays);
+    assert!(beside.check_session(&stays).is_none() && access.revoked.is_cancelled());
+}
+
+#[test]
+fn a_file_of_sessions_that_is_old_damaged_or_not_private_signs_nobody_in() {
+    let (_temp, dir) = dir();
+    dir.ensure_first_token().unwrap();
+    let control = AccessControl::open(dir.clone()).unwrap();
+    let (session, access) = control.sign_in(&dir.create_code(DEFAULT_TOKEN).unwrap()).unwrap();
+    let file = dir.path().join("sessions.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let at = text.find("\"expires\": \"").unwrap() + 12;
+    for year in ["2020", "2999"] {
+        std::fs::write(&file, format!("{}{year}{}", &text[..at], &text[at + 4..])).unwrap();
+        assert!(AccessControl::open(dir.clone()).unwrap().check_session(&session).is_none(), "{year}");
+    }
+    std::fs::write(&file, &text).unwrap();
+    assert!(AccessControl::open(dir.clone()).unwrap().check_session(&session).is_some());
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(AccessControl::open(dir.clone()).unwrap().check_session(&session).is_none());
+    assert!(control.check_session(&session).is_none() && access.revoked.is_cancelled());
+    for wrong in [
+        "{",
+        "{\"sessions\": [{\"sha256\": \"x\", \"token_sha256\": \"\", \"expires\": \"2020-01-01T00:00:00Z\"}]}",
+    ] {
+        std::fs::write(&file, wrong).unwrap();
+        assert!(AccessControl::open(dir.clone()).unwrap().check_session(&session).is_none());
+        // Whoever signs in next gets a file that is right.
+        let (next, _) = control.sign_in(&dir.create_code(DEFAULT_TOKEN).unwrap()).unwrap();
+        assert!(AccessControl::open(dir.clone()).unwrap().check_session(&next).is_some());
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn the_oldest_session_ends_when_there_are_too_many() {
+    let (_temp, dir) = dir();
+    dir.ensure_first_token().unwrap();
+    let control = AccessControl::open(dir.clone()).unwrap();
+    let sign_in = || control.sign_in(&dir.create_code(DEFAULT_TOKEN).unwrap()).unwrap();
+    let (first, access) = sign_in();
+    let (second, _) = sign_in();
+    (0..99).for_each(|_| drop(sign_in()));
+    assert!(control.check_session(&first).is_none() && access.revoked.is_cancelled());
+    assert!(control.check_session(&second).is_some());
+}
+
+#[test]
 fn names_of_tokens_are_plain() {
     let (_temp, dir) = dir();
     for name in ["", "a b", "../x", "ü", &"x".repeat(65)] {

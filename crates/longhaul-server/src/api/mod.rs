@@ -2,6 +2,7 @@
 
 mod actions;
 mod description;
+mod diff;
 mod extract;
 mod list;
 mod probes;
@@ -45,6 +46,7 @@ struct ApiStateInner {
     names: Namer,
     asked: questions::AskedCache,
     timelines: timeline::TimelineCache,
+    diffs: diff::DiffTurns,
     openapi: axum::body::Bytes,
 }
 
@@ -98,6 +100,7 @@ fn described() -> (Router<ApiState>, OpenApi) {
         .routes(routes!(reads::get_journal))
         .routes(routes!(transcript::get_transcript))
         .routes(routes!(timeline::get_timeline))
+        .routes(routes!(diff::get_diff))
         .routes(routes!(actions::send_letter))
         .routes(routes!(actions::answer_question))
         .routes(routes!(actions::stop_task))
@@ -146,7 +149,8 @@ pub fn router(backend: Backend, hub: EventHub) -> Router {
     let openapi = description::as_json(&description).to_string().into();
     let names = Namer::new(backend.teams());
     let (asked, timelines) = (questions::AskedCache::default(), timeline::TimelineCache::default());
-    let api = ApiState(Arc::new(ApiStateInner { backend, hub, names, asked, timelines, openapi }));
+    let diffs = diff::DiffTurns::default();
+    let api = ApiState(Arc::new(ApiStateInner { backend, hub, names, asked, timelines, diffs, openapi }));
     let below = routes
         .route("/openapi.json", get(probes::openapi))
         .layer(DefaultBodyLimit::max(MOST_BODY))

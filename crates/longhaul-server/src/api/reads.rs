@@ -73,6 +73,7 @@ pub(super) async fn get_task(
         tree: SumsView::over(below.iter().copied().chain([state])),
         retried_as,
         questions,
+        worktree: api.longhaul().worktree(id).await?.map(Into::into),
         output,
         output_shortened,
     }))

@@ -1,10 +1,12 @@
 //! The JSON that the HTTP API sends: one shape for each thing, with the names that `longhaul … --json` uses.
 
+mod diff;
 mod question;
 mod task;
 mod timeline;
 mod transcript;
 
+pub use diff::{CommitView, DiffView, FileDiffView, WorktreeView};
 pub use question::{
     AlsoAnswered, AnswerView, FileChangeView, GrantView, LineView, QuestionKind, QuestionPage, QuestionView,
 };

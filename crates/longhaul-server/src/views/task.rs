@@ -11,6 +11,7 @@ use longhaul::transcript::{Activity, Standing, describe_wait, one_line};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::diff::WorktreeView;
 use super::question::QuestionView;
 use crate::backend::ServedTeam;
 
@@ -381,6 +382,8 @@ pub struct TaskDetail {
     pub retried_as: Vec<TaskId>,
     /// Its open questions, in full.
     pub questions: Vec<QuestionView>,
+    /// Its git worktree; null if it has none. `/diff` has what was changed there.
+    pub worktree: Option<WorktreeView>,
     /// The answer, or the text so far; at most the first 16 KiB.
     pub output: String,
     /// Whether `output` is shortened: `/result` has all of it.

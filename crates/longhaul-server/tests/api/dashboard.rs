@@ -1,4 +1,5 @@
-//! What the dashboard reads besides the rest: tasks by their ids, timelines, one stream with the text of one tree.
+//! What the dashboard reads besides the rest: tasks by their ids, timelines, differences of worktrees, one stream
+//! with the text of one tree.
 
 use serde_json::{Value, json};
 
@@ -97,4 +98,64 @@ async fn the_stream_of_all_tasks_has_the_text_of_a_tree_while_it_is_written() {
     server.gate.add_permits(1);
     server.wait(&talks).await;
     server.problem(server.client.get(server.at("/events?live=t-00000")), 404, "t-00000").await;
+}
+
+#[tokio::test]
+async fn what_a_task_changes_in_its_worktree_is_read_also_when_only_the_branch_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let repository = tempfile::tempdir().unwrap();
+    let git = |dir: &std::path::Path, args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args).current_dir(dir);
+        let output = command.env_remove("GIT_DIR").env_remove("GIT_INDEX_FILE").output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    };
+    std::fs::write(repository.path().join("a.txt"), "one\n").unwrap();
+    git(repository.path(), &["init", "-q", "-b", "main"]);
+    git(repository.path(), &["add", "-A"]);
+    git(repository.path(), &["commit", "-q", "-m", "first"]);
+    let server = Server::start(directory.path()).await;
+    let order = longhaul::Order::new("worker", "hold on").working_dir(repository.path());
+    let order = order.isolation(longhaul::Isolation::Worktree);
+    let id = server.longhaul.submit(order).await.unwrap().to_string();
+    let there = async {
+        loop {
+            let detail = server.ok(&format!("/tasks/{id}")).await;
+            if let Some(path) = detail["worktree"]["path"].as_str() {
+                return (std::path::PathBuf::from(path), detail["worktree"]["branch"].clone());
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let (worktree, branch) = within(there).await;
+    std::fs::write(worktree.join("a.txt"), "<b>two</b>\n").unwrap();
+    std::fs::write(worktree.join("b.bin"), b"\0").unwrap();
+    let path = format!("/tasks/{id}/diff");
+    let diff = server.ok(&path).await;
+    let file = json!({
+        "path": "a.txt", "old_path": null, "change": "changed", "added": 1, "removed": 1, "is_binary": false,
+        "lines": [
+            { "kind": "note", "text": "@@ -1 +1 @@" },
+            { "kind": "removed", "text": "one" },
+            { "kind": "added", "text": "<b>two</b>" },
+        ],
+        "is_cut": false,
+    });
+    assert_eq!(diff["files"][0], file, "{diff}");
+    assert_eq!((&diff["files"][1]["path"], &diff["files"][1]["is_binary"]), (&json!("b.bin"), &json!(true)));
+    assert_eq!((&diff["is_partial"], &diff["commits"]), (&json!(false), &json!([])));
+
+    git(&worktree, &["commit", "-q", "-a", "-m", "two it is"]);
+    server.gate.add_permits(1);
+    server.wait(&id).await;
+    std::fs::remove_dir_all(&worktree).unwrap();
+    let left = server.ok(&path).await;
+    assert_eq!(left["worktree"], json!({ "branch": branch, "path": null }));
+    assert_eq!((&left["files"], &left["commits"][0]["subject"]), (&json!([file]), &json!("two it is")));
+
+    let other = server.submit(json!({ "task": "one", "agent": "worker" })).await;
+    assert!(server.ok(&format!("/tasks/{other}")).await["worktree"].is_null());
+    let url = server.at(&format!("/tasks/{other}/diff"));
+    server.problem(server.client.get(url), 404, "no git worktree").await;
+    server.problem(server.client.get(server.at("/tasks/t-00000/diff")), 404, "t-00000").await;
 }

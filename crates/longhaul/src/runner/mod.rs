@@ -71,7 +71,11 @@ use no_worktree::{NoWorktree as Worktree, NoWorktreeError as WorktreeError};
 use startup::TaskStartup;
 use worktime::{PeopleSubscription, Stopwatch};
 #[cfg(feature = "toolsets")]
+pub use worktree::{DiffCommit, FileDiff, FileDiffKind, WorktreeDiff, WorktreePlace};
+#[cfg(feature = "toolsets")]
 use worktree::{Worktree, WorktreeError};
+#[cfg(feature = "toolsets")]
+pub(crate) use worktree::{find_worktree, read_worktree_diff};
 
 /// What a run needs from its worker.
 #[derive(Clone)]
@@ -597,6 +601,26 @@ async fn ensure_claim_held(store: &dyn Store, claimed: &TaskState, lease: &RunLe
     Ok(())
 }
 
+/// The name of the worktree that a task has, if it has one: that of the first task that it continues.
+async fn worktree_name(store: &dyn Store, submitted: &Submission) -> Result<String, StoreError> {
+    let mut key = submitted.key.clone();
+    if let Some(first) = continued_tasks(store, submitted.continues).await?.last() {
+        key = journal::read_submission(store, *first).await?.key;
+    }
+    // The longest id: no task of another store shares it either.
+    Ok(key.candidate_ids().last().map(|id| id.to_string()).unwrap_or_default())
+}
+
+/// The directory and the name with which the worktree of a task is found.
+#[cfg(feature = "toolsets")]
+pub(crate) async fn worktree_of(
+    store: &dyn Store,
+    submitted: &Submission,
+) -> Result<Option<(std::path::PathBuf, String)>, StoreError> {
+    let Some(origin) = submitted.order.working_dir.clone() else { return Ok(None) };
+    Ok(Some((origin, worktree_name(store, submitted).await?)))
+}
+
 /// The worktree of a task, or of the first task that it continues.
 async fn open_worktree(context: &RunContext, submitted: &Submission) -> Result<Worktree, Halt> {
     let failed = |why: String| Halt::Fail(Failure::new(FailureKind::Place, why));
@@ -605,11 +629,6 @@ async fn open_worktree(context: &RunContext, submitted: &Submission) -> Result<W
             "isolation: worktree needs a working directory, and the order has none".to_owned(),
         ));
     };
-    let mut key = submitted.key.clone();
-    if let Some(first) = continued_tasks(&*context.store, submitted.continues).await?.last() {
-        key = journal::read_submission(&*context.store, *first).await?.key;
-    }
-    // The longest id: no task of another store shares it either.
-    let name = key.candidate_ids().last().map(|id| id.to_string()).unwrap_or_default();
+    let name = worktree_name(&*context.store, submitted).await?;
     Worktree::open_or_create(dir, &name, &context.worktrees).await.map_err(|error| failed(error.to_string()))
 }

@@ -11,7 +11,13 @@ use tokio::sync::Mutex;
 
 use repository::{CancelFlag, Repository};
 
+mod diff;
+mod read_diff;
 mod repository;
+
+pub(crate) use read_diff::{find_worktree, read_worktree_diff};
+
+pub use diff::{DiffCommit, FileDiff, FileDiffKind, WorktreeDiff, WorktreePlace};
 
 /// The directory for worktrees in the repository's git directory.
 const TREES: &str = "longhaul";
@@ -69,9 +75,7 @@ impl Worktree {
         let (origin, name) = (origin.to_owned(), name.to_owned());
         blocking(move |given_up| {
             let repository = Repository::find(&origin, given_up)?;
-            let top = repository.common.join(TREES).join(&name);
-            let dir = top.join(&repository.prefix);
-            let worktree = Worktree { origin, top, branch: format!("longhaul/{name}"), name, dir };
+            let worktree = Worktree::named(&repository, origin, name);
             if !worktree.is_there(&repository) {
                 let made = worktree.make(&repository);
                 made.map_err(|why| {
@@ -86,6 +90,13 @@ impl Worktree {
             Ok(worktree)
         })
         .await
+    }
+
+    /// The worktree that a task has in this repository, whether or not it exists.
+    fn named(repository: &Repository, origin: PathBuf, name: String) -> Worktree {
+        let top = repository.common.join(TREES).join(&name);
+        let dir = top.join(&repository.prefix);
+        Worktree { origin, top, branch: format!("longhaul/{name}"), name, dir }
     }
 
     /// Its path relative to the repository's git directory.

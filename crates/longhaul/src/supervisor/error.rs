@@ -88,6 +88,9 @@ pub enum LonghaulError {
     /// The answer is invalid.
     #[error("{0}")]
     BadAnswer(String),
+    /// The git worktree of a task cannot be read.
+    #[error("the task's git worktree cannot be read: {0}")]
+    Worktree(String),
     /// A text is empty.
     #[error("the {0} is empty")]
     Empty(&'static str),

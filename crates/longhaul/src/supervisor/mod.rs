@@ -11,6 +11,8 @@ mod task_service;
 mod event_order;
 mod messaging;
 mod wait;
+#[cfg(feature = "toolsets")]
+mod worktrees;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+#[cfg(feature = "toolsets")]
+pub use crate::runner::{DiffCommit, FileDiff, FileDiffKind, WorktreeDiff, WorktreePlace};
 pub use agent_tools::{AgentTools, ToolGroup, list_agent_tools};
 pub use answer::AnswerReceipt;
 pub use builder::LonghaulBuilder;

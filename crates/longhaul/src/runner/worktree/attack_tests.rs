@@ -198,9 +198,20 @@ async fn nothing_that_the_repository_configures_runs() {
     trap.nested(&worktree.dir.join("nested"), "nested");
     assert_eq!(worktree.changes().await.unwrap(), WorktreeChanges { changed: 3, ignored: 0, commits: 0 });
     trap.nothing_ran("looking at it");
+    let diff =
+        read_diff::read_worktree_diff(trap.repo().join("sub"), "t-1".to_owned()).await.unwrap().unwrap();
+    trap.nothing_ran("reading the difference");
+    let mut paths: Vec<&str> = diff.files.iter().map(|file| &*file.path).collect();
+    paths.sort_unstable();
+    assert_eq!(paths, ["sub/a.txt", "sub/b.bin", "sub/nested/"]);
     worktree.remove_if_unchanged(&trap.turn).await;
     trap.nothing_ran("leaving it");
     assert!(worktree.dir.exists(), "it has work in it");
+    // And when only the branch is left.
+    git(&trap.repo(), &["-c", "core.fsmonitor=false", "branch", "-q", "longhaul/t-2", "HEAD"]);
+    fs::read_dir(trap.markers()).unwrap().for_each(|mark| fs::remove_file(mark.unwrap().path()).unwrap());
+    assert!(read_diff::read_worktree_diff(trap.repo(), "t-2".to_owned()).await.unwrap().is_some());
+    trap.nothing_ran("reading a branch");
 }
 
 #[tokio::test]

@@ -24,8 +24,12 @@ use crate::toolset::linked_git_dirs;
 
 /// How long git may take: a large working tree is checked out file by file.
 const TIMEOUT: Duration = Duration::from_secs(600);
+/// How long git may take for somebody who only looks.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a one-line file is read, in bytes.
 const ONE_LINE: u64 = 64 * 1024;
+/// How much of the file with the packed refs is read, in bytes.
+const PACKED_REFS: u64 = 16 << 20;
 /// Environment variables that would make git use another directory or run a program.
 const REMOVED: [&str; 31] = [
     "HOME",
@@ -197,6 +201,18 @@ impl Repository {
             let dot = self.common.join(admin).join(said.trim());
             lexical(&dot).parent() == Some(top)
         })
+    }
+
+    /// Whether there is a branch with this name.
+    pub(super) fn has_branch(&self, name: &str) -> bool {
+        if self.dir.symlink_metadata(Path::new("refs/heads").join(name)).is_ok() {
+            return true;
+        }
+        let mut packed = String::new();
+        let read = plain(&self.dir, Path::new("packed-refs"))
+            .and_then(|file| file.take(PACKED_REFS).read_to_string(&mut packed));
+        let end = format!(" refs/heads/{name}");
+        read.is_ok() && packed.lines().any(|line| line.ends_with(&end))
     }
 
     /// Creates a branch, unless one with this name exists.
@@ -379,9 +395,62 @@ impl PrivateGit {
         path: &Path,
         args: &[&str],
     ) -> Result<String, WorktreeError> {
+        run_git(&mut self.in_worktree(top, path, args), &self.dir.1)
+    }
+
+    fn in_worktree(&self, top: &Dir, path: &Path, args: &[&str]) -> Command {
         let mut command = git_command(&self.dir.0);
         command.env("GIT_WORK_TREE", ".").env("GIT_INDEX_FILE", self.index()).args(args);
-        run_git(command.current_dir(by_handle(top, path)), &self.dir.1)
+        command.current_dir(by_handle(top, path));
+        command
+    }
+
+    /// Runs git, in a working tree if one is given, for a reader who does not wait long: returns at most
+    /// `most` bytes, and whether that is all of its output.
+    pub(super) fn read(
+        &self,
+        tree: Option<(&Dir, &Path)>,
+        args: &[&str],
+        most: usize,
+    ) -> Result<(Vec<u8>, bool), WorktreeError> {
+        let mut command = match tree {
+            Some((top, path)) => self.in_worktree(top, path, args),
+            None => {
+                let mut command = git_command(&self.dir.0);
+                command.args(args).current_dir(&self.dir.0);
+                command
+            }
+        };
+        let output = run_git_within(command.stdin(Stdio::null()), &self.dir.1, READ_TIMEOUT, most)?;
+        Ok((output.bytes, output.is_whole))
+    }
+
+    /// Adds entries to the private index, in the format of `update-index --index-info -z`.
+    pub(super) fn add_to_index(&self, entries: &[u8]) -> Result<(), WorktreeError> {
+        let list = self.dir.0.join("index-info");
+        let opened = fs::write(&list, entries).and_then(|()| fs::File::open(&list));
+        let opened =
+            opened.map_err(|error| WorktreeError(format!("git's own files cannot be made: {error}")))?;
+        let mut command = git_command(&self.dir.0);
+        command.env("GIT_INDEX_FILE", self.index()).args(["update-index", "-z", "--index-info"]);
+        command.current_dir(&self.dir.0).stdin(opened);
+        run_git_within(&mut command, &self.dir.1, READ_TIMEOUT, usize::MAX).map(drop)
+    }
+
+    /// Makes git treat every file as it looks, whatever the attributes in the repository say: they cannot hide
+    /// text from a reader by calling it binary.
+    pub(super) fn ignore_diff_attributes(&self) -> io::Result<()> {
+        let info = self.dir.0.join("info");
+        own_dir(&info)?;
+        fs::write(info.join("attributes"), "* !diff\n")
+    }
+
+    /// Removes the private index.
+    pub(super) fn drop_index(&self) -> io::Result<()> {
+        match fs::remove_file(self.index()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Copies an index, to compare the working tree with.
@@ -479,22 +548,41 @@ fn kill_git(mut child: Child) {
 
 /// Runs git to its end: returns its stdout, or fails with its stderr.
 fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, WorktreeError> {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let output = run_git_within(command.stdin(Stdio::null()), given_up, TIMEOUT, usize::MAX)?;
+    Ok(String::from_utf8_lossy(&output.bytes).into_owned())
+}
+
+/// What git wrote to its stdout.
+struct GitOutput {
+    bytes: Vec<u8>,
+    /// Whether git had written everything before the limit was reached.
+    is_whole: bool,
+}
+
+/// Like [`run_git`], with limits on the time and on the output. Git ends when the limit on its output is reached.
+fn run_git_within(
+    command: &mut Command,
+    given_up: &CancelFlag,
+    timeout: Duration,
+    most: usize,
+) -> Result<GitOutput, WorktreeError> {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => WorktreeError("git is not installed".to_owned()),
         _ => WorktreeError(format!("git cannot be started: {error}")),
     })?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let read = |pipe: Option<Box<dyn io::Read + Send>>| {
+    let read = |pipe: Option<Box<dyn io::Read + Send>>, most: usize| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+            // One more byte tells whether that is all. Whoever writes on after that finds the pipe closed.
+            pipe.map(|pipe| pipe.take((most as u64).saturating_add(1)).read_to_end(&mut bytes));
             bytes
         })
     };
-    let stdout = read(stdout.map(|pipe| Box::new(pipe) as _));
-    let stderr = read(stderr.map(|pipe| Box::new(pipe) as _));
-    let until = Instant::now() + TIMEOUT;
+    let stdout = read(stdout.map(|pipe| Box::new(pipe) as _), most);
+    let stderr = read(stderr.map(|pipe| Box::new(pipe) as _), usize::MAX);
+    let until = Instant::now() + timeout;
     let mut nap = Duration::from_micros(500);
     let status = loop {
         match child.try_wait() {
@@ -504,14 +592,16 @@ fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, Workt
             }
             _ => {
                 kill_git(child);
-                return Err(WorktreeError(format!("git did not answer within {TIMEOUT:?}")));
+                return Err(WorktreeError(format!("git did not answer within {timeout:?}")));
             }
         }
         nap = (nap * 2).min(Duration::from_millis(20));
     };
-    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
-    match status.success() {
-        true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
+    let (mut bytes, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+    let is_whole = bytes.len() <= most;
+    bytes.truncate(most);
+    match status.success() || !is_whole {
+        true => Ok(GitOutput { bytes, is_whole }),
         false => {
             let said = String::from_utf8_lossy(&stderr);
             Err(WorktreeError(said.trim().trim_start_matches("fatal: ").to_owned()))
