@@ -20,12 +20,13 @@ pub(super) async fn run(context: &CliContext, args: &AcpArgs) -> Result<CliExitC
     let environment = team::build_environment(context, &args.providers, &data_dir)?;
     let file = team_file(&args.served)?;
     let dir = served_dir(&args.served)?;
-    let made = team::assemble_served_team(context, &environment, &args.served.model, &file, &dir)?;
+    let made = team::assemble_served_team(context, &environment, &args.served.model, &file, &dir)?
+        .bound_to_this_machine(&data_dir);
     require_trust(context, &data_dir, &args.served, &file, &made)?;
     if std::io::stdin().is_terminal() {
         context.note("an editor starts this command; docs/acp.md says how to set one up");
     }
-    let store = data_dir.open_store()?;
+    let store = data_dir.open_store().await?;
     let team = made.save_to(&*store).await?;
     let longhaul = Longhaul::client(store).await?;
     let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -47,6 +47,7 @@ mod serve_watchers;
 mod server;
 #[cfg(target_os = "linux")]
 mod starting;
+mod store;
 mod taken;
 mod tape;
 mod team;

@@ -104,8 +104,8 @@ impl TeamTasks {
         let same = match (self.bundle(own).await, self.bundle(team).await) {
             (Some(own), Some(other)) => {
                 other.served
-                    && (&own.base, &own.name, &own.working_dir)
-                        == (&other.base, &other.name, &other.working_dir)
+                    && (&own.base, &own.name, &own.working_dir, &own.host)
+                        == (&other.base, &other.name, &other.working_dir, &other.host)
             }
             _ => false,
         };

@@ -13,6 +13,7 @@ mod foreign;
 mod guard;
 mod inside;
 mod kill;
+mod postgres;
 pub(crate) mod process;
 mod recovery;
 mod roles;
