@@ -25,6 +25,10 @@ mod validate;
 mod leases;
 mod live_readers;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod saved_state;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -35,6 +39,8 @@ pub use feed::{FeedItem, FeedPage, FeedPosition, FeedScope, ParseFeedPositionErr
 pub use live_readers::LiveReader;
 pub(crate) use live_readers::LiveReaders;
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(all(feature = "sqlite", feature = "toolsets"))]
 pub(crate) use sqlite::private_files;
 #[cfg(feature = "sqlite")]

@@ -23,7 +23,6 @@ mod reader;
 mod reader_locks;
 mod recent;
 mod rows;
-mod saved_state;
 mod schema;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::checksum::RowChecksum;
 use super::errors::{DatabasePath, OrStoreError as _};
-use super::saved_state;
+use crate::store::saved_state;
 use crate::entry::{Entry, EntryCodecError, Record, Submission, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey};
 use crate::store::validate::WriteDraft;

@@ -17,7 +17,7 @@ use super::deletion;
 use super::errors::{DatabasePath, OrStoreError as _};
 use super::recent::{RecentTasks, RecentWrites};
 use super::rows;
-use super::saved_state;
+use crate::store::saved_state;
 use super::state_cache::{StateCache, UnsavedPart};
 use super::watch::HintSender;
 use super::worker_locks::{self, WorkerLocks};
