@@ -212,7 +212,7 @@ async fn open_postgres(url: &PostgresUrl) -> Result<Arc<dyn Store>, CliError> {
 #[cfg(feature = "postgres")]
 pub(crate) async fn migrate_postgres(url: &PostgresUrl) -> Result<(), CliError> {
     let options = longhaul::store::PostgresOptions::new(url.expose())?;
-    Ok(longhaul::store::PostgresStore::migrate(options).await?)
+    Ok(longhaul::store::PostgresStore::migrate(&options).await?)
 }
 
 /// Says that this program cannot open a PostgreSQL database.

@@ -289,7 +289,7 @@ impl<'a> RunSession<'a> {
                 }
                 left = &mut abandoned => return left.map(|()| SessionEnd::Abandoned),
                 task = longhaul.lost_task() => return Ok(SessionEnd::TakenOver(task)),
-                error = cmd::final_store_failure(longhaul, self.data_dir) => return Ok(SessionEnd::StoreFailed(error)),
+                error = cmd::final_store_failure(&longhaul, self.data_dir) => return Ok(SessionEnd::StoreFailed(error)),
             }
         }
         match self.leave_to_background.is_some() && !self.open_tasks().await?.is_empty() {

@@ -43,6 +43,17 @@ impl StoreAddress {
         }
     }
 
+    /// Returns the value for `--store` with which a process in another directory finds the same store. Fails if it has a
+    /// password.
+    pub(crate) fn as_argument(typed: &str) -> Result<String, CliError> {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        match (StoreAddress::from_flag(typed)?, typed.strip_prefix('@')) {
+            (_, Some(file)) => Ok(format!("@{}", absolute(Path::new(file)).display())),
+            (StoreAddress::File(path), None) => Ok(absolute(&path).display().to_string()),
+            (StoreAddress::Postgres(url), None) => Ok(url.0),
+        }
+    }
+
     /// Reads an address from a place that others cannot see: the environment, or a file.
     pub(crate) fn from_trusted(text: &str) -> Result<StoreAddress, CliError> {
         let text = text.trim();
@@ -87,22 +98,27 @@ impl PostgresUrl {
         &self.0
     }
 
-    /// The URL without the password and without parameters.
+    /// The URL without the password, and without parameters but the schema.
     pub(crate) fn shown(&self) -> String {
         let (scheme, _, user, place) = self.parts();
         let user = user.map(|user| format!("{user}@")).unwrap_or_default();
-        format!("{scheme}://{user}{place}")
+        let schema = self.parameters().find(|pair| pair.starts_with("schema="));
+        let schema = schema.map(|schema| format!("?{schema}")).unwrap_or_default();
+        format!("{scheme}://{user}{place}{schema}")
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.0.split_once('?').map_or("", |(_, parameters)| parameters).split('&')
     }
 
     /// Whether it has a password.
     fn has_password(&self) -> bool {
         let (_, password, _, _) = self.parts();
-        let parameters = self.0.split_once('?').map_or("", |(_, parameters)| parameters);
         let secret = |pair: &str| {
             let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
             name.contains("password") || name.contains('%')
         };
-        password || parameters.split('&').any(secret)
+        password || self.parameters().any(secret)
     }
 
     /// The scheme, whether there is a password, the user, and host, port and database.
@@ -154,6 +170,8 @@ mod tests {
             assert!(!format!("{address:?} {}", known.shown()).contains("hu"), "{}", known.shown());
             assert!(known.shown().contains("db.example"), "{}", known.shown());
         }
+        let url = PostgresUrl("postgres://me:x@h/d?sslmode=require&schema=two".to_owned());
+        assert_eq!(url.shown(), "postgres://me@h/d?schema=two", "another schema is another store");
         for url in ["postgres://me@db.example/tasks", "postgres:///tasks?host=/run/postgresql", "postgres://me:@h/x"] {
             assert!(StoreAddress::from_flag(url).is_ok(), "{url}");
         }

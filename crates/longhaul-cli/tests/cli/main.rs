@@ -48,6 +48,8 @@ mod server;
 #[cfg(target_os = "linux")]
 mod starting;
 mod store;
+#[cfg(all(target_os = "linux", feature = "postgres"))]
+mod store_postgres;
 mod taken;
 mod tape;
 mod team;

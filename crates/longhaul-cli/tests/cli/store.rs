@@ -109,7 +109,7 @@ fn no_program_that_a_team_starts_inherits_the_store() {
 fn a_store_is_copied_into_an_empty_one_and_back() {
     let kit = kit();
     kit.run(&["run", "team.yaml", "Go."]).ended(0);
-    kit.run(&["demo", "--fast"]).ended(0);
+    kit.run(&["demo", "--pace", "0"]).ended(0);
     let before = kit.run(&["tasks", "--all", "--json"]).ended(0).out;
     let (there, back) = (kit.data.path().join("there.db"), kit.data.path().join("back.db"));
     let (there, back) = (there.to_str().unwrap(), back.to_str().unwrap());

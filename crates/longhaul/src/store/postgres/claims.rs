@@ -41,7 +41,8 @@ impl ClaimGroup {
         for (claim, reply) in claims {
             let same = |group: &&mut (ClaimGroup, Vec<_>)| {
                 let first = &group.0.claims[0];
-                (&first.teams, &first.roots, first.fresh_only) == (&claim.teams, &claim.roots, claim.fresh_only)
+                (&first.teams, &first.roots, first.fresh_only, &first.except)
+                    == (&claim.teams, &claim.roots, claim.fresh_only, &claim.except)
             };
             match groups.iter_mut().find(same) {
                 Some((group, replies)) => {
@@ -63,12 +64,13 @@ impl ClaimGroup {
     }
 }
 
-/// What limits a claim besides its team, with its parameters from `$2` on: the number of tasks, and the trees.
+/// What limits a claim besides its team, with its parameters from `$2` on: the number of tasks, the tasks that are left
+/// out, and the trees.
 fn wishes(claim: &ClaimRequest) -> String {
     let fresh = if claim.fresh_only { " AND t.attempt = 0" } else { "" };
-    let trees = if claim.roots.is_some() { " AND t.root = ANY($3)" } else { "" };
+    let trees = if claim.roots.is_some() { " AND t.root = ANY($4)" } else { "" };
     // A task with entries of a newer Longhaul is for workers that can read them.
-    format!(" AND t.format <= {FORMAT}{fresh}{trees}")
+    format!(" AND t.format <= {FORMAT} AND t.id <> ALL($3){fresh}{trees}")
 }
 
 /// The statement that finds and locks the oldest pending tasks, and its parameters.
@@ -76,6 +78,7 @@ struct Search {
     sql: String,
     teams: Vec<String>,
     most: i64,
+    except: Vec<String>,
     roots: Option<Vec<String>>,
 }
 
@@ -103,7 +106,8 @@ impl Search {
                  WHERE t.status = 0 ORDER BY t.n{lock}"
             ),
         };
-        Search { sql, teams, most: rows::number(max as u64), roots }
+        let except = claim.except.iter().map(ToString::to_string).collect();
+        Search { sql, teams, most: rows::number(max as u64), except, roots }
     }
 
     async fn run(&self, connection: &Connection) -> Result<Vec<Row>, Error> {
@@ -112,8 +116,8 @@ impl Search {
             _ => &self.teams,
         };
         match &self.roots {
-            Some(roots) => connection.query(&self.sql, &[teams, &self.most, roots]).await,
-            None => connection.query(&self.sql, &[teams, &self.most]).await,
+            Some(roots) => connection.query(&self.sql, &[teams, &self.most, &self.except, roots]).await,
+            None => connection.query(&self.sql, &[teams, &self.most, &self.except]).await,
         }
     }
 

@@ -58,6 +58,11 @@ impl StoreClock {
         Some(i64::try_from(clock.elapsed().as_millis()).unwrap_or(i64::MAX))
     }
 
+    /// The time that has passed on this machine.
+    pub(super) fn elapsed(&self) -> std::time::Duration {
+        self.given.as_ref().map_or_else(since_boot, Clock::elapsed)
+    }
+
     /// Whether the server's clock is used.
     pub(super) fn is_servers(&self) -> bool {
         self.given.is_none()

@@ -17,6 +17,7 @@ use super::claims::ClaimGroup;
 use super::connect::{Connection, Server};
 use super::deletion::Deletion;
 use super::errors::{Meaning, meaning};
+use super::import::Import;
 use super::values::{BlobWrite, Rebuild, ValueWrite};
 use super::write_set::Trouble;
 use crate::id::Seq;
@@ -37,6 +38,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 pub(super) enum LaneRequest {
     Append(AppendRequest, Reply<Vec<Seq>>),
     Claim(ClaimRequest, Reply<Vec<ClaimedTask>>),
+    Import(Import, Reply<()>),
     Delete(Deletion, Reply<()>),
     PutValue(ValueWrite, Reply<bool>),
     PutBlob(BlobWrite, Reply<()>),
@@ -202,6 +204,10 @@ impl Lane {
 
     async fn run_one(&mut self, request: LaneRequest) {
         match request {
+            LaneRequest::Import(mut import, reply) => {
+                let answer = self.settle(&mut import).await;
+                let _ = reply.send(answer.and_then(|found| found.map_or(Ok(()), Err)));
+            }
             LaneRequest::Delete(mut deletion, reply) => drop(reply.send(self.settle(&mut deletion).await)),
             LaneRequest::PutValue(mut write, reply) => drop(reply.send(self.settle(&mut write).await)),
             LaneRequest::PutBlob(mut write, reply) => drop(reply.send(self.settle(&mut write).await)),

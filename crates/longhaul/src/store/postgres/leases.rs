@@ -1,6 +1,6 @@
 //! Leases, by the server's clock alone: what it wrote is compared with what it reads.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -51,8 +51,11 @@ const ABANDONED: &str = concat!(
     state_columns!(),
     " FROM @.tasks t LEFT JOIN @.workers w ON w.id = t.worker WHERE t.worker IS NOT NULL AND (w.id IS NULL OR NOT ",
     lease_holds!("$1"),
-    ") ORDER BY t.n"
+    " AND w.length <= $2) ORDER BY t.n"
 );
+/// The shortest lease of those who run tasks.
+const SHORTEST: &str =
+    "SELECT min(w.length) FROM @.workers w WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id)";
 /// Workers without tasks that were gone for a day.
 const FORGET: &str = concat!(
     "DELETE FROM @.workers w WHERE w.until < coalesce($1::bigint, ",
@@ -110,10 +113,34 @@ pub(super) async fn lease(
     pool.run(read).await
 }
 
+/// Since when this process has been in touch with the server without a break.
+///
+/// After a time in which nobody could reach the server, all leases have run out, and everyone looks gone to the first
+/// that is back. So a lease that has run out is only believed by who was in touch for as long as it lasts.
+#[derive(Default)]
+pub(super) struct Contact(Mutex<Option<(Duration, Duration)>>);
+
+impl Contact {
+    /// Notes that the server answers now, and returns for how long it has. It has to be asked several times per lease.
+    fn unbroken(&self, now: Duration, lease: Duration) -> Duration {
+        let mut contact = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, last) = contact.unwrap_or((now, now));
+        let since = if now.saturating_sub(last) > lease / 2 { now } else { since };
+        *contact = Some((since, now));
+        now.saturating_sub(since)
+    }
+}
+
 /// Running tasks whose worker has no lease.
 pub(super) async fn abandoned_tasks(pool: &ReaderPool, shared: &Shared) -> Result<Vec<TaskState>, StoreError> {
     let read = |connection: Arc<Connection>| async move {
-        let found = connection.query(ABANDONED, &[&shared.lease_time()]).await?;
+        let shortest = connection.row(SHORTEST, &[]).await?;
+        let shortest: Option<i64> = shortest.map_or(Ok(None), |row| row.try_get(0))?;
+        let milliseconds = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or_default());
+        // Who is asked once has no lease to compare with: by the usual one.
+        let unbroken = shared.contact.unbroken(shared.clock.elapsed(), milliseconds(shortest.unwrap_or(15_000)));
+        let unbroken = i64::try_from(unbroken.as_millis()).unwrap_or(i64::MAX);
+        let found = connection.query(ABANDONED, &[&shared.lease_time(), &unbroken]).await?;
         reader::load_all(&connection, &found).await
     };
     pool.run(read).await

@@ -14,6 +14,7 @@ mod deletion;
 mod errors;
 mod feed;
 mod gathered;
+mod import;
 mod lane;
 mod leases;
 mod listen;
@@ -36,6 +37,7 @@ use self::appends::AppendRequest;
 use self::clock::StoreClock;
 use self::connect::Server;
 use self::deletion::Deletion;
+use self::import::Import;
 use self::lane::{Lane, LaneQueue, LaneRequest};
 use self::listen::Signals;
 pub use self::options::PostgresOptions;
@@ -70,6 +72,7 @@ struct Shared {
     server: Arc<Server>,
     clock: StoreClock,
     signals: Signals,
+    contact: leases::Contact,
 }
 
 /// What is broken on purpose, to see that a test notices.
@@ -123,7 +126,7 @@ impl PostgresStore {
         let readers = Arc::new(ReaderPool::new(server.clone(), READERS, Some(first)));
         let leases = ReaderPool::new(server.clone(), 1, None);
         let signals = Signals::start(server.clone(), readers.clone());
-        let shared = Arc::new(Shared { server, clock, signals });
+        let shared = Arc::new(Shared { server, clock, signals, contact: leases::Contact::default() });
         let lanes = (0..lanes).map(|_| Lane::start(shared.clone())).collect();
         Ok(PostgresStore { shared, readers, leases, lanes })
     }
@@ -250,6 +253,17 @@ impl Store for PostgresStore {
         let write = ValueWrite::new(name.to_owned(), after, bytes);
         Box::pin(async move {
             self.last_lane().ask(&self.shared, |reply| LaneRequest::PutValue(write, reply)).await
+        })
+    }
+
+    fn stored_value_names(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(self.readers.stored_value_names())
+    }
+
+    fn import_journals(&self, journals: Vec<(TaskId, Vec<Record>)>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let import = Import::new(journals)?;
+            self.last_lane().ask(&self.shared, |reply| LaneRequest::Import(import, reply)).await
         })
     }
 

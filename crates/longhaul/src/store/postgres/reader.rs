@@ -169,6 +169,15 @@ impl ReaderPool {
         }
     }
 
+    pub(super) async fn stored_value_names(&self) -> Result<Vec<String>, StoreError> {
+        let read = |connection: Arc<Connection>| async move {
+            let rows = connection.query("SELECT name FROM @.stored_values ORDER BY name", &[]).await?;
+            let name = |row: &tokio_postgres::Row| Ok(String::from_utf8_lossy(row.try_get(0)?).into_owned());
+            rows.iter().map(name).collect()
+        };
+        self.run(read).await
+    }
+
     pub(super) async fn stored_value(&self, name: &str) -> Result<StoredValue, StoreError> {
         const VALUE: &str = "SELECT version, bytes FROM @.stored_values WHERE name = $1";
         let read = |connection: Arc<Connection>| async move {

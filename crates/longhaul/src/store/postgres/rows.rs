@@ -160,6 +160,7 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, OwnedValues) {
         retries,
         agents,
         teams,
+        worker,
         roots,
         submitted_before,
         since,
@@ -196,6 +197,9 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, OwnedValues) {
         [] => {}
         [team] => terms.add("t.team = ?", team_text(team)),
         several => terms.add("t.team = ANY(?)", several.iter().map(team_text).collect::<Vec<_>>()),
+    }
+    if let Some(worker) = worker {
+        terms.add("t.worker = ?", worker.as_str().to_owned());
     }
     if *roots {
         terms.fixed("t.parent IS NULL".to_owned());
