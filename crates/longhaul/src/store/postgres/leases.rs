@@ -111,7 +111,10 @@ pub(super) async fn lease(
 }
 
 /// Running tasks whose worker has no lease.
-pub(super) async fn abandoned_tasks(pool: &ReaderPool, shared: &Shared) -> Result<Vec<TaskState>, StoreError> {
+pub(super) async fn abandoned_tasks(
+    pool: &ReaderPool,
+    shared: &Shared,
+) -> Result<Vec<TaskState>, StoreError> {
     let read = |connection: Arc<Connection>| async move {
         let found = connection.query(ABANDONED, &[&shared.lease_time()]).await?;
         reader::load_all(&connection, &found).await

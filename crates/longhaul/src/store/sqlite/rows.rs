@@ -5,9 +5,9 @@ use rusqlite::{Connection, Row, params};
 
 use super::checksum::RowChecksum;
 use super::errors::{DatabasePath, OrStoreError as _};
-use crate::store::saved_state;
 use crate::entry::{Entry, EntryCodecError, Record, Submission, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey};
+use crate::store::saved_state;
 use crate::store::validate::WriteDraft;
 use crate::store::{StoreError, StoredValue, TaskFilter};
 use crate::task::{Status, TaskState};
