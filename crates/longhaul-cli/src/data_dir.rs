@@ -90,7 +90,10 @@ impl DataDir {
     pub(crate) fn store_name(&self) -> String {
         match &self.postgres {
             Some(url) => url.shown(),
-            None => std::path::absolute(&self.database).unwrap_or_else(|_| self.database.clone()).display().to_string(),
+            None => std::path::absolute(&self.database)
+                .unwrap_or_else(|_| self.database.clone())
+                .display()
+                .to_string(),
         }
     }
 
@@ -100,7 +103,8 @@ impl DataDir {
             None => self.database.file_name().unwrap_or_default().to_owned(),
             Some(url) => {
                 let digest = longhaul::id::Digest::of_bytes(url.shown().as_bytes());
-                let short: String = digest.as_str().chars().filter(char::is_ascii_hexdigit).take(12).collect();
+                let short: String =
+                    digest.as_str().chars().filter(char::is_ascii_hexdigit).take(12).collect();
                 format!("postgres-{short}").into()
             }
         }

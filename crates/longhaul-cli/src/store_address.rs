@@ -68,8 +68,9 @@ impl StoreAddress {
             Some(("postgres" | "postgresql", _)) => Ok(StoreAddress::Postgres(PostgresUrl(text.to_owned()))),
             Some((scheme, _)) => {
                 let what = format!("there is no store for URLs that begin with '{scheme}://'");
-                Err(CliError::new(CliExitCode::Usage, what)
-                    .with_hint("name a PostgreSQL URL (postgres://USER@HOST/DATABASE), or the path of a file"))
+                Err(CliError::new(CliExitCode::Usage, what).with_hint(
+                    "name a PostgreSQL URL (postgres://USER@HOST/DATABASE), or the path of a file",
+                ))
             }
             None => Ok(StoreAddress::File(PathBuf::from(text))),
         }
@@ -84,8 +85,9 @@ fn read_private(path: &Path) -> Result<String, CliError> {
     };
     let meta = path.metadata().map_err(|error| cannot(format!("cannot be read: {error}")))?;
     if meta.permissions().mode() & 0o077 != 0 {
-        return Err(cannot("can be read by others".to_owned())
-            .with_hint(format!("chmod 600 {}", path.display())));
+        return Err(
+            cannot("can be read by others".to_owned()).with_hint(format!("chmod 600 {}", path.display()))
+        );
     }
     let text = std::fs::read_to_string(path).map_err(|error| cannot(format!("cannot be read: {error}")))?;
     let text = text.trim().to_owned();
@@ -129,7 +131,9 @@ impl PostgresUrl {
             Some((login, place)) => (Some(login), place),
             None => (None, rest),
         };
-        match login.map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)))) {
+        match login
+            .map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word))))
+        {
             Some((user, word)) => (scheme, word.is_some_and(|word| !word.is_empty()), Some(user), place),
             None => (scheme, false, None, place),
         }
@@ -172,7 +176,9 @@ mod tests {
         }
         let url = PostgresUrl("postgres://me:x@h/d?sslmode=require&schema=two".to_owned());
         assert_eq!(url.shown(), "postgres://me@h/d?schema=two", "another schema is another store");
-        for url in ["postgres://me@db.example/tasks", "postgres:///tasks?host=/run/postgresql", "postgres://me:@h/x"] {
+        for url in
+            ["postgres://me@db.example/tasks", "postgres:///tasks?host=/run/postgresql", "postgres://me:@h/x"]
+        {
             assert!(StoreAddress::from_flag(url).is_ok(), "{url}");
         }
     }

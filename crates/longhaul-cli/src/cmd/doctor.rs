@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use longhaul::model::http::provider_key_variables;
 use longhaul::Status;
+use longhaul::model::http::provider_key_variables;
 use longhaul::store::{DatabaseHealth, SqliteStore, TaskFilter};
 use longhaul::teamfile::{self, Environment, TeamBundle, TeamBundleError};
 use longhaul::toolset::Sandbox;

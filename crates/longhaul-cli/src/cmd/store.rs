@@ -46,22 +46,28 @@ async fn copy(context: &CliContext, from: &str, to: &str) -> Result<CliExitCode,
     for (store, name) in [(&source, &from_name), (&target, &to_name)] {
         if let Some(root) = tree_owner::owned_trees(&**store).await?.into_iter().min() {
             let what = format!("a process runs tasks of {name} now, for example {root}");
-            return Err(CliError::new(CliExitCode::Failed, what)
-                .with_hint("stop `longhaul serve` and running teams first; interrupted tasks go on in the copy"));
+            return Err(CliError::new(CliExitCode::Failed, what).with_hint(
+                "stop `longhaul serve` and running teams first; interrupted tasks go on in the copy",
+            ));
         }
     }
     let mut told = std::time::Instant::now();
     let progress = |copied: &CopiedStore| {
         if told.elapsed() >= std::time::Duration::from_secs(2) {
             told = std::time::Instant::now();
-            context.note(&format!("{} tasks, {} entries …", format_count(copied.tasks), format_count(copied.entries)));
+            context.note(&format!(
+                "{} tasks, {} entries …",
+                format_count(copied.tasks),
+                format_count(copied.entries)
+            ));
         }
     };
     let copied = copy_store(&*source, &*target, progress).await.map_err(|error| match error {
-        StoreError::Database { what, .. } if what.contains("not empty") => {
-            CliError::new(CliExitCode::Failed, format!("{to_name} has tasks or lists already, and stays as it is"))
-                .with_hint("name an empty store to copy into")
-        }
+        StoreError::Database { what, .. } if what.contains("not empty") => CliError::new(
+            CliExitCode::Failed,
+            format!("{to_name} has tasks or lists already, and stays as it is"),
+        )
+        .with_hint("name an empty store to copy into"),
         error => {
             let failed: CliError = error.into();
             CliError::new(failed.code, format!("the copy is not complete: {}", failed.message()))

@@ -28,7 +28,8 @@ fn a_store_is_named_by_a_flag_or_by_the_environment() {
     let mut command = kit.command(&["tasks", "--json"]);
     let by_variable = command.env("LONGHAUL_STORE", other).output().unwrap();
     assert_eq!(String::from_utf8(by_variable.stdout).unwrap(), named.out);
-    let flag_first = kit.command(&["--store", other, "tasks", "--json"]).env("LONGHAUL_STORE", "x.db").output();
+    let flag_first =
+        kit.command(&["--store", other, "tasks", "--json"]).env("LONGHAUL_STORE", "x.db").output();
     assert_eq!(String::from_utf8(flag_first.unwrap().stdout).unwrap(), named.out);
     assert!(kit.run(&["tasks"]).ended(0).out.contains("no tasks yet"));
     // What a run suggests finds the same store again.
@@ -54,7 +55,11 @@ fn a_url_with_a_password_is_refused_and_not_repeated() {
         let ran = command.env("LONGHAUL_STORE", &url).env("RUST_LOG", "trace").output().unwrap();
         let text = [ran.stdout, ran.stderr].concat();
         assert!(!ran.status.success(), "{args:?}");
-        assert!(!String::from_utf8_lossy(&text).contains(MARK), "{args:?}: {}", String::from_utf8_lossy(&text));
+        assert!(
+            !String::from_utf8_lossy(&text).contains(MARK),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&text)
+        );
     }
     for (path, bytes) in kit.left() {
         assert!(!String::from_utf8_lossy(&bytes).contains(MARK), "{}", path.display());

@@ -72,9 +72,14 @@ fn a_run_is_watched_continued_kept_and_deleted_as_on_a_file() {
     assert_eq!(shared.run(&["run", "team.yaml", "Go."]).ended(0).out, "Here I am.\n");
     assert!(!shared.kit.database().exists(), "nothing is kept in the data directory");
     let id = shared.id();
-    for args in [&["show", &id][..], &["logs", &id], &["export", &id], &["wait", &id], &["tasks"], &["doctor"]] {
+    for args in
+        [&["show", &id][..], &["logs", &id], &["export", &id], &["wait", &id], &["tasks"], &["doctor"]]
+    {
         let ran = shared.run(args).ended(0);
-        assert!(!ran.out.contains(TestPostgres::PASSWORD) && !ran.err.contains(TestPostgres::PASSWORD), "{ran:?}");
+        assert!(
+            !ran.out.contains(TestPostgres::PASSWORD) && !ran.err.contains(TestPostgres::PASSWORD),
+            "{ran:?}"
+        );
     }
     assert!(shared.run(&["doctor"]).ended(0).out.contains("1 task, 0 open"));
     // In the background, and watched from elsewhere.
@@ -83,7 +88,9 @@ fn a_run_is_watched_continued_kept_and_deleted_as_on_a_file() {
     assert_eq!(shared.run(&["attach", &detached]).ended(0).out, "Here I am.\n");
     // A letter to a task that has ended continues it.
     shared.run(&["send", &id, "And?"]).ended(0);
-    shared.until("the continuation", |tasks| tasks.len() == 3 && tasks.iter().all(|t| t["status"] == "completed"));
+    shared.until("the continuation", |tasks| {
+        tasks.len() == 3 && tasks.iter().all(|t| t["status"] == "completed")
+    });
     shared.run(&["prune", "--older-than", "0s", "--force", "--vacuum"]).ended(0);
     assert!(shared.tasks().is_empty());
 }
@@ -92,13 +99,17 @@ fn a_run_is_watched_continued_kept_and_deleted_as_on_a_file() {
 fn questions_stops_and_retries_reach_a_background_process() {
     let Some(shared) = Shared::new(ASKS) else { return };
     shared.run(&["run", "team.yaml", "Go.", "--detach"]).ended(0);
-    shared.until("a question", |tasks| tasks.last().is_some_and(|task| !task["asked"].as_array().unwrap().is_empty()));
+    shared.until("a question", |tasks| {
+        tasks.last().is_some_and(|task| !task["asked"].as_array().unwrap().is_empty())
+    });
     let id = shared.id();
     shared.run(&["answer", &id, "yes"]).ended(0);
     shared.until("the end", is("completed"));
     assert_eq!(std::fs::read_to_string(shared.kit.ground.path().join("ran.txt")).unwrap(), "ran\n");
     shared.run(&["run", "team.yaml", "Again.", "--detach"]).ended(0);
-    shared.until("another question", |tasks| tasks.len() == 2 && !tasks[1]["asked"].as_array().unwrap().is_empty());
+    shared.until("another question", |tasks| {
+        tasks.len() == 2 && !tasks[1]["asked"].as_array().unwrap().is_empty()
+    });
     let second = shared.id();
     shared.run(&["stop", &second]).ended(0);
     shared.until("the stop", is("cancelled"));
@@ -121,7 +132,8 @@ fn what_a_killed_process_left_goes_on_here_and_on_no_other_machine() {
     running.murder();
     let id = shared.id();
     // Another machine leaves it alone, and says what it waits for.
-    let elsewhere = |args: &[&str]| Ran::from(shared.command(args).env("LONGHAUL_HOST", "elsewhere").output().unwrap());
+    let elsewhere =
+        |args: &[&str]| Ran::from(shared.command(args).env("LONGHAUL_HOST", "elsewhere").output().unwrap());
     let refused = elsewhere(&["resume", &id]);
     assert!(!refused.status.success() && refused.err.contains("directory of the machine"), "{refused:?}");
     shared.until("its release", |tasks| tasks[0]["status"] != "completed");
@@ -135,7 +147,9 @@ fn a_pending_task_says_which_machine_it_waits_for() {
     let Some(shared) = Shared::new(ASKS) else { return };
     let mut command = shared.command(&["run", "team.yaml", "--detach", "Go."]);
     Ran::from(command.env("LONGHAUL_HOST", "there").output().unwrap()).ended(0);
-    shared.until("a question", |tasks| tasks.last().is_some_and(|task| !task["asked"].as_array().unwrap().is_empty()));
+    shared.until("a question", |tasks| {
+        tasks.last().is_some_and(|task| !task["asked"].as_array().unwrap().is_empty())
+    });
     let id = shared.id();
     let pid = std::fs::read_to_string(shared.kit.data.path().join(format!("carriers/{id}.pid"))).unwrap();
     // Its process gives it back, and no other machine may take it.
@@ -160,7 +174,10 @@ fn servers_with_the_same_team_share_its_tasks() {
     let Some(shared) = Shared::new(SAYS) else { return };
     let start = |name: &str| {
         let data = tempfile::tempdir().unwrap();
-        let mut command = shared.kit.command_at(data.path(), &["serve", "--json", "--trust", "--team", "team.yaml", "--listen", "127.0.0.1:0"]);
+        let mut command = shared.kit.command_at(
+            data.path(),
+            &["serve", "--json", "--trust", "--team", "team.yaml", "--listen", "127.0.0.1:0"],
+        );
         command.env("LONGHAUL_STORE", &shared.url).env("LONGHAUL_LEASE", "1.5").env("LONGHAUL_HOST", name);
         let mut server = shared.kit.started(command);
         let line: Value = serde_json::from_str(&server.until(|line| line.starts_with('{'))).unwrap();
@@ -173,7 +190,18 @@ fn servers_with_the_same_team_share_its_tasks() {
         let auth = format!("Authorization: Bearer {}", token.trim());
         let body = format!("{{\"task\": \"{text}\"}}");
         let curl = Command::new("curl")
-            .args(["-sS", "--fail-with-body", "--noproxy", "*", "-H", &auth, "-H", "Content-Type: application/json", "-d", &body])
+            .args([
+                "-sS",
+                "--fail-with-body",
+                "--noproxy",
+                "*",
+                "-H",
+                &auth,
+                "-H",
+                "Content-Type: application/json",
+                "-d",
+                &body,
+            ])
             .arg(format!("{url}/api/v1/tasks"))
             .output()
             .unwrap();
@@ -186,7 +214,9 @@ fn servers_with_the_same_team_share_its_tasks() {
     }
     // The one that took them is gone: the other, on another machine, ends them.
     one.murder();
-    shared.until("all tasks", |tasks| tasks.len() == 21 && tasks.iter().all(|task| task["status"] == "completed"));
+    shared.until("all tasks", |tasks| {
+        tasks.len() == 21 && tasks.iter().all(|task| task["status"] == "completed")
+    });
     two.signal(nix::sys::signal::Signal::SIGTERM);
     two.end().ended(0);
 }
@@ -210,7 +240,9 @@ fn a_store_is_copied_to_postgresql_and_back() {
         let logs = kit.run(&["logs", &id, "--json"]).ended(0).out;
         assert_eq!(shared.run(&["logs", &id, "--json"]).ended(0).out, logs);
     }
-    shared.run(&["store", "copy", file.to_str().unwrap(), "-"]).complains(1, &["has tasks", "stays as it is"]);
+    shared
+        .run(&["store", "copy", file.to_str().unwrap(), "-"])
+        .complains(1, &["has tasks", "stays as it is"]);
 }
 
 #[test]

@@ -191,7 +191,12 @@ impl Store for MemoryStore {
 
     fn stored_value_names(&self) -> StoreFuture<'_, Vec<String>> {
         let state = self.lock();
-        ready(Ok(state.values.iter().filter(|(_, value)| value.version > 0).map(|(name, _)| name.clone()).collect()))
+        ready(Ok(state
+            .values
+            .iter()
+            .filter(|(_, value)| value.version > 0)
+            .map(|(name, _)| name.clone())
+            .collect()))
     }
 
     fn import_journals(&self, journals: Vec<(TaskId, Vec<Record>)>) -> StoreFuture<'_, ()> {

@@ -33,8 +33,8 @@ mod saved_state;
 mod sqlite;
 
 pub use clock::Clock;
-pub use copy::{CopiedStore, copy_store};
 pub(crate) use clock::since_boot;
+pub use copy::{CopiedStore, copy_store};
 pub use feed::{FeedItem, FeedPage, FeedPosition, FeedScope, ParseFeedPositionError};
 pub use live_readers::LiveReader;
 pub(crate) use live_readers::LiveReaders;

@@ -22,8 +22,11 @@ use crate::store::validate::{WriteDraft, validate_batch};
 use crate::store::{CountCondition, Fence, Hint, StoreError, TaskFilter};
 
 /// Locked in the order of their ids, so that no two transactions wait for each other.
-const LOCK_TASKS: &str =
-    concat!("SELECT ", state_columns!(), " FROM @.tasks t WHERE t.id = ANY($1) ORDER BY t.id FOR NO KEY UPDATE OF t");
+const LOCK_TASKS: &str = concat!(
+    "SELECT ",
+    state_columns!(),
+    " FROM @.tasks t WHERE t.id = ANY($1) ORDER BY t.id FOR NO KEY UPDATE OF t"
+);
 const SEE_TASKS: &str = concat!("SELECT ", state_columns!(), " FROM @.tasks t WHERE t.id = ANY($1)");
 /// What a new task refers to is not deleted meanwhile.
 const LOCK_ANCHORS: &str = "SELECT 1 FROM @.tasks t WHERE t.id = ANY($1) ORDER BY t.id FOR KEY SHARE OF t";
@@ -49,7 +52,10 @@ pub(super) struct AppendRequest {
 }
 
 impl AppendRequest {
-    pub(super) fn new(drafts: Vec<WriteDraft>, only_if: Vec<CountCondition>) -> Result<AppendRequest, StoreError> {
+    pub(super) fn new(
+        drafts: Vec<WriteDraft>,
+        only_if: Vec<CountCondition>,
+    ) -> Result<AppendRequest, StoreError> {
         let encoded = rows::encode(&drafts)?;
         Ok(AppendRequest { drafts, encoded, only_if })
     }
@@ -238,7 +244,9 @@ async fn gather(
     unsure: &[UnsureTry],
 ) -> Result<(Gathered, i64, i64, Option<usize>), Trouble> {
     let prepared = async {
-        connection.prepare_all(&[LOCK_TASKS, SEE_TASKS, LOCK_ANCHORS, LOCK_LIMITS, LETTERS, ALIVE, NOW_AND_PLACE]).await?;
+        connection
+            .prepare_all(&[LOCK_TASKS, SEE_TASKS, LOCK_ANCHORS, LOCK_LIMITS, LETTERS, ALIVE, NOW_AND_PLACE])
+            .await?;
         // Prepared by being run: a filter has one of many forms.
         for (filter, _) in &asked.filters {
             reader::prepare_count(connection, filter).await?;
@@ -277,7 +285,8 @@ async fn gather(
     let counts = futures::future::join_all(
         asked.filters.iter().take(24).map(|(filter, most)| reader::count(connection, filter, *most)),
     );
-    let found = futures::future::join_all(unsure.iter().take(24).map(|tried| tried.marker.is_there(connection)));
+    let found =
+        futures::future::join_all(unsure.iter().take(24).map(|tried| tried.marker.is_there(connection)));
     let now = connection.query(NOW_AND_PLACE, &[]);
     // Polled in this order, so sent in this order.
     let begin = connection.begin(asked.durable);
@@ -290,7 +299,9 @@ async fn gather(
     let errors = [&limits, &tasks, &anchors, &letters, &alive].map(|answer| answer.as_ref().err());
     let errors = errors.into_iter().chain(counts.iter().map(|count| count.as_ref().err()));
     let errors = errors.chain(found.iter().map(|found| found.as_ref().err())).chain([now.as_ref().err()]);
-    if let Some(trouble) = Trouble::of_first(connection, [begun.as_ref().err()].into_iter().chain(errors).flatten()) {
+    if let Some(trouble) =
+        Trouble::of_first(connection, [begun.as_ref().err()].into_iter().chain(errors).flatten())
+    {
         return Err(trouble);
     }
     let failed = |error: Error| Trouble::of(connection, &error);

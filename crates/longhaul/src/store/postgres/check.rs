@@ -18,7 +18,11 @@ pub(super) struct Findings {
 }
 
 /// Looks at the tasks that match; at the whole journals of those that have not ended, if asked to.
-pub(super) async fn find(pool: &ReaderPool, filter: &TaskFilter, journals: bool) -> Result<Findings, StoreError> {
+pub(super) async fn find(
+    pool: &ReaderPool,
+    filter: &TaskFilter,
+    journals: bool,
+) -> Result<Findings, StoreError> {
     const COLUMNS: &str = concat!(state_columns!(), ", t.root");
     let read = |connection: Arc<Connection>| async move {
         let mut findings = Findings::default();
@@ -30,7 +34,9 @@ pub(super) async fn find(pool: &ReaderPool, filter: &TaskFilter, journals: bool)
                 _ => rows::rebuild(&connection, task).await?,
             };
             // Read once more: an entry may have come between the two.
-            let is_same = |whole: &TaskState| saved.as_ref().is_some_and(|saved| saved == whole || saved.seq < whole.seq);
+            let is_same = |whole: &TaskState| {
+                saved.as_ref().is_some_and(|saved| saved == whole || saved.seq < whole.seq)
+            };
             match whole {
                 Ok(whole) if is_same(&whole) => {}
                 Ok(_) => findings.to_rebuild.push(task),
@@ -41,4 +47,3 @@ pub(super) async fn find(pool: &ReaderPool, filter: &TaskFilter, journals: bool)
     };
     pool.run(read).await
 }
-

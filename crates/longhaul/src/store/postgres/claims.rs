@@ -88,7 +88,8 @@ impl Search {
         let mut teams: Vec<String> = claim.teams.iter().map(rows::team_text).collect();
         teams.sort();
         teams.dedup();
-        let lock = if shared.is_broken(Mutant::NoRowLock) { "" } else { " FOR NO KEY UPDATE OF t SKIP LOCKED" };
+        let lock =
+            if shared.is_broken(Mutant::NoRowLock) { "" } else { " FOR NO KEY UPDATE OF t SKIP LOCKED" };
         let columns = concat!(state_columns!(), ", t.n, j.seq, j.at, j.format, j.entry");
         let wishes = wishes(claim);
         let sql = match teams.len() {
@@ -191,7 +192,8 @@ impl LaneOperation for ClaimGroup {
         let pending = in_time(connection, pending(connection, &found)).await?;
         let failed = |error: Error| Trouble::of(connection, &error);
         let row = now.first().ok_or_else(|| Trouble::timeout(connection))?;
-        let (server_time, place): (i64, i64) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+        let (server_time, place): (i64, i64) =
+            (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
         let at = Timestamp::from_millisecond(shared.clock.date(server_time)).unwrap_or_default();
 
         let (claimed, written) = self.hand_out(pending, at);
@@ -249,7 +251,10 @@ impl ClaimGroup {
     }
 
     /// What an earlier try has claimed, if it was committed.
-    async fn find_committed(&mut self, connection: &Connection) -> Result<Option<Vec<Vec<ClaimedTask>>>, Trouble> {
+    async fn find_committed(
+        &mut self,
+        connection: &Connection,
+    ) -> Result<Option<Vec<Vec<ClaimedTask>>>, Trouble> {
         let mut committed = None;
         for (nth, (marker, _)) in self.unsure.iter().enumerate() {
             let look = async {
@@ -275,4 +280,3 @@ fn hints(claimed: &[Vec<ClaimedTask>]) -> Vec<Hint> {
     let hint = |task: &ClaimedTask| Hint::Task { task: task.state.id, root: task.state.root, kinds };
     claimed.iter().flatten().map(hint).collect()
 }
-

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Error, Notification, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_util::task::TaskTracker;
 
 use super::errors::DatabaseName;
 use super::options::PostgresOptions;
@@ -38,6 +39,8 @@ pub(super) struct Server {
     pub(super) name: DatabaseName,
     /// The schema as SQL has it, with its dot.
     schema: String,
+    /// What runs in the background for the store. All of it ends when the store is dropped.
+    pub(super) tasks: TaskTracker,
 }
 
 impl Server {
@@ -45,7 +48,7 @@ impl Server {
         let name = DatabaseName::new(&options);
         let tls = tls(&options, &name)?;
         let schema = format!("\"{}\".", options.schema.replace('"', "\"\""));
-        Ok(Server { options, tls, name, schema })
+        Ok(Server { options, tls, name, schema, tasks: TaskTracker::new() })
     }
 
     pub(super) fn options(&self) -> &PostgresOptions {
@@ -70,7 +73,7 @@ impl Server {
         let (client, mut driver) = self.options.config.connect(self.tls.clone()).await?;
         let mut messages = futures::stream::poll_fn(move |context| driver.poll_message(context));
         // Ends when the client is dropped, or the connection breaks.
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             while let Some(message) = messages.next().await {
                 match (message, &heard) {
                     (Ok(AsyncMessage::Notification(note)), Some(heard)) => drop(heard.send(note)),
@@ -92,7 +95,8 @@ fn tls(options: &PostgresOptions, name: &DatabaseName) -> Result<MakeRustlsConne
     let failed = |why: String| name.error(format_args!("cannot be reached over TLS: {why}"));
     let mut roots = Vec::new();
     if let Some(path) = &options.root_certificates {
-        let unreadable = |why: &dyn std::fmt::Display| failed(format!("{} cannot be read ({why})", path.display()));
+        let unreadable =
+            |why: &dyn std::fmt::Display| failed(format!("{} cannot be read ({why})", path.display()));
         let found = CertificateDer::pem_file_iter(path).map_err(|why| unreadable(&why))?;
         for certificate in found {
             roots.push(certificate.map_err(|why| unreadable(&why))?);
@@ -184,10 +188,10 @@ impl Connection {
     pub(super) async fn begin(&self, durable: bool) -> Result<(), Error> {
         let pooled = self.server.options.pooled;
         if durable && !pooled {
-            return self.client.batch_execute("BEGIN").await;
+            return self.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await;
         }
         let now = if durable { "" } else { "; SET LOCAL synchronous_commit = off" };
         let settings = if pooled { format!("; {LOCALLY}") } else { String::new() };
-        self.client.batch_execute(&format!("BEGIN{now}{settings}")).await
+        self.client.batch_execute(&format!("BEGIN ISOLATION LEVEL READ COMMITTED{now}{settings}")).await
     }
 }

@@ -15,8 +15,11 @@ use crate::id::{Seq, TaskId};
 use crate::store::validate::{TaskLinks, check_deletable};
 use crate::store::{Hint, StoreError, blob_cutoff};
 
-const LOCK: &str =
-    concat!("SELECT ", state_columns!(), " FROM @.tasks t WHERE t.id = ANY($1) ORDER BY t.id FOR UPDATE OF t");
+const LOCK: &str = concat!(
+    "SELECT ",
+    state_columns!(),
+    " FROM @.tasks t WHERE t.id = ANY($1) ORDER BY t.id FOR UPDATE OF t"
+);
 /// Every task that may need one of these: those of the same trees, and those that continue one.
 const RELATED: &str = "SELECT id, root, continues FROM @.tasks WHERE root IN \
                        (SELECT root FROM @.tasks WHERE id = ANY($1)) \

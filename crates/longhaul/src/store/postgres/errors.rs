@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use tokio_postgres::Error;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::{Severity, SqlState};
-use tokio_postgres::Error;
 
 use super::options::PostgresOptions;
 use crate::store::{DatabaseFault, StoreError};
@@ -42,7 +42,12 @@ pub(super) fn meaning(error: &Error) -> Meaning {
     let Some(database) = error.as_db_error() else {
         let text = error.to_string();
         // The only errors that are not about the connection.
-        let ours = ["error serializing parameter", "error deserializing column", "invalid column", "invalid parameter"];
+        let ours = [
+            "error serializing parameter",
+            "error deserializing column",
+            "invalid column",
+            "invalid parameter",
+        ];
         let expected = ["query returned an unexpected number of rows", "authentication error"];
         let permanent = ours.iter().chain(&expected).any(|start| text.starts_with(start));
         return if permanent { Meaning::Permanent } else { Meaning::Lost };
@@ -212,6 +217,8 @@ impl DatabaseName {
     }
 
     pub(super) fn no_tables(&self) -> StoreError {
-        self.error(format_args!("has no tables of Longhaul yet: run `longhaul store migrate` once, and start again"))
+        self.error(format_args!(
+            "has no tables of Longhaul yet: run `longhaul store migrate` once, and start again"
+        ))
     }
 }

@@ -62,7 +62,8 @@ macro_rules! feed_sql {
 
 const ALL: &str = feed_sql!("(j.k, j.pos) > ($1, $2) AND j.k < $3 ORDER BY j.k, j.pos LIMIT $4");
 /// The entries of a task are in the order of their numbers.
-const OF_TASK: &str = feed_sql!("j.task = $5 AND (j.k, j.pos) > ($1, $2) AND j.k < $3 ORDER BY j.seq LIMIT $4");
+const OF_TASK: &str =
+    feed_sql!("j.task = $5 AND (j.k, j.pos) > ($1, $2) AND j.k < $3 ORDER BY j.seq LIMIT $4");
 /// First the places alone, which are in the index of each journal.
 const OF_TREE: &str = feed_sql!(
     "(j.task, j.seq) IN (SELECT p.task, p.seq FROM @.tasks r JOIN @.journal p ON p.task = r.id \
@@ -122,6 +123,11 @@ impl Horizon {
 }
 
 impl ReaderPool {
+    /// What can be read at once.
+    pub(super) async fn horizon_now(&self) -> Result<Horizon, StoreError> {
+        self.run(|connection: Arc<Connection>| async move { Horizon::look(&connection).await }).await
+    }
+
     /// What can be read. Waits a moment if there is something that cannot: what was acknowledged can be read.
     pub(super) async fn horizon(&self) -> Result<Horizon, StoreError> {
         let look = |connection: Arc<Connection>| async move { Horizon::look(&connection).await };

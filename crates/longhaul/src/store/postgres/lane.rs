@@ -118,8 +118,9 @@ impl Lane {
     /// Starts a lane.
     pub(super) fn start(shared: Arc<Shared>) -> LaneQueue {
         let (queue, requests) = mpsc::unbounded_channel();
-        let lane = Lane { server: shared.server.clone(), shared, connection: None, requests, last: 0 };
-        tokio::spawn(lane.run());
+        let server = shared.server.clone();
+        let lane = Lane { server: server.clone(), shared, connection: None, requests, last: 0 };
+        server.tasks.spawn(lane.run());
         LaneQueue(queue)
     }
 
@@ -174,7 +175,8 @@ impl Lane {
                 for (request, reply) in group.into_requests().into_iter().zip(replies) {
                     let mut alone = AppendGroup::new(vec![request]);
                     let answer = self.settle(&mut alone).await;
-                    let _ = reply.send(answer.and_then(|mut all| all.pop().unwrap_or(Err(StoreError::Closed))));
+                    let _ =
+                        reply.send(answer.and_then(|mut all| all.pop().unwrap_or(Err(StoreError::Closed))));
                 }
             }
             Err(error) => {
@@ -268,10 +270,14 @@ impl Lane {
     async fn connect(&mut self) -> Result<&Connection, (Meaning, StoreError)> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             let connected = self.server.connect().await;
-            let connected = connected.map_err(|error| (meaning(&error), self.server.name.server_error(&error)))?;
+            let connected =
+                connected.map_err(|error| (meaning(&error), self.server.name.server_error(&error)))?;
             self.connection = Some(connected);
         }
-        self.connection.as_ref().inspect(|connection| connection.trim()).ok_or((Meaning::Lost, StoreError::Closed))
+        self.connection
+            .as_ref()
+            .inspect(|connection| connection.trim())
+            .ok_or((Meaning::Lost, StoreError::Closed))
     }
 }
 

@@ -132,13 +132,17 @@ impl Contact {
 }
 
 /// Running tasks whose worker has no lease.
-pub(super) async fn abandoned_tasks(pool: &ReaderPool, shared: &Shared) -> Result<Vec<TaskState>, StoreError> {
+pub(super) async fn abandoned_tasks(
+    pool: &ReaderPool,
+    shared: &Shared,
+) -> Result<Vec<TaskState>, StoreError> {
     let read = |connection: Arc<Connection>| async move {
         let shortest = connection.row(SHORTEST, &[]).await?;
         let shortest: Option<i64> = shortest.map_or(Ok(None), |row| row.try_get(0))?;
         let milliseconds = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or_default());
         // Who is asked once has no lease to compare with: by the usual one.
-        let unbroken = shared.contact.unbroken(shared.clock.elapsed(), milliseconds(shortest.unwrap_or(15_000)));
+        let unbroken =
+            shared.contact.unbroken(shared.clock.elapsed(), milliseconds(shortest.unwrap_or(15_000)));
         let unbroken = i64::try_from(unbroken.as_millis()).unwrap_or(i64::MAX);
         let found = connection.query(ABANDONED, &[&shared.lease_time(), &unbroken]).await?;
         reader::load_all(&connection, &found).await

@@ -68,10 +68,12 @@ impl Drop for Announced {
 }
 
 impl Signals {
-    pub(super) fn start(server: Arc<Server>, readers: Arc<ReaderPool>) -> Signals {
+    /// `seen` is what could be read when the store was opened.
+    pub(super) fn start(server: Arc<Server>, readers: Arc<ReaderPool>, seen: Horizon) -> Signals {
         let (local, _) = broadcast::channel(HINT_CAPACITY);
         let (signals, received) = mpsc::unbounded_channel();
         let (live, hears) = (LiveReaders::default(), Arc::new(AtomicBool::new(false)));
+        let tasks = server.tasks.clone();
         let exchange = Exchange {
             sender: format!("{:016x}", random_token()),
             channel: channel(&server),
@@ -87,9 +89,10 @@ impl Signals {
             lagged: false,
             watched_here: HashMap::new(),
             watched_elsewhere: HashMap::new(),
-            seen: None,
+            seen: Some(seen),
+            deleted_here: false,
         };
-        tokio::spawn(exchange.run());
+        tasks.spawn(exchange.run());
         Signals { local, signals, live, hears }
     }
 
@@ -130,6 +133,12 @@ impl Signals {
         !self.hears.load(Ordering::Relaxed) || self.live.contains(root)
     }
 
+    /// Whether what others write is heard of.
+    #[cfg(test)]
+    pub(super) fn hears_others(&self) -> bool {
+        self.hears.load(Ordering::Relaxed)
+    }
+
     /// Sends what is left, and ends.
     pub(super) fn close(&self) {
         let _ = self.signals.send(Signal::Close);
@@ -161,7 +170,10 @@ struct Exchange {
     watched_here: HashMap<TaskId, usize>,
     /// By sender and tree, with when it was last said.
     watched_elsewhere: HashMap<(String, TaskId), Instant>,
+    /// Up to where changes were looked for; nothing if they have to be looked for everywhere.
     seen: Option<Horizon>,
+    /// Whether this process has deleted something since.
+    deleted_here: bool,
 }
 
 /// A connection that sends, and listens if `heard` is used.
@@ -184,7 +196,8 @@ impl Exchange {
         let mut line: Option<Line> = None;
         let mut next_try = Instant::now();
         let mut pause = Duration::from_millis(100);
-        let (mut last_sent, mut last_look, mut last_watch) = (None::<Instant>, Instant::now(), Instant::now());
+        let (mut last_sent, mut last_look, mut last_watch) =
+            (None::<Instant>, Instant::now(), Instant::now());
         loop {
             let event = self.next(line.as_mut()).await;
             match event {
@@ -222,8 +235,9 @@ impl Exchange {
                 match self.connect(listens).await {
                     Ok(new) => {
                         if listens {
-                            // Whatever fell between, everybody looks.
-                            let _ = self.local.send(Hint::Lagged);
+                            // Whatever fell between: precisely for the first time, and by everybody after a loss.
+                            self.look().await;
+                            self.seen = None;
                         }
                         line = Some(new);
                         pause = Duration::from_millis(100);
@@ -241,7 +255,9 @@ impl Exchange {
             if let Some(current) = &mut line
                 && current.trial.is_some_and(|until| Instant::now() > until)
             {
-                tracing::warn!("the server's notifications do not arrive (a pooler?): changes are looked for once a second");
+                tracing::warn!(
+                    "the server's notifications do not arrive (a pooler?): changes are looked for once a second"
+                );
                 current.trial = None;
                 self.looks = true;
                 self.hears.store(false, Ordering::Relaxed);
@@ -299,7 +315,7 @@ impl Exchange {
             Signal::Written(hints) => {
                 for hint in hints {
                     match hint {
-                        Hint::Lagged => self.lagged = true,
+                        Hint::Lagged => (self.lagged, self.deleted_here) = (true, true),
                         Hint::Task { task, root, kinds } => {
                             let known = self.pending.entry(task).or_insert((root, EntryKinds::default()));
                             known.1 = known.1.union(kinds);
@@ -438,7 +454,7 @@ impl Exchange {
             let _ = self.local.send(Hint::Lagged);
             return;
         };
-        if now.has_deleted_since(before) {
+        if now.has_deleted_since(before) && !std::mem::take(&mut self.deleted_here) {
             let _ = self.local.send(Hint::Lagged);
         }
         match self.readers.changed(before, now, MANY + 1).await {

@@ -125,7 +125,8 @@ impl PostgresStore {
         }
         let readers = Arc::new(ReaderPool::new(server.clone(), READERS, Some(first)));
         let leases = ReaderPool::new(server.clone(), 1, None);
-        let signals = Signals::start(server.clone(), readers.clone());
+        let seen = readers.horizon_now().await?;
+        let signals = Signals::start(server.clone(), readers.clone(), seen);
         let shared = Arc::new(Shared { server, clock, signals, contact: leases::Contact::default() });
         let lanes = (0..lanes).map(|_| Lane::start(shared.clone())).collect();
         Ok(PostgresStore { shared, readers, leases, lanes })
@@ -210,9 +211,9 @@ impl Store for PostgresStore {
     }
 
     fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>> {
-        Box::pin(async move {
-            self.last_lane().ask(&self.shared, |reply| LaneRequest::Claim(claim, reply)).await
-        })
+        Box::pin(
+            async move { self.last_lane().ask(&self.shared, |reply| LaneRequest::Claim(claim, reply)).await },
+        )
     }
 
     fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
@@ -281,7 +282,10 @@ impl Store for PostgresStore {
         Box::pin(async move {
             let found = check::find(&self.readers, &which, journals).await?;
             if !found.to_rebuild.is_empty() {
-                tracing::warn!(tasks = found.to_rebuild.len(), "damaged rows are rebuilt from their journals");
+                tracing::warn!(
+                    tasks = found.to_rebuild.len(),
+                    "damaged rows are rebuilt from their journals"
+                );
                 let rebuild = Rebuild(found.to_rebuild);
                 self.last_lane().ask(&self.shared, |reply| LaneRequest::Rebuild(rebuild, reply)).await?;
             }

@@ -71,7 +71,8 @@ impl PostgresOptions {
                 rest.push(pair);
             }
         }
-        let whole = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
+        let whole =
+            if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
         let mut config: Config = whole.parse().map_err(|error| refused(&why_not_parsed(&error)))?;
         config.ssl_mode(own.ssl_mode(&config)?);
         if config.get_application_name().is_none() {
@@ -160,9 +161,8 @@ impl OwnParameters {
 
 /// Whether every host is this machine.
 fn is_local(config: &Config) -> bool {
-    let loopback = |name: &str| {
-        name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    };
+    let loopback =
+        |name: &str| name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     let hosts = config.get_hosts().iter().all(|host| match host {
         Host::Tcp(name) => loopback(name),
         Host::Unix(_) => true,
@@ -203,27 +203,32 @@ mod tests {
 
     #[test]
     fn a_url_is_read_and_never_repeated() {
-        let options = PostgresOptions::new("postgres://me:s3cret@db.example/tasks?schema=a%20b&pooled=true").unwrap();
+        let options =
+            PostgresOptions::new("postgres://zoe:s3cret@db.example/tasks?schema=a%20b&pooled=true").unwrap();
         assert_eq!((options.schema.as_str(), options.pooled), ("a b", true));
         assert_eq!(options.config.get_ssl_mode(), SslMode::Require, "another machine");
-        assert!(!format!("{options:?}").contains("s3cret") && !format!("{options:?}").contains("me"));
+        assert!(!format!("{options:?}").contains("s3cret") && !format!("{options:?}").contains("zoe"));
         for local in ["postgres://localhost/x", "postgres://127.0.0.1/x", "postgres:///x?host=/tmp"] {
-            assert_eq!(PostgresOptions::new(local).unwrap().config.get_ssl_mode(), SslMode::Disable, "{local}");
+            assert_eq!(
+                PostgresOptions::new(local).unwrap().config.get_ssl_mode(),
+                SslMode::Disable,
+                "{local}"
+            );
         }
         let wanted = PostgresOptions::new("postgres://localhost/x?sslmode=verify-full").unwrap();
         assert_eq!(wanted.config.get_ssl_mode(), SslMode::Require);
         for wrong in [
             "s3cret",
-            "mysql://me:s3cret@h/d",
-            "postgres://me:s3cret@h/d?sslmode=disable",
-            "postgres://me:s3cret@h/d?sslmode=s3cret",
-            "postgres://me:s3cret@h/d?nonsense=s3cret",
-            "postgres://me:s3cret@h:port/d",
+            "mysql://zoe:s3cret@h/d",
+            "postgres://zoe:s3cret@h/d?sslmode=disable",
+            "postgres://zoe:s3cret@h/d?sslmode=s3cret",
+            "postgres://zoe:s3cret@h/d?nonsense=s3cret",
+            "postgres://zoe:s3cret@h:port/d",
             "postgres://h/d?schema=",
             "postgres://h/d?pooled=s3cret",
         ] {
             let error = PostgresOptions::new(wrong).unwrap_err().to_string();
-            assert!(!error.contains("s3cret") && !error.contains("me:"), "{error}");
+            assert!(!error.contains("s3cret") && !error.contains("zoe"), "{error}");
         }
     }
 }

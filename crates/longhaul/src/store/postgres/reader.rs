@@ -61,7 +61,8 @@ impl ReaderPool {
             match answer {
                 Ok(found) => return Ok(found),
                 Err(error)
-                    if matches!(meaning(&error), Meaning::Lost | Meaning::Again) && Instant::now() < deadline =>
+                    if matches!(meaning(&error), Meaning::Lost | Meaning::Again)
+                        && Instant::now() < deadline =>
                 {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_millis(500));
@@ -71,7 +72,12 @@ impl ReaderPool {
         }
     }
 
-    pub(super) async fn read(&self, task: TaskId, after: Seq, limit: usize) -> Result<Vec<Record>, StoreError> {
+    pub(super) async fn read(
+        &self,
+        task: TaskId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
         let (id, from, most) = (task.to_string(), rows::number(after.0), rows::number(limit as u64));
         let read = |connection: Arc<Connection>| {
             let id = &id;
@@ -226,8 +232,10 @@ pub(super) async fn newest(
         return connection.query(&sql, &rows::borrowed(&values)).await;
     };
     values.push(Box::new(rows::number(limit as u64)));
-    let sql =
-        format!("SELECT {columns} FROM @.tasks t WHERE {condition} ORDER BY t.n DESC LIMIT ${}", values.len());
+    let sql = format!(
+        "SELECT {columns} FROM @.tasks t WHERE {condition} ORDER BY t.n DESC LIMIT ${}",
+        values.len()
+    );
     let mut found = connection.query(&sql, &rows::borrowed(&values)).await?;
     found.reverse();
     Ok(found)

@@ -111,7 +111,11 @@ pub(super) fn record(task: TaskId, row: &Row, from: usize) -> Result<Result<Reco
 }
 
 /// The records in the rows of [`JOURNAL`]. Fails if there is a gap between them.
-pub(super) fn records(task: TaskId, after: Seq, rows: &[Row]) -> Result<Result<Vec<Record>, StoreError>, Error> {
+pub(super) fn records(
+    task: TaskId,
+    after: Seq,
+    rows: &[Row],
+) -> Result<Result<Vec<Record>, StoreError>, Error> {
     let mut records = Vec::with_capacity(rows.len());
     let mut expected = Seq(after.0.saturating_add(1));
     for row in rows {
@@ -130,7 +134,10 @@ pub(super) fn records(task: TaskId, after: Seq, rows: &[Row]) -> Result<Result<V
 }
 
 /// Makes the state of a task from its journal.
-pub(super) async fn rebuild(connection: &Connection, task: TaskId) -> Result<Result<TaskState, StoreError>, Error> {
+pub(super) async fn rebuild(
+    connection: &Connection,
+    task: TaskId,
+) -> Result<Result<TaskState, StoreError>, Error> {
     let rows = connection.query(JOURNAL, &[&task.to_string(), &0_i64, &i64::MAX]).await?;
     let name = &connection.server.name;
     Ok(records(task, Seq(0), &rows)?.and_then(|journal| match TaskState::from_journal(task, &journal) {
@@ -182,7 +189,9 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, OwnedValues) {
     match &parents[..] {
         [] => {}
         [parent] => terms.add("t.parent = ?", parent.to_string()),
-        several => terms.add("t.parent = ANY(?)", several.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        several => {
+            terms.add("t.parent = ANY(?)", several.iter().map(ToString::to_string).collect::<Vec<_>>())
+        }
     }
     if let Some(old) = continues {
         terms.add("t.continues = ?", old.to_string());

@@ -138,7 +138,9 @@ async fn look(connection: &Connection) -> Result<Tables, Error> {
     match connection.row(VERSIONS, &[]).await {
         Ok(Some(row)) => Ok(Tables::Of { version: row.try_get(0)?, oldest: row.try_get(1)? }),
         Ok(None) => Ok(Tables::None),
-        Err(error) if matches!(error.code(), Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME)) => {
+        Err(error)
+            if matches!(error.code(), Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME)) =>
+        {
             Ok(Tables::None)
         }
         Err(error) => Err(error),

@@ -14,8 +14,7 @@ use crate::id::{TaskId, WorkerId};
 use crate::store::StoreError;
 use crate::task::TaskState;
 
-const INSERT_TASKS: &str =
-    "INSERT INTO @.tasks (id, status, team, agent, parent, root, continues, retries, attempt, worker, created, quiet, \
+const INSERT_TASKS: &str = "INSERT INTO @.tasks (id, status, team, agent, parent, root, continues, retries, attempt, worker, created, quiet, \
      seq, format, fold, state) \
      SELECT u.id, u.status, u.team, u.agent, u.parent, u.root, u.continues, u.retries, u.attempt, u.worker, u.created, \
      u.quiet, u.seq, $15, $16, u.state \
@@ -23,13 +22,11 @@ const INSERT_TASKS: &str =
      $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bytea[]) \
      AS u(id, status, team, agent, parent, root, continues, retries, attempt, worker, created, quiet, seq, state)";
 /// The ids are named twice so that no plan reads all tasks.
-const UPDATE_TASKS: &str =
-    "UPDATE @.tasks t SET status = u.status, attempt = u.attempt, worker = u.worker, quiet = u.quiet, seq = u.seq, \
+const UPDATE_TASKS: &str = "UPDATE @.tasks t SET status = u.status, attempt = u.attempt, worker = u.worker, quiet = u.quiet, seq = u.seq, \
      format = greatest(t.format, $8), fold = $9, state = u.state \
      FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bytea[]) \
      AS u(id, status, attempt, worker, quiet, seq, state) WHERE t.id = ANY($1) AND t.id = u.id";
-const INSERT_JOURNAL: &str =
-    "INSERT INTO @.journal (task, seq, at, kind, format, tx, k, letter, entry) \
+const INSERT_JOURNAL: &str = "INSERT INTO @.journal (task, seq, at, kind, format, tx, k, letter, entry) \
      SELECT u.task, u.seq, u.at, u.kind, $7, $8, $9, u.letter, u.entry \
      FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bytea[], $6::bytea[]) \
      AS u(task, seq, at, kind, letter, entry)";
@@ -56,7 +53,10 @@ impl Trouble {
     }
 
     /// Of the statements of a transaction, of which all after the first that failed have failed for that.
-    pub(super) fn of_first<'a>(connection: &Connection, errors: impl Iterator<Item = &'a Error>) -> Option<Trouble> {
+    pub(super) fn of_first<'a>(
+        connection: &Connection,
+        errors: impl Iterator<Item = &'a Error>,
+    ) -> Option<Trouble> {
         let mut first = None;
         for error in errors {
             // "current transaction is aborted": not the cause.
@@ -223,9 +223,22 @@ impl<'a> WriteSet<'a> {
                         .execute(
                             INSERT_TASKS,
                             &[
-                                &new.id, &new.status, &fixed.team, &fixed.agent, &fixed.parent, &fixed.root,
-                                &fixed.continues, &fixed.retries, &new.attempt, &new.worker, &fixed.created,
-                                &new.quiet, &new.seq, &new.state, &format, &fold,
+                                &new.id,
+                                &new.status,
+                                &fixed.team,
+                                &fixed.agent,
+                                &fixed.parent,
+                                &fixed.root,
+                                &fixed.continues,
+                                &fixed.retries,
+                                &new.attempt,
+                                &new.worker,
+                                &fixed.created,
+                                &new.quiet,
+                                &new.seq,
+                                &new.state,
+                                &format,
+                                &fold,
                             ],
                         )
                         .await
@@ -241,8 +254,15 @@ impl<'a> WriteSet<'a> {
                         .execute(
                             UPDATE_TASKS,
                             &[
-                                &changed.id, &changed.status, &changed.attempt, &changed.worker, &changed.quiet,
-                                &changed.seq, &changed.state, &format, &fold,
+                                &changed.id,
+                                &changed.status,
+                                &changed.attempt,
+                                &changed.worker,
+                                &changed.quiet,
+                                &changed.seq,
+                                &changed.state,
+                                &format,
+                                &fold,
                             ],
                         )
                         .await
@@ -263,14 +283,16 @@ impl<'a> WriteSet<'a> {
         };
         // Polled in this order, so sent in this order.
         let sent = async { futures::join!(insert, update, append, uses, connection.batch("COMMIT")) };
-        let Ok((insert, update, append, uses, commit)) = tokio::time::timeout(ANSWER + Duration::from_secs(1), sent).await
+        let Ok((insert, update, append, uses, commit)) =
+            tokio::time::timeout(ANSWER + Duration::from_secs(1), sent).await
         else {
             return Err(Trouble::Unknown);
         };
-        let refused: Vec<&Error> = [insert.as_ref().err(), update.as_ref().err(), append.as_ref().err(), uses.as_ref().err()]
-            .into_iter()
-            .flatten()
-            .collect();
+        let refused: Vec<&Error> =
+            [insert.as_ref().err(), update.as_ref().err(), append.as_ref().err(), uses.as_ref().err()]
+                .into_iter()
+                .flatten()
+                .collect();
         // Refused by the server, which goes on: then the commit was none.
         let is_certain = |error: &&Error| error.as_db_error().is_some() && !is_fatal(error);
         if let Some(trouble) = Trouble::of_first(connection, refused.iter().copied().filter(is_certain)) {

@@ -5,9 +5,9 @@ use rusqlite::{Connection, Row, params};
 
 use super::checksum::RowChecksum;
 use super::errors::{DatabasePath, OrStoreError as _};
-use crate::store::saved_state;
 use crate::entry::{Entry, EntryCodecError, Record, Submission, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey};
+use crate::store::saved_state;
 use crate::store::validate::WriteDraft;
 use crate::store::{StoreError, StoredValue, TaskFilter};
 use crate::task::{Status, TaskState};
@@ -300,8 +300,7 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
         terms.add("parent", "IS NULL", Vec::new());
     }
     let of_parent = worker.is_none() && retries.is_none() && continues.is_none();
-    let shares_index = !terms.terms.is_empty() && of_parent
-        || root.is_some() && terms.terms.is_empty();
+    let shares_index = !terms.terms.is_empty() && of_parent || root.is_some() && terms.terms.is_empty();
     if let Some(root) = root {
         terms.add("root", "= ?", text(root));
     }

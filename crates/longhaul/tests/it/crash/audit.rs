@@ -22,7 +22,9 @@ pub(crate) struct Audit {
 impl Audit {
     /// Reads a store, and checks that each journal is legal and each state its fold.
     pub(crate) fn of(dir: &Path) -> Audit {
-        crate::crash::roles::block_on(async { Audit::taken(&*open(dir, SqliteOptions::default()).await).await })
+        crate::crash::roles::block_on(async {
+            Audit::taken(&*open(dir, SqliteOptions::default()).await).await
+        })
     }
 
     pub(crate) fn read(store: &dyn Store) -> Audit {

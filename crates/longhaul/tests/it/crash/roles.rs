@@ -96,7 +96,14 @@ async fn claim(dir: &Path, args: &[&str]) {
     let mut claimed = 0;
     loop {
         let teams = vec![TeamRef::Named("counted".into())];
-        let claim = ClaimRequest { worker: worker.clone(), teams, roots: None, fresh_only: false, except: vec![], max: 3 };
+        let claim = ClaimRequest {
+            worker: worker.clone(),
+            teams,
+            roots: None,
+            fresh_only: false,
+            except: vec![],
+            max: 3,
+        };
         match store.claim(claim).await.unwrap().len() {
             0 => break,
             some => claimed += some,

@@ -76,13 +76,8 @@ async fn nothing_is_written_twice(kind: EntryKind, inner: impl Store) {
     within(longhaul.shutdown()).await;
 }
 
-const KINDS: [EntryKind; 5] = [
-    EntryKind::Submitted,
-    EntryKind::Replied,
-    EntryKind::Returned,
-    EntryKind::Read,
-    EntryKind::Finished,
-];
+const KINDS: [EntryKind; 5] =
+    [EntryKind::Submitted, EntryKind::Replied, EntryKind::Returned, EntryKind::Read, EntryKind::Finished];
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_writes_nothing_twice() {

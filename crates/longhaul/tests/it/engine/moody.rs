@@ -9,8 +9,8 @@ use longhaul::TaskId;
 use longhaul::entry::{EntryCodecError, EntryKind, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{
-    Batch, ClaimRequest, ClaimedTask, DatabaseFault, Fence, HintStream, MemoryStore, Store, StoreError, StoreFuture,
-    StoredValue, TaskFilter,
+    Batch, ClaimRequest, ClaimedTask, DatabaseFault, Fence, HintStream, MemoryStore, Store, StoreError,
+    StoreFuture, StoredValue, TaskFilter,
 };
 use longhaul::task::TaskState;
 
@@ -53,8 +53,7 @@ impl Mood {
     fn loses(&self, batch: &Batch) -> bool {
         let mut lost = self.lost_appends.lock().unwrap();
         let Some((kind, times)) = &mut *lost else { return false };
-        let has_it =
-            batch.writes.iter().flat_map(|write| &write.entries).any(|entry| entry.kind() == *kind);
+        let has_it = batch.writes.iter().flat_map(|write| &write.entries).any(|entry| entry.kind() == *kind);
         let loses = has_it && *times > 0;
         *times -= usize::from(loses);
         loses
