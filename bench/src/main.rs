@@ -3,12 +3,14 @@
 //! `./bench/run [TASKS]` (10,000 unless told). Each measurement runs in a process of its own, so that its CPU time and its
 //! peak memory are its own. `./bench/fanout [AGENTS…] [ROWS…]` compares many agents over HTTP
 //! with a bare loop that makes the same requests. `./bench/grow DIR TASKS` makes a store with many tasks that have ended.
+//! `./bench/stores [SECONDS]` compares PostgreSQL with SQLite.
 
 mod waiting_memory;
 mod fanout;
 mod gauge;
 mod grown_store;
 mod latency;
+mod stores;
 mod throughput;
 
 use std::error::Error;
@@ -36,6 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             runtime.block_on(grown_store::grow_store(directory.as_ref(), tasks))
         }
+        ["stores"] => stores::print_table(5),
+        ["stores", seconds] => stores::print_table(seconds.parse()?),
         ["--one", what, tasks] => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             let reading = runtime.block_on(run_measurement(what, tasks.parse()?))?;
@@ -45,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [] => table(10_000),
         [tasks] => table(tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?),
         _ => {
-            Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS…] [ROWS…] or ./bench/grow DIR TASKS"
+            Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS…] [ROWS…], ./bench/stores [SECONDS] or ./bench/grow DIR TASKS"
                 .into())
         }
     }

@@ -4,6 +4,7 @@ mod groups;
 mod ids;
 mod serve_args;
 mod mcp_args;
+mod store_args;
 mod suggest;
 mod task_args;
 
@@ -22,6 +23,7 @@ pub(crate) use groups::command;
 pub(crate) use ids::task_ids;
 pub(crate) use mcp_args::*;
 pub(crate) use serve_args::*;
+pub(crate) use store_args::*;
 pub(crate) use suggest::parse;
 pub(crate) use task_args::*;
 
@@ -33,6 +35,14 @@ pub(crate) struct Cli {
     /// Data directory, or database file [default: the user's data directory]
     #[arg(long, global = true, value_name = "DIR|FILE", env = "LONGHAUL_DATA", hide_env_values = true)]
     pub(crate) data: Option<PathBuf>,
+
+    /// Where tasks are kept: a PostgreSQL URL, a database file, or `@FILE` with a URL in it [default: the database in
+    /// the data directory]
+    ///
+    /// A URL with a password belongs into LONGHAUL_STORE or into a file: others can see the arguments of a process. With
+    /// PostgreSQL, the data directory has this machine's own files only. See docs/fleet.md.
+    #[arg(long, global = true, value_name = "URL|FILE")]
+    pub(crate) store: Option<String>,
 
     #[command(subcommand)]
     pub(crate) command: CliCommand,
@@ -97,6 +107,8 @@ pub(crate) enum CliCommand {
     /// An ACP client such as Zed, a JetBrains IDE, Neovim or Emacs starts this command itself. Its sessions are tasks, run
     /// by a background process: they go on when the editor is closed, and the editor can load them again. See docs/acp.md.
     Acp(AcpArgs),
+    /// Set up a store that several machines share, and copy tasks into it or back
+    Store(StoreArgs),
     /// Check team files for errors
     Check(CheckArgs),
     /// List the tools of a team's agents
@@ -152,8 +164,8 @@ pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Vec<
     let mut args: Vec<_> = args.collect();
     let bare = match &args[1.min(args.len())..] {
         [] => true,
-        [flag, _] => flag == "--data",
-        [flag] => flag.to_string_lossy().starts_with("--data="),
+        [flag, _] => flag == "--data" || flag == "--store",
+        [flag] => ["--data=", "--store="].iter().any(|given| flag.to_string_lossy().starts_with(given)),
         _ => false,
     };
     if bare {

@@ -156,7 +156,8 @@ async fn spawn_carry(
 ) -> Result<(), CliError> {
     let program = std::env::current_exe().map_err(|error| cannot(error.to_string()))?;
     let mut command = tokio::process::Command::new(program);
-    command.arg("--data").arg(absolute_path(data_dir.data())).arg("carry").args(args);
+    data_dir.configure(&mut command);
+    command.arg("carry").args(args);
     let log_file = open_log(log).map_err(|error| cannot(error.to_string()))?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
     let mut child = command.spawn().map_err(|error| cannot(error.to_string()))?;

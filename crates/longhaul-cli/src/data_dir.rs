@@ -1,4 +1,4 @@
-//! The location of the database.
+//! Where tasks are kept, and the files of this machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,17 +10,22 @@ use longhaul::id::QuestionId;
 use longhaul::store::{SqliteStore, Store};
 
 use crate::exit::{CliError, CliExitCode};
+use crate::store_address::{PostgresUrl, STORE_VARIABLE, StoreAddress, host_id};
 
 /// The name of the database in its directory.
 const DATABASE: &str = "longhaul.db";
 
-/// The data directory.
+/// The data directory: the files of this machine, and where the tasks are kept.
 #[derive(Clone)]
 pub(crate) struct DataDir {
-    /// The directory or file from `--data`, if given.
-    chosen: Option<PathBuf>,
-    /// The database file.
+    /// What the person typed to choose it, for the commands that are suggested.
+    flags: String,
+    /// Whether it is the user's own data directory, and not a chosen one.
+    is_default: bool,
+    /// The database file. With another store there is none, and only its directory is used.
     pub(crate) database: PathBuf,
+    /// The PostgreSQL database that holds the tasks instead of the file.
+    postgres: Option<PostgresUrl>,
 }
 
 impl DataDir {
@@ -41,7 +46,82 @@ impl DataDir {
                 .join("longhaul")
                 .join(DATABASE),
         };
-        Ok(DataDir { chosen: chosen.map(Path::to_owned), database })
+        let flags = chosen.map(|path| format!(" --data {}", quoted(path))).unwrap_or_default();
+        Ok(DataDir { flags, is_default: chosen.is_none(), database, postgres: None })
+    }
+
+    /// Returns the location of the tasks: as `--store` says, or else the environment, or else in the data
+    /// directory. Fails if the store cannot be one.
+    pub(crate) fn with_store(
+        data: Option<&Path>,
+        flag: Option<&str>,
+        variable: Option<&str>,
+    ) -> Result<DataDir, CliError> {
+        let address = match (flag, variable) {
+            (Some(flag), _) => StoreAddress::from_flag(flag)?,
+            (None, Some(variable)) => StoreAddress::from_trusted(variable)?,
+            (None, None) => return DataDir::resolve(data),
+        };
+        let typed = flag.map(|flag| format!(" --store {}", quoted(Path::new(flag)))).unwrap_or_default();
+        match address {
+            StoreAddress::File(path) => {
+                let found = DataDir::resolve(Some(&path))?;
+                Ok(DataDir { flags: typed, ..found })
+            }
+            StoreAddress::Postgres(url) => {
+                let found = DataDir::resolve(data)?;
+                let flags = format!("{}{typed}", found.flags);
+                Ok(DataDir { flags, postgres: Some(url), ..found })
+            }
+        }
+    }
+
+    /// Returns the PostgreSQL database, if the tasks are in one.
+    pub(crate) fn postgres(&self) -> Option<&PostgresUrl> {
+        self.postgres.as_ref()
+    }
+
+    /// Returns the machine that a task is bound to which is started here: this one, if others share its store.
+    pub(crate) fn bound_host(&self) -> Option<String> {
+        self.postgres.is_some().then(host_id)
+    }
+
+    /// Returns the store as people see it, without a password.
+    pub(crate) fn store_name(&self) -> String {
+        match &self.postgres {
+            Some(url) => url.shown(),
+            None => std::path::absolute(&self.database)
+                .unwrap_or_else(|_| self.database.clone())
+                .display()
+                .to_string(),
+        }
+    }
+
+    /// Returns a name for the store that is short and fits into the name of a file.
+    pub(crate) fn file_stem(&self) -> std::ffi::OsString {
+        match &self.postgres {
+            None => self.database.file_name().unwrap_or_default().to_owned(),
+            Some(url) => {
+                let digest = longhaul::id::Digest::of_bytes(url.shown().as_bytes());
+                let short: String =
+                    digest.as_str().chars().filter(char::is_ascii_hexdigit).take(12).collect();
+                format!("postgres-{short}").into()
+            }
+        }
+    }
+
+    /// Gives a command of this program the same data directory and the same store. A URL is passed in the
+    /// environment, where others cannot see it.
+    pub(crate) fn configure(&self, command: &mut tokio::process::Command) {
+        let data = match &self.postgres {
+            None => self.data(),
+            Some(_) => self.path(),
+        };
+        command.arg("--data").arg(std::path::absolute(data).unwrap_or_else(|_| data.to_owned()));
+        match &self.postgres {
+            None => command.env_remove(STORE_VARIABLE),
+            Some(url) => command.env(STORE_VARIABLE, url.expose()),
+        };
     }
 
     /// Returns the value for `--data` with which another process finds the same database.
@@ -49,11 +129,16 @@ impl DataDir {
         if self.database.file_name() == Some(DATABASE.as_ref()) { self.path() } else { &self.database }
     }
 
-    /// Opens the database, or creates it.
-    pub(crate) fn open_store(&self) -> Result<Arc<dyn Store>, CliError> {
+    /// Opens the store. A database file that does not exist is created.
+    pub(crate) async fn open_store(&self) -> Result<Arc<dyn Store>, CliError> {
+        if let Some(url) = &self.postgres {
+            // Lock files, logs and tokens are kept here.
+            let _ = std::fs::create_dir_all(self.path());
+            return open_postgres(url).await;
+        }
         let store = Arc::new(SqliteStore::open(&self.database)?);
         // Restrict the default directory to its owner. Leave a chosen directory as it is.
-        if self.chosen.is_none() {
+        if self.is_default {
             use std::os::unix::fs::PermissionsExt as _;
             let directory = self.path();
             if directory.metadata().is_ok_and(|is| is.permissions().mode() & 0o077 != 0) {
@@ -116,11 +201,41 @@ impl DataDir {
     }
 
     fn longhaul(&self) -> String {
-        match &self.chosen {
-            Some(directory) => format!("longhaul --data {}", quoted(directory)),
-            None => "longhaul".to_owned(),
-        }
+        format!("longhaul{}", self.flags)
     }
+}
+
+/// Opens a PostgreSQL database.
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &PostgresUrl) -> Result<Arc<dyn Store>, CliError> {
+    let options = longhaul::store::PostgresOptions::new(url.expose())?;
+    Ok(Arc::new(longhaul::store::PostgresStore::open(options).await?))
+}
+
+/// Creates the tables of a PostgreSQL database, or brings them up to date.
+#[cfg(feature = "postgres")]
+pub(crate) async fn migrate_postgres(url: &PostgresUrl) -> Result<(), CliError> {
+    let options = longhaul::store::PostgresOptions::new(url.expose())?;
+    Ok(longhaul::store::PostgresStore::migrate(&options).await?)
+}
+
+/// Says that this program cannot open a PostgreSQL database.
+#[cfg(not(feature = "postgres"))]
+async fn open_postgres(url: &PostgresUrl) -> Result<Arc<dyn Store>, CliError> {
+    Err(without_postgres(url))
+}
+
+/// Says that this program cannot open a PostgreSQL database.
+#[cfg(not(feature = "postgres"))]
+pub(crate) async fn migrate_postgres(url: &PostgresUrl) -> Result<(), CliError> {
+    Err(without_postgres(url))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn without_postgres(url: &PostgresUrl) -> CliError {
+    let what = format!("this longhaul was built without PostgreSQL, and cannot open {}", url.shown());
+    CliError::new(CliExitCode::Store, what)
+        .with_hint("build one with it: `cargo build --release -p longhaul-cli --features postgres`")
 }
 
 /// Returns whether a path is a database rather than its directory: an existing file, or a path with a

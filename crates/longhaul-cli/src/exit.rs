@@ -194,6 +194,9 @@ impl From<StoreError> for CliError {
                     DatabaseFault::DiskFull => {
                         "`longhaul prune --older-than 30d --vacuum` deletes old tasks and gives back what they took"
                     }
+                    DatabaseFault::Uncertain => {
+                        "whether this was stored is not known; `longhaul tasks` shows what is"
+                    }
                     DatabaseFault::Permanent => "`--data DIR` selects another data directory",
                 })
             }

@@ -16,6 +16,7 @@ mod provider_setup;
 mod data_dir;
 mod project;
 mod signals;
+mod store_address;
 mod team;
 mod trust;
 mod tui;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let out = cli.command.progress_stream();
     let context = cmd::CliContext {
         data: cli.data,
+        store: cli.store,
         term: view::TerminalOutput::for_stream(out),
         screen: view::LiveRegion::on_stream(out),
     };

@@ -20,7 +20,7 @@ use longhaul::{Longhaul, LonghaulError, TaskId};
 use self::watching::{OwnerMonitor, follow_events, list_trees, next_keyboard_event, wait_for_timeout};
 use crate::args::ProviderArgs;
 use crate::background;
-use crate::cmd::CliContext;
+use crate::cmd::{self, CliContext};
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
 use crate::keyboard::{Keyboard, KeyboardEvent};
@@ -289,7 +289,7 @@ impl<'a> RunSession<'a> {
                 }
                 left = &mut abandoned => return left.map(|()| SessionEnd::Abandoned),
                 task = longhaul.lost_task() => return Ok(SessionEnd::TakenOver(task)),
-                error = longhaul.store_failure() => return Ok(SessionEnd::StoreFailed(error)),
+                error = cmd::final_store_failure(&longhaul, self.data_dir) => return Ok(SessionEnd::StoreFailed(error)),
             }
         }
         match self.leave_to_background.is_some() && !self.open_tasks().await?.is_empty() {

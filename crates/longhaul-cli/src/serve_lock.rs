@@ -104,7 +104,7 @@ pub(crate) fn is_served(data_dir: &DataDir, task: &TaskState) -> bool {
 }
 
 fn lock_path(data_dir: &DataDir) -> PathBuf {
-    let mut name = data_dir.database.file_name().unwrap_or_default().to_owned();
+    let mut name = data_dir.file_stem();
     name.push(".serve");
     data_dir.path().join(name)
 }

@@ -23,6 +23,7 @@ use crate::data_dir::DataDir;
 use crate::demo::{self, DemoPace};
 use crate::exit::{CliError, CliExitCode};
 use crate::provider_setup::{self, EnvFileVariables};
+use crate::store_address::{STORE_VARIABLE, host_id};
 use crate::view::sanitize;
 
 /// A team that was assembled from a file.
@@ -52,7 +53,9 @@ pub(crate) fn build_environment(
     let variables = EnvFileVariables::read(providers)?;
     let data = data_dir.path().to_owned();
     let http = provider_setup::build_http(providers, &variables)?;
-    let environment = Environment::new(http, move |name| variables.get(name), data);
+    // No tool, hook, server or agent gets the address of the store: it may contain a password.
+    let look = move |name: &str| variables.get(name).filter(|_| name != STORE_VARIABLE);
+    let environment = Environment::new(http, look, data);
     let guardian = supervised(environment.guardian.clone());
     let mcp = {
         let screen = context.screen.clone();
@@ -175,6 +178,18 @@ fn commands(bundle: &TeamBundle) -> Vec<(String, String)> {
     commands.unwrap_or_default()
 }
 
+/// Returns the machine that the tasks of a stored team wait for, if it is not this one.
+pub(crate) fn other_host(file: &[u8]) -> Option<String> {
+    let bundle = TeamBundle::is_encoded(file).then(|| TeamBundle::decode(file).ok()).flatten()?;
+    bundle.host.filter(|host| *host != host_id())
+}
+
+/// Returns the machine that the tasks of a team wait for, if it is not this one.
+pub(crate) async fn awaited_host(store: &dyn Store, team: &TeamRef) -> Option<String> {
+    let TeamRef::File(digest) = team else { return None };
+    other_host(&store.blob(digest.clone()).await.ok().flatten()?)
+}
+
 /// Returns the display name of a team: the name of its file, if known.
 pub(crate) async fn name(store: &dyn Store, team: &TeamRef) -> String {
     let TeamRef::File(digest) = team else { return team.to_string() };
@@ -224,6 +239,12 @@ pub(crate) fn check_agent_exists(team: &Team, name: &str, flag: &str, file: &Pat
 }
 
 impl TeamFromFile {
+    /// Binds its tasks to this machine, if others share the store: they work in a directory of this one.
+    pub(crate) fn bound_to_this_machine(mut self, data_dir: &DataDir) -> TeamFromFile {
+        self.bundle.host = data_dir.bound_host();
+        self
+    }
+
     /// Saves the file in the store, and returns the team with a reference to it.
     pub(crate) async fn save_to(&self, store: &dyn Store) -> Result<Team, CliError> {
         let digest = store.put_blob(self.bundle.encode()).await?;
@@ -327,6 +348,10 @@ impl StoredTeamLoader {
 }
 
 impl TeamLoader for StoredTeamLoader {
+    fn wants(&self, file: &[u8]) -> bool {
+        other_host(file).is_none()
+    }
+
     fn load(&self, file: &[u8]) -> Result<Team, TeamError> {
         if TeamBundle::is_encoded(file) { self.files.load(file) } else { self.scripts.load(file) }
     }

@@ -274,6 +274,7 @@ mod tests {
             let out = OutputStream::Stderr;
             let context = CliContext {
                 data: None,
+                store: None,
                 term: TerminalOutput::for_stream(out),
                 screen: crate::view::LiveRegion::on_stream(out),
             };

@@ -42,7 +42,8 @@
 //! `docs/architecture.md` describes what each one guarantees.
 //!
 //! Features, all on by default: `sqlite` ([`store::SqliteStore`]), `http` ([`model::http`]), `toolsets` (tools for
-//! files, programs and the web), `teamfile` ([`teamfile`], [`model::scripted`]) and `mcp` ([`toolset::Mcp`]).
+//! files, programs and the web), `teamfile` ([`teamfile`], [`model::scripted`]) and `mcp` ([`toolset::Mcp`]). Not on by
+//! default: `postgres` (`store::PostgresStore`).
 
 // Parts that only the missing features would use.
 #![cfg_attr(

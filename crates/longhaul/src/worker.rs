@@ -21,7 +21,7 @@ use crate::runner::{
     AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, Seat, Seats, TaskRun, panic_message,
     settle_halt,
 };
-use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError};
+use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError, TaskFilter};
 use crate::task::TaskState;
 
 /// The teams whose tasks a process can run.
@@ -137,6 +137,8 @@ pub(crate) struct Worker {
     /// The tasks whose runs have not ended here, each with the lock that the next run of the same task waits
     /// for.
     pub(crate) under_way: Arc<Mutex<HashMap<TaskId, Arc<tokio::sync::Mutex<()>>>>>,
+    /// The tasks that a newer version of Longhaul has written to: they are not claimed again.
+    pub(crate) unreadable: Arc<Mutex<Vec<TaskId>>>,
 }
 
 impl Worker {
@@ -168,6 +170,7 @@ impl Worker {
                 _ = ready.next_wake() => look = true,
                 () = seats.wait_for_free(), if look => {}
                 _ = round.tick() => {
+                    self.release_unknown().await;
                     self.release_abandoned().await;
                     self.load_teams().await;
                     // Also without a hint: hints may be lost.
@@ -191,6 +194,7 @@ impl Worker {
             teams: self.teams.references(),
             roots: self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             fresh_only: self.settings.recovery == RecoveryPolicy::Ask,
+            except: self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             max,
         };
         match self.context.store.claim(claim).await {
@@ -212,6 +216,7 @@ impl Worker {
         let state = Box::new(task.state.clone());
         let lease = RunLease::new(self.lease.clone(), term);
         let (under_way, lost) = (self.under_way.clone(), self.lost.clone());
+        let unreadable = self.unreadable.clone();
         let gate =
             Arc::clone(under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(state.id).or_default());
         let (context, teams, abort) = (self.context.clone(), self.teams.clone(), self.abort.clone());
@@ -234,6 +239,9 @@ impl Worker {
                 }
             };
             let ended = Box::pin(release_after_store_failure(&context, &store_failure, &abort, &state, ended)).await;
+            if matches!(ended, AttemptEnd::LeftToNewer) {
+                unreadable.lock().unwrap_or_else(PoisonError::into_inner).push(state.id);
+            }
             drop(first);
             let mut all = under_way.lock().unwrap_or_else(PoisonError::into_inner);
             // One reference is in the map and one is here: no other run waits.
@@ -256,11 +264,42 @@ impl Worker {
         }
     }
 
+    /// Releases the tasks that this worker owns without running them: the answer to a claim was lost. No other
+    /// worker can take them while this one renews its lease. No claim is in progress here.
+    async fn release_unknown(&self) {
+        let store = &*self.context.store;
+        let mine = TaskFilter { worker: Some(self.id.clone()), ..TaskFilter::default() };
+        let owned = match store.ids(mine).await {
+            Ok(owned) => owned,
+            Err(error) => return tracing::warn!(%error, "the tasks of this process could not be listed"),
+        };
+        for id in owned {
+            let runs = |id| self.under_way.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id);
+            if runs(&id) {
+                continue;
+            }
+            let released = match store.task_state(id).await {
+                // A run that has just ended is no longer owned.
+                Ok(Some(state)) if state.worker.as_ref() == Some(&self.id) => {
+                    tracing::warn!(task = %id, "the answer to the claim of this task was lost; it is released");
+                    let fence = Fence::Attempt(state.attempt);
+                    release_task(store, state, fence, ReleaseReason::Lost).await
+                }
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = released {
+                tracing::warn!(task = %id, %error, "a task that nobody runs could not be released");
+            }
+        }
+    }
+
     /// Releases the tasks of workers that are gone.
     pub(crate) async fn release_abandoned(&self) {
-        // A worker that cannot renew its own lease must not judge others.
-        if self.lease.current_term().is_none() {
-            self.lease.request_renewal();
+        if !self.lease.may_judge_others() {
+            if self.lease.current_term().is_none() {
+                self.lease.request_renewal();
+            }
             return;
         }
         let abandoned = match self.context.store.abandoned_tasks().await {

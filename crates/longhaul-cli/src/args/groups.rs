@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Run", &["run", "attach", "resume", "serve", "mcp", "acp", "demo", "init", "check", "tools", "schema"]),
     ("Look", &["tui", "tasks", "show", "logs", "wait", "export", "open"]),
     ("Steer", &["send", "answer", "stop", "retry"]),
-    ("Keep", &["prune", "token", "doctor", "completions", "man", "help"]),
+    ("Keep", &["prune", "store", "token", "doctor", "completions", "man", "help"]),
 ];
 
 /// Returns the command-line parser, with grouped help.

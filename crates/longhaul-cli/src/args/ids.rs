@@ -7,6 +7,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use longhaul::store::{SqliteStore, TaskFilter};
 
 use crate::data_dir::DataDir;
+use crate::store_address::STORE_VARIABLE;
 use crate::view::{one_line, truncate};
 
 /// How many of the newest tasks to consider.
@@ -20,8 +21,13 @@ pub(crate) fn task_ids() -> ArgValueCompleter {
 /// Returns the tasks whose ids begin with the typed text, newest first. Does not create a database.
 fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy().to_lowercase();
-    let data = data(std::env::args_os()).or_else(|| std::env::var_os("LONGHAUL_DATA").map(PathBuf::from));
-    let Ok(data_dir) = DataDir::resolve(data.as_deref()) else { return Vec::new() };
+    let typed_flag = |flag| value_of(flag, std::env::args_os());
+    let data = typed_flag("--data").or_else(|| std::env::var_os("LONGHAUL_DATA")).map(PathBuf::from);
+    let store = typed_flag("--store").and_then(|store| store.into_string().ok());
+    let variable = std::env::var(STORE_VARIABLE).ok();
+    let data_dir = DataDir::with_store(data.as_deref(), store.as_deref(), variable.as_deref());
+    // Another machine is not asked while someone types.
+    let Some(data_dir) = data_dir.ok().filter(|found| found.postgres().is_none()) else { return Vec::new() };
     // Ignore errors: shell completion is no place to report them.
     let tasks = SqliteStore::peek(&data_dir.database, TaskFilter::newest(NEWEST)).unwrap_or_default();
     let fits = |id: &str| id.starts_with(&typed) || id.trim_start_matches("t-").starts_with(&typed);
@@ -33,13 +39,13 @@ fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     tasks.into_iter().rev().filter_map(candidate).collect()
 }
 
-/// Returns the value of `--data` in the arguments.
-fn data(args: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+/// Returns the value of a flag in the arguments.
+fn value_of(name: &str, args: impl Iterator<Item = OsString>) -> Option<OsString> {
     let args: Vec<OsString> = args.collect();
     let after =
-        args.iter().zip(args.iter().skip(1)).find(|(flag, _)| *flag == "--data").map(|(_, path)| path.into());
-    let joined = || args.iter().find_map(|arg| arg.to_str()?.strip_prefix("--data=").map(PathBuf::from));
-    after.or_else(joined)
+        args.iter().zip(args.iter().skip(1)).find(|(flag, _)| *flag == name).map(|(_, value)| value.clone());
+    let joined = |arg: &OsString| Some(arg.to_str()?.strip_prefix(name)?.strip_prefix('=')?.into());
+    after.or_else(|| args.iter().find_map(joined))
 }
 
 #[cfg(test)]
@@ -48,9 +54,9 @@ mod tests {
 
     #[test]
     fn the_database_is_the_one_that_is_typed() {
-        let typed = |words: &str| data(words.split(' ').map(OsString::from));
-        assert_eq!(typed("longhaul -- longhaul --data here show t-"), Some(PathBuf::from("here")));
-        assert_eq!(typed("longhaul -- longhaul show --data=there t-"), Some(PathBuf::from("there")));
+        let typed = |words: &str| value_of("--data", words.split(' ').map(OsString::from));
+        assert_eq!(typed("longhaul -- longhaul --data here show t-"), Some(OsString::from("here")));
+        assert_eq!(typed("longhaul -- longhaul show --data=there t-"), Some(OsString::from("there")));
         assert_eq!(typed("longhaul -- longhaul show t-"), None);
     }
 }

@@ -60,7 +60,7 @@ async fn prepare_tree(
     root: TaskId,
     data_dir: &DataDir,
 ) -> Result<(TreeRunner, Option<PidFileLock>), CliError> {
-    let store = data_dir.open_store()?;
+    let store = data_dir.open_store().await?;
     let tree = store.list(TaskFilter::tree(root).live()).await?;
     let Some(task) = tree.first() else { return Err(nothing_to_run_error(data_dir, &*store, root).await?) };
     let lock = background::lock_tree(data_dir, root);

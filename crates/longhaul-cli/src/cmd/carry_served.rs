@@ -36,6 +36,7 @@ const LOCK_TRIES: usize = 25;
 /// A team that this process runs.
 struct ServedRun {
     longhaul: Longhaul,
+    data_dir: DataDir,
     environment: Environment,
     team: TeamRef,
     lock: Option<PidFileLock>,
@@ -122,7 +123,7 @@ async fn prepare(
     digest: &Digest,
 ) -> Result<Option<ServedRun>, CliError> {
     let Some(lock) = try_lock(data_dir, digest).await? else { return Ok(None) };
-    let store: Arc<dyn Store> = data_dir.open_store()?;
+    let store: Arc<dyn Store> = data_dir.open_store().await?;
     let wrong = |why: String| {
         CliError::new(CliExitCode::Team, format!("the team {} cannot be run: {why}", digest.as_str()))
     };
@@ -130,6 +131,9 @@ async fn prepare(
         return Err(wrong("it is not in the database".to_owned()));
     };
     let bundle = TeamBundle::decode(&file).map_err(|error| wrong(error.to_string()))?;
+    if let Some(host) = team::other_host(&file) {
+        return Err(wrong(format!("it belongs to the machine '{host}'")));
+    }
     if !bundle.served {
         return Err(wrong("it is not a team that is served".to_owned()));
     }
@@ -143,7 +147,8 @@ async fn prepare(
         .shared_store(store)
         .start()
         .await?;
-    Ok(Some(ServedRun { longhaul, environment, team: reference, lock: Some(lock) }))
+    let data_dir = data_dir.clone();
+    Ok(Some(ServedRun { longhaul, data_dir, environment, team: reference, lock: Some(lock) }))
 }
 
 impl ServedRun {
@@ -179,7 +184,7 @@ impl ServedRun {
                     () = next_begin_or_end(&mut hints) => break,
                     () = &mut idle => return Ok(ServedEnd::Idle),
                     () = signals.next() => return Ok(ServedEnd::Interrupted),
-                    error = self.longhaul.store_failure() => return Ok(ServedEnd::StoreFailed(error)),
+                    error = super::final_store_failure(&self.longhaul, &self.data_dir) => return Ok(ServedEnd::StoreFailed(error)),
                     _ = still_there.tick() => {
                         if let Some(error) = store.file_lost() {
                             return Ok(ServedEnd::StoreFailed(error));

@@ -23,7 +23,7 @@ pub(super) async fn run(context: &CliContext, args: &DemoArgs) -> Result<CliExit
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let data_dir = context.data_dir()?;
     let own = args.script.as_deref().map(read).transpose()?;
-    let store = data_dir.open_store()?;
+    let store = data_dir.open_store().await?;
     let team = match own {
         None => demo::demo_team(args.pace).map_err(demo_failure)?,
         Some((script, text)) => {

@@ -1,18 +1,22 @@
 //! `longhaul doctor`: checks the installation and suggests fixes.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use longhaul::Status;
 use longhaul::model::http::provider_key_variables;
-use longhaul::store::{DatabaseHealth, SqliteStore};
+use longhaul::store::{DatabaseHealth, SqliteStore, TaskFilter};
 use longhaul::teamfile::{self, Environment, TeamBundle, TeamBundleError};
 use longhaul::toolset::Sandbox;
 use serde::Serialize;
 
 use super::CliContext;
 use crate::args::DoctorArgs;
+use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
+use crate::store_address::PostgresUrl;
 use crate::team;
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, TerminalOutput, format_bytes, format_count, one_line, pluralize, sanitize};
@@ -89,8 +93,13 @@ pub(super) async fn run(context: &CliContext, args: &DoctorArgs) -> Result<CliEx
     }
     let mut all = DoctorReport { context, json: args.json, statuses: Vec::new() };
     all.add(DoctorCheck::fine("longhaul", format!("version {}", env!("CARGO_PKG_VERSION"))))?;
-    for check in database(&data_dir.database, args.full) {
-        all.add(check)?;
+    match data_dir.postgres() {
+        None => {
+            for check in database(&data_dir.database, args.full) {
+                all.add(check)?;
+            }
+        }
+        Some(url) => all.add(shared_store(&data_dir, url).await)?,
     }
     let servers = environment.http.probe_local_servers().await;
     let here = servers.iter().any(|(_, _, model)| model.is_some());
@@ -138,6 +147,43 @@ impl DoctorReport<'_> {
             self.context.term.print_line(&self.context.term.paint(ink, &words))?;
         }
         Ok(if broken > 0 { CliExitCode::Failed } else { CliExitCode::Success })
+    }
+}
+
+/// Checks that the store that several machines share can be used.
+async fn shared_store(data_dir: &DataDir, url: &PostgresUrl) -> DoctorCheck {
+    let name = url.shown();
+    let counted = async {
+        let store = data_dir.open_store().await?;
+        let limit = usize::try_from(DatabaseHealth::COUNTED).unwrap_or(usize::MAX).saturating_add(1);
+        let tasks = store.count(TaskFilter::newest(limit)).await?;
+        let open = store.count(TaskFilter::default().live()).await?;
+        let running = store.list(TaskFilter::default().status(vec![Status::Running])).await?;
+        let workers: HashSet<_> = running.into_iter().filter_map(|state| state.worker).collect();
+        Ok::<_, CliError>((tasks, open, workers.len()))
+    };
+    match counted.await {
+        Ok((tasks, open, workers)) => {
+            let most = usize::try_from(DatabaseHealth::COUNTED).unwrap_or(usize::MAX);
+            let tasks = match tasks > most {
+                true => format!("more than {} tasks", format_count(DatabaseHealth::COUNTED)),
+                false => pluralize(tasks, "task"),
+            };
+            let workers = match workers {
+                0 => "no process runs any now".to_owned(),
+                1 => "1 process runs tasks now".to_owned(),
+                several => format!("{several} processes run tasks now"),
+            };
+            let host = crate::store_address::host_id();
+            DoctorCheck::fine(
+                "database",
+                format!("{name}: {tasks}, {open} open; {workers}; this machine is '{host}'"),
+            )
+        }
+        Err(error) => {
+            let hint = error.hint_text().unwrap_or("see docs/fleet.md").to_owned();
+            DoctorCheck::broken("database", format!("{name}: {}", error.message()), hint)
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::CliContext;
 use super::stdio_server::{require_trust, served_dir, team_file};
 use crate::args::{McpClient, McpInstallArgs};
 use crate::exit::{CliError, CliExitCode};
+use crate::store_address::{STORE_VARIABLE, StoreAddress};
 use crate::team;
 use crate::view::{OutputStream, TerminalOutput};
 
@@ -33,6 +34,11 @@ pub(super) fn run(context: &CliContext, args: &McpInstallArgs) -> Result<CliExit
     if let Some(data) = &context.data {
         let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
         command.extend(["--data".to_owned(), text(&data)?]);
+    }
+    // The client starts it without the variables of this shell.
+    let store = context.store.clone().or_else(|| std::env::var(STORE_VARIABLE).ok());
+    if let Some(store) = store {
+        command.extend(["--store".to_owned(), StoreAddress::as_argument(&store)?]);
     }
     command.extend(["mcp".to_owned(), "--team".to_owned(), text(&file)?]);
     if let Some(dir) = &dir {

@@ -23,6 +23,7 @@ mod completions_and_man;
 mod show;
 mod stdio_server;
 mod stop;
+mod store;
 mod tasks;
 mod token;
 mod tools;
@@ -33,6 +34,7 @@ pub(crate) use completions_and_man::complete;
 
 use std::path::PathBuf;
 
+use longhaul::store::{DatabaseFault, StoreError};
 use longhaul::task::TaskState;
 use longhaul::{Longhaul, TaskId};
 
@@ -41,6 +43,7 @@ use crate::background::{self, BackgroundOptions};
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
 use crate::serve_lock;
+use crate::store_address::STORE_VARIABLE;
 use crate::tree_owner;
 use crate::view::{LiveRegion, TerminalOutput};
 
@@ -48,6 +51,8 @@ use crate::view::{LiveRegion, TerminalOutput};
 pub(crate) struct CliContext {
     /// The value of `--data`.
     pub(crate) data: Option<PathBuf>,
+    /// The value of `--store`.
+    pub(crate) store: Option<String>,
     /// The stream for progress, usually stdout.
     pub(crate) term: TerminalOutput,
     /// The live block on that stream.
@@ -57,12 +62,13 @@ pub(crate) struct CliContext {
 impl CliContext {
     /// Returns the data directory. Fails if there is none.
     pub(crate) fn data_dir(&self) -> Result<DataDir, CliError> {
-        DataDir::resolve(self.data.as_deref())
+        let variable = std::env::var(STORE_VARIABLE).ok();
+        DataDir::with_store(self.data.as_deref(), self.store.as_deref(), variable.as_deref())
     }
 
     /// Opens the database to watch and steer tasks, without running any.
     async fn client(&self) -> Result<Longhaul, CliError> {
-        Ok(Longhaul::client(self.data_dir()?.open_store()?).await?)
+        Ok(Longhaul::client(self.data_dir()?.open_store().await?).await?)
     }
 
     /// Prints a line to stderr.
@@ -81,6 +87,20 @@ fn longhaul_builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuild
     match lease.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok()) {
         Some(lease) if !lease.is_zero() => builder.lease(lease),
         _ => builder,
+    }
+}
+
+/// Waits until the store fails for good. A store of another machine that cannot be reached comes back: its runs
+/// have ended, and their tasks are claimed again then.
+pub(crate) async fn final_store_failure(longhaul: &Longhaul, data_dir: &DataDir) -> StoreError {
+    const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+    loop {
+        let error = longhaul.store_failure().await;
+        let comes_back = |fault| fault != DatabaseFault::Permanent && data_dir.postgres().is_some();
+        match &error {
+            StoreError::Database { fault, .. } if comes_back(*fault) => tokio::time::sleep(LOOK_AGAIN).await,
+            _ => return error,
+        }
     }
 }
 
@@ -185,6 +205,7 @@ pub(crate) async fn run(context: &CliContext, command: CliCommand) -> Result<Cli
         CliCommand::Open(args) => token::open(context, &args),
         CliCommand::Mcp(args) => mcp::run(context, &args).await,
         CliCommand::Acp(args) => acp::run(context, &args).await,
+        CliCommand::Store(args) => store::run(context, &args).await,
         CliCommand::Check(args) => check::run(context, &args).await,
         CliCommand::Tools(args) => tools::run(context, &args).await,
         CliCommand::Doctor(args) => doctor::run(context, &args).await,

@@ -89,8 +89,12 @@ pub(super) async fn run(context: &CliContext, args: &PruneArgs) -> Result<CliExi
     if !args.json {
         context.term.print_line(&context.term.wrap(&tally.to_text(args)))?;
     }
-    if args.vacuum {
-        vacuum(context, args, &data_dir).await?;
+    match (args.vacuum, data_dir.postgres()) {
+        (true, None) => drop(vacuum(context, args, &data_dir).await?),
+        (true, Some(_)) => {
+            context.note("--vacuum: PostgreSQL gives the space of deleted tasks back by itself (autovacuum)")
+        }
+        (false, _) => {}
     }
     Ok(if args.force && tally.kept > 0 { CliExitCode::Failed } else { CliExitCode::Success })
 }

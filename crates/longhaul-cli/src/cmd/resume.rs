@@ -38,7 +38,7 @@ pub(super) async fn run(context: &CliContext, args: &ResumeArgs) -> Result<CliEx
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let data_dir = context.data_dir()?;
     let more = bounds(args.max_tokens, args.max_cost)?;
-    let store = data_dir.open_store()?;
+    let store = data_dir.open_store().await?;
     let team = demo::demo_team(args.pace).map_err(super::demo::demo_failure)?;
     let known = team.reference().clone();
 
@@ -371,6 +371,9 @@ pub(super) async fn why_not_runnable(
         Ok(Some(file)) if !StoredTeamLoader::recognizes(&file) => {
             Some(format!("cannot be run here: this program does not know its {name}"))
         }
+        Ok(Some(file)) if team::other_host(&file).is_some() => team::other_host(&file).map(|host| {
+            format!("cannot be run here: it works in a directory of the machine '{host}', and waits for that")
+        }),
         Ok(Some(file)) => loader
             .load(&file)
             .err()

@@ -36,7 +36,7 @@ pub(super) async fn run(context: &CliContext, args: &RunArgs) -> Result<CliExitC
     let Some(file) = file else {
         return continue_without_file(context, args, &data_dir, &environment, prompt).await;
     };
-    let made = team::assemble_team(context, &environment, args, file, &dir)?;
+    let made = team::assemble_team(context, &environment, args, file, &dir)?.bound_to_this_machine(&data_dir);
     // Ask before anything from the file is started or contacted.
     TeamFileTrust::new(&data_dir, file, &made.bundle).ask_for_trust(context, args.trust)?;
     let mut prompts = prompts(args, prompt, &made.commands)?;
@@ -52,7 +52,7 @@ pub(super) async fn run(context: &CliContext, args: &RunArgs) -> Result<CliExitC
     if budget.cost.is_some() {
         check_prices_known(&made.team)?;
     }
-    let store = data_dir.open_store()?;
+    let store = data_dir.open_store().await?;
     let team = made.save_to(&*store).await?;
     let run = RunInvocation { context, args, data_dir: &data_dir, environment: &environment };
     if let Some(session) = &args.session {
@@ -119,7 +119,7 @@ async fn continue_without_file(
             .with_hint("longhaul run TEAM --session ID --model MODEL PROMPT"));
     }
     let demo = demo::demo_team(DemoPace::default()).map_err(super::demo::demo_failure)?;
-    let store = data_dir.open_store()?;
+    let store = data_dir.open_store().await?;
     let id = store.find(session).await?;
     let state = store.task_state(id).await?.ok_or(StoreError::NoTask(id))?;
     let loader = StoredTeamLoader::new(DemoPace::default(), environment.clone());

@@ -53,7 +53,7 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
     let dir = team::resolve_working_dir(args.dir.as_deref())
         .map_err(|error| error.with_hint("`--dir DIR` names one that exists"))?;
     let data_dir = context.data_dir()?;
-    let store = data_dir.open_store()?;
+    let store = data_dir.open_store().await?;
     let mut lock = ServeLock::acquire(&data_dir).await?;
     let access_dir = AccessDir::in_data_dir(data_dir.path());
     let token_file = access_dir.ensure_first_token().map_err(|error| access_failure(&error))?;
@@ -88,7 +88,7 @@ pub(super) async fn run(context: &CliContext, args: &ServeArgs) -> Result<CliExi
     let started = StartText { url: &url, teams: &served, dir: &dir, token_file: token_file.as_deref() };
     // A server goes on if no one reads what it prints.
     CliError::ignore_closed_output(started.print(context, args.json, &data_dir, &access_dir))?;
-    let ended = wait_for_end(&longhaul, &mut signals).await;
+    let ended = wait_for_end(&longhaul, &data_dir, &mut signals).await;
 
     // 1. No request and no task is taken any more. Streams end, and their clients know why. `longhaul mcp` no
     //    longer counts on this server.
@@ -138,12 +138,18 @@ fn interfaces(backend: Backend, hub: &EventHub) -> Result<Vec<longhaul_server::R
 }
 
 /// Waits for a signal. Fails if the database is gone.
-async fn wait_for_end(longhaul: &Longhaul, signals: &mut ExitSignals) -> Result<(), CliError> {
+async fn wait_for_end(
+    longhaul: &Longhaul,
+    data_dir: &DataDir,
+    signals: &mut ExitSignals,
+) -> Result<(), CliError> {
     let mut still_there = tokio::time::interval(DATABASE_POLL);
     loop {
         tokio::select! {
             () = signals.next() => return Ok(()),
-            error = longhaul.store_failure() => return Err(longhaul::LonghaulError::from(error).into()),
+            error = super::final_store_failure(longhaul, data_dir) => {
+                return Err(longhaul::LonghaulError::from(error).into());
+            }
             _ = still_there.tick() => {
                 if let Some(error) = longhaul.store().file_lost() {
                     return Err(error.into());
@@ -303,7 +309,9 @@ struct ServedTeamLoader(BundleLoader);
 
 impl TeamLoader for ServedTeamLoader {
     fn wants(&self, file: &[u8]) -> bool {
-        TeamBundle::is_encoded(file) && TeamBundle::decode(file).is_ok_and(|bundle| bundle.served)
+        TeamBundle::is_encoded(file)
+            && TeamBundle::decode(file).is_ok_and(|bundle| bundle.served)
+            && team::other_host(file).is_none()
     }
 
     fn load(&self, file: &[u8]) -> Result<Team, TeamError> {

@@ -137,6 +137,10 @@ pub(super) async fn run(context: &CliContext, args: &ShowArgs) -> Result<CliExit
             ShowPage { term, data_dir: context.data_dir()?, now: Timestamp::now(), lines: Vec::new() };
         let team = team::name(&**longhaul.store(), &task.state.team).await;
         page.status_fields(&task, &team);
+        let waits = task.state.status == Status::Pending;
+        if waits && let Some(host) = team::awaited_host(&**longhaul.store(), &task.state.team).await {
+            page.field("waits for", &format!("the machine '{}', which has its directory", one_line(&host)));
+        }
         if let Some(since) = silent_since(&longhaul, &task.state).await? {
             let (resume, since) =
                 (page.data_dir.resume_command(task.state.root), format_ago(since, page.now));

@@ -43,12 +43,13 @@ impl<'a> StdioServer<'a> {
         let environment = team::build_environment(context, providers, &data_dir)?;
         let file = team_file(args)?;
         let dir = served_dir(args)?;
-        let made = team::assemble_served_team(context, &environment, &args.model, &file, &dir)?;
+        let made = team::assemble_served_team(context, &environment, &args.model, &file, &dir)?
+            .bound_to_this_machine(&data_dir);
         require_trust(context, &data_dir, args, &file, &made)?;
         if std::io::stdin().is_terminal() {
             context.note(for_a_person);
         }
-        let store = data_dir.open_store()?;
+        let store = data_dir.open_store().await?;
         let team = made.save_to(&*store).await?;
         let longhaul = Longhaul::client(store).await?;
         let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

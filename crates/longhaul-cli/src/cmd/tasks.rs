@@ -1,9 +1,10 @@
 //! `longhaul tasks`.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use longhaul::entry::TeamRef;
 use longhaul::store::{DatabaseHealth, TaskFilter};
 use longhaul::task::TaskState;
 use longhaul::transcript::Standing;
@@ -12,6 +13,7 @@ use longhaul::{Longhaul, Status, TaskId};
 use super::CliContext;
 use crate::args::{StateFilter, TasksArgs};
 use crate::exit::{CliError, CliExitCode};
+use crate::team;
 use crate::view::{self, Ink, TaskLayout, one_line, pluralize};
 
 mod watch;
@@ -42,10 +44,33 @@ pub(super) async fn run(context: &CliContext, args: &TasksArgs) -> Result<CliExi
         context.term.print_line(&line)?;
     }
     let older = wanted.count_older(&longhaul, now).await?;
+    for (host, tasks) in waiting_for_hosts(&longhaul, &states).await {
+        let line = format!("{} for the machine '{host}', which has their directory", waits(tasks));
+        context.term.print_line(&context.term.paint(Ink::Faint, &context.term.wrap(&line)))?;
+    }
     for (ink, line) in wanted.footer(&states, older) {
         context.term.print_line(&context.term.paint(ink, &context.term.wrap(&line)))?;
     }
     Ok(code)
+}
+
+/// Counts the pending tasks that wait for another machine, by its name.
+async fn waiting_for_hosts(longhaul: &Longhaul, states: &[TaskState]) -> BTreeMap<String, usize> {
+    let mut teams: HashMap<&TeamRef, usize> = HashMap::new();
+    for state in states.iter().filter(|state| state.status == Status::Pending) {
+        *teams.entry(&state.team).or_default() += 1;
+    }
+    let mut hosts = BTreeMap::new();
+    for (team, tasks) in teams {
+        if let Some(host) = team::awaited_host(&**longhaul.store(), team).await {
+            *hosts.entry(one_line(&host)).or_default() += tasks;
+        }
+    }
+    hosts
+}
+
+fn waits(tasks: usize) -> String {
+    format!("{} {}", pluralize(tasks, "task"), if tasks == 1 { "waits" } else { "wait" })
 }
 
 /// Reports tasks that cannot be read, and why: among the selected, the open and the newest ones.

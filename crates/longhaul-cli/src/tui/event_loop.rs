@@ -53,7 +53,7 @@ pub(crate) async fn run(context: &CliContext, args: TuiArgs) -> Result<CliExitCo
     {
         TeamFileTrust::new(&data_dir, team, &bundle).ask_for_trust(context, args.trust)?;
     }
-    let store = data_dir.open_store()?;
+    let store = data_dir.open_store().await?;
     let effects = EffectRunner { longhaul: Longhaul::client(store).await?, data_dir, args: Arc::new(args) };
     let team = effects.args.team.as_ref().and_then(|team| team.file_name());
     let team = team.map(|name| sanitize(&name.to_string_lossy()));

@@ -188,7 +188,14 @@ impl EventLoopFixture {
         }
         let worker = WorkerId::random();
         store.renew_lease(worker.clone(), Duration::from_secs(6_000)).await.unwrap();
-        let claim = ClaimRequest { worker, teams: vec![team], roots: None, fresh_only: false, max: many };
+        let claim = ClaimRequest {
+            worker,
+            teams: vec![team],
+            roots: None,
+            fresh_only: false,
+            except: vec![],
+            max: many,
+        };
         assert_eq!(store.claim(claim).await.unwrap().len(), many);
 
         let longhaul = Longhaul::client(store.clone() as Arc<dyn Store>).await.unwrap();

@@ -264,7 +264,8 @@ impl EffectRunner {
         }
         let program = std::env::current_exe().map_err(|error| wrong(error.to_string()))?;
         let mut command = tokio::process::Command::new(program);
-        command.arg("--data").arg(self.data_dir.data()).args(["run", "--detach", "--json"]);
+        self.data_dir.configure(&mut command);
+        command.args(["run", "--detach", "--json"]);
         command.args(self.args.providers.to_flags(Path::to_path_buf));
         // Text that looks like a flag, a file or a command is still a prompt.
         let prompt = if prompt.starts_with('@') || prompt == "-" { format!(" {prompt}") } else { prompt };

@@ -25,8 +25,14 @@ async fn long(store: &dyn Store, entries: usize) -> TaskId {
     store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
     let worker = WorkerId::from("w");
     store.renew_lease(worker.clone(), Duration::from_secs(600)).await.unwrap();
-    let claim =
-        ClaimRequest { worker: worker.clone(), teams: vec![team], roots: None, fresh_only: true, max: 1 };
+    let claim = ClaimRequest {
+        worker: worker.clone(),
+        teams: vec![team],
+        roots: None,
+        fresh_only: true,
+        except: vec![],
+        max: 1,
+    };
     assert_eq!(store.claim(claim).await.unwrap().len(), 1);
     let mut left = entries - 3;
     let mut turn = 0;

@@ -63,6 +63,9 @@ mod serve_watchers;
 mod server;
 #[cfg(target_os = "linux")]
 mod starting;
+mod store;
+#[cfg(all(target_os = "linux", feature = "postgres"))]
+mod store_postgres;
 mod taken;
 mod tape;
 mod team;

@@ -399,7 +399,14 @@ fn long(kit: &Kit, entries: usize) {
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
         let worker = WorkerId::random();
         store.renew_lease(worker.clone(), std::time::Duration::from_secs(600)).await.unwrap();
-        let claim = ClaimRequest { worker, teams: vec![team], roots: None, fresh_only: false, max: 1 };
+        let claim = ClaimRequest {
+            worker,
+            teams: vec![team],
+            roots: None,
+            fresh_only: false,
+            except: vec![],
+            max: 1,
+        };
         assert_eq!(store.claim(claim).await.unwrap().len(), 1);
         let mut written = 2;
         while written < entries {

@@ -50,7 +50,14 @@ async fn plant(store: &SqliteStore) -> Vec<TaskId> {
     }
     let worker = WorkerId::random();
     store.renew_lease(worker.clone(), Duration::from_secs(6_000)).await.unwrap();
-    let claim = ClaimRequest { worker, teams: vec![team], roots: None, fresh_only: false, max: TASKS };
+    let claim = ClaimRequest {
+        worker,
+        teams: vec![team],
+        roots: None,
+        fresh_only: false,
+        except: vec![],
+        max: TASKS,
+    };
     assert_eq!(store.claim(claim).await.unwrap().len(), TASKS);
     for task in &tasks[..TASKS - LIVE] {
         let done = Outcome::Completed { output: "Done.".into(), cut_short: None };

@@ -27,9 +27,9 @@ impl TeamVersions {
         }
         let same = match (bundle(store, one).await, bundle(store, other).await) {
             (Some(one), Some(other)) => {
-                let about =
-                    |team: &TeamBundle| (team.base.clone(), team.name.clone(), team.working_dir.clone());
-                other.served && about(&one) == about(&other)
+                other.served
+                    && (&one.base, &one.name, &one.working_dir, &one.host)
+                        == (&other.base, &other.name, &other.working_dir, &other.host)
             }
             _ => false,
         };

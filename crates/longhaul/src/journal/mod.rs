@@ -18,13 +18,19 @@ pub use pages::pages;
 pub(crate) use settle::{fail_task, finish_task, release_task, stop_descendants, stop_task};
 pub(crate) use submissions::{SubmissionCache, read_submission, submission_in};
 
-/// Appends, and retries for a while if that may help: a full disk or a lock may be temporary.
+/// Appends, and retries for a while if that may help: a full disk or a lock may be temporary. If it is not
+/// known whether the batch was written, it is only written again if that makes no difference.
 pub(crate) async fn append(store: &dyn Store, batch: Batch) -> Result<Vec<Seq>, StoreError> {
     let mut pause = Duration::from_millis(100);
     loop {
+        let may_retry = |fault| match fault {
+            DatabaseFault::Busy | DatabaseFault::DiskFull => true,
+            DatabaseFault::Uncertain => batch.is_idempotent(),
+            DatabaseFault::Permanent => false,
+        };
         match store.append(batch.clone()).await {
-            Err(StoreError::Database { what, fault: DatabaseFault::Busy | DatabaseFault::DiskFull })
-                if pause < Duration::from_secs(5) =>
+            Err(StoreError::Database { what, fault })
+                if may_retry(fault) && pause < Duration::from_secs(5) =>
             {
                 tracing::warn!(error = what, "the store rejected a write; retrying");
                 tokio::time::sleep(pause).await;

@@ -80,7 +80,10 @@ mod tests {
             let worker = WorkerId::from("w");
             store.renew_lease(worker.clone(), Duration::from_secs(600)).await.unwrap();
             let teams = vec![TeamRef::Named("t".into())];
-            store.claim(ClaimRequest { worker, teams, roots: None, fresh_only: true, max: 1 }).await.unwrap();
+            store
+                .claim(ClaimRequest { worker, teams, roots: None, fresh_only: true, except: vec![], max: 1 })
+                .await
+                .unwrap();
             let said = || Entry::Said { voice: LiveTextKind::Text, text: "x".to_owned() };
             let more = (2..entries).map(|_| said()).collect();
             store.append(Batch::one(id, Fence::Attempt(Attempt(1)), more)).await.unwrap();

@@ -292,8 +292,14 @@ mod tests {
         let parent = submit(&store, None).await;
         let child = submit(&store, Some(parent)).await;
         let teams = vec![TeamRef::Named("team".into())];
-        let claim =
-            ClaimRequest { worker: WorkerId::random(), teams, roots: None, fresh_only: false, max: 9 };
+        let claim = ClaimRequest {
+            worker: WorkerId::random(),
+            teams,
+            roots: None,
+            fresh_only: false,
+            except: vec![],
+            max: 9,
+        };
         store.claim(claim).await.unwrap();
         let seen = store.task_state(child).await.unwrap().unwrap();
         assert_eq!(seen.status, Status::Running);

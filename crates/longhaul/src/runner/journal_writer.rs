@@ -21,6 +21,10 @@ impl TaskRun {
         let batch = Batch::one(self.state.id, Fence::Attempt(self.attempt), all.clone());
         let last = journal::append(&*self.context.store, batch).await?.first().copied().unwrap_or_default();
         let first = Seq((last.0 + 1).saturating_sub(count));
+        if first <= self.state.seq {
+            // What it had written last is gone, and this stands in its place.
+            return Err(Halt::Stale);
+        }
         // The deferred entries are already in the conversation.
         let known = first..Seq(first.0 + paid);
         if first.0 != self.state.seq.0 + 1 {
@@ -95,12 +99,20 @@ impl TaskRun {
     }
 
     /// Applies new journal entries. The conversation already has those in `known`.
+    ///
+    /// A store that fails over to a replica may lose live entries: they do not wait for the disk. Others may
+    /// then have written in their place. So the last entry that this run knows is read again: what is lost
+    /// was written by this run, and what stands in its place was not, so the kinds differ.
     pub(super) async fn read_new_entries(&mut self, known: Range<Seq>) -> Result<(), Halt> {
         self.recheck_at = Instant::now() + RECHECK_INTERVAL;
-        for record in journal::read_all(&*self.context.store, self.state.id, self.state.seq).await? {
-            self.apply_record(&record, &known)?;
+        let before = Seq(self.state.seq.0.saturating_sub(1));
+        let records = journal::read_all(&*self.context.store, self.state.id, before).await?;
+        match records.split_first() {
+            Some((last, new)) if last.seq == self.state.seq && last.entry.kind() == self.last_kind => {
+                new.iter().try_for_each(|record| self.apply_record(record, &known))
+            }
+            _ => Err(Halt::Stale),
         }
-        Ok(())
     }
 
     fn apply_record(&mut self, record: &Record, known: &Range<Seq>) -> Result<(), Halt> {
@@ -110,6 +122,7 @@ impl TaskRun {
             return Err(Halt::Lost);
         }
         self.state.apply(record).map_err(|why| Halt::from(StoreError::Illegal { task, why }))?;
+        self.last_kind = record.entry.kind();
         if matches!(record.entry, Entry::Replied(_) | Entry::Sampled(_) | Entry::Compacted { .. }) {
             self.ledger.report(&self.state);
         }

@@ -36,6 +36,8 @@ pub(crate) struct LeaseKeeper {
 struct LeaseState {
     /// The current term; 0 before the first.
     term: u64,
+    /// When it began, by our clock.
+    since: Duration,
     /// Until when the lease certainly holds, by our clock.
     until: Duration,
     /// The last term that was lost.
@@ -61,6 +63,14 @@ impl LeaseKeeper {
         (self.now() < until).then_some(term)
     }
 
+    /// Whether this worker may judge whether others are gone. Not while its own lease is uncertain; and after a
+    /// silence of the store, in which everyone looks gone to everyone, not before it has been in touch for one
+    /// lease without a break: the others need that time to renew theirs.
+    pub(crate) fn may_judge_others(&self) -> bool {
+        let LeaseState { term, since, .. } = *self.state.borrow();
+        self.current_term().is_some() && (term <= 1 || self.now().saturating_sub(since) >= self.length)
+    }
+
     /// Renews the lease.
     pub(crate) async fn renew(&self, store: &dyn Store, worker: &WorkerId) -> Result<(), StoreError> {
         // Counted from before the request: others count from the store's reply.
@@ -72,6 +82,9 @@ impl LeaseKeeper {
             // listeners.
             let late = done >= state.until;
             state.term += u64::from(late);
+            if late {
+                state.since = done;
+            }
             state.until = state.until.max(asked.saturating_add(self.length - self.length / 6));
             late
         });

@@ -52,7 +52,7 @@ pub(crate) use tool_calls::panic_message;
 use crate::agent::{Agent, Policy, Team, Unattended};
 use crate::conversation::{Conversation, NextStep, PendingCall};
 use crate::dispatch::{Caller, Dispatcher};
-use crate::entry::{Entry, EntryKind, Failure, FailureKind, Isolation, Order, Submission};
+use crate::entry::{Entry, EntryCodecError, EntryKind, Failure, FailureKind, Isolation, Order, Submission};
 use crate::hook::HookInput;
 use crate::id::{AgentName, Attempt, Seq, TaskId};
 use crate::journal::{self, SubmissionCache};
@@ -142,6 +142,8 @@ pub(crate) struct TaskRun {
     people_subscription: Option<PeopleSubscription>,
     /// When to read the journal even without a hint.
     recheck_at: Instant,
+    /// The kind of the last entry that it knows, to recognise its journal.
+    last_kind: EntryKind,
     ledger: Ledger,
     /// The conversation in the provider's wire format, as far as it was sent.
     memo: Arc<WireCache>,
@@ -172,6 +174,10 @@ pub(crate) enum Halt {
     Fail(Failure),
     /// Another worker owns the task now.
     Lost,
+    /// The journal is not the one that this run has read and written: the store has lost its end.
+    Stale,
+    /// A newer version of Longhaul has written to the journal: this one cannot continue it.
+    Newer(StoreError),
     /// The store failed.
     Store(StoreError),
 }
@@ -180,6 +186,9 @@ impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Superseded { .. } | StoreError::NoTask(_) => Halt::Lost,
+            error @ StoreError::BadEntry { why: EntryCodecError::NewerFormat { .. }, .. } => {
+                Halt::Newer(error)
+            }
             // No worker can continue a journal that is unreadable or inconsistent.
             error @ (StoreError::BadEntry { .. }
             | StoreError::Illegal { .. }
@@ -198,6 +207,8 @@ pub(crate) enum AttemptEnd {
     Finished,
     /// Without one: the task can be claimed again.
     Released,
+    /// Without one, and this process cannot run it: a newer version of Longhaul has to claim it.
+    LeftToNewer,
     /// Another worker owns the task.
     Lost,
     /// The store failed: a process that finds the lease expired will continue.
@@ -240,6 +251,7 @@ impl TaskRun {
         if state.attempt != attempt || state.worker != claimed.worker {
             return Err(Halt::Lost);
         }
+        let last_kind = journal.last().map_or(EntryKind::Claimed, |record| record.entry.kind());
         let agent = find_agent(&team, &conversation)?;
         let policy = policy_for(&agent, &submitted.order);
         // From here on there are effects outside of the journal: worktrees are created, servers started.
@@ -298,6 +310,7 @@ impl TaskRun {
             unwritten,
             people_subscription: None,
             recheck_at,
+            last_kind,
             ledger,
             memo: Arc::default(),
             deferred: DeferredEntries::default(),

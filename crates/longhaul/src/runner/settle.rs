@@ -9,7 +9,7 @@ use crate::conversation::NextStep;
 use crate::entry::{Entry, Failure, OnFinish, Outcome, ReleaseReason, StopCause, StopRequest};
 use crate::id::Seq;
 use crate::journal::{self, fail_task, finish_task, release_task, stop_descendants};
-use crate::store::{Fence, Store};
+use crate::store::{Fence, Store, StoreError};
 use crate::task::TaskState;
 use crate::tool::ToolEffects;
 
@@ -161,12 +161,17 @@ pub(crate) async fn settle_halt(store: &dyn Store, state: &TaskState, halt: Halt
     let fence = Fence::Attempt(state.attempt);
     let settled = match halt {
         Halt::Fail(failure) => fail_task(store, state, fence, failure).await.map(|()| AttemptEnd::Finished),
-        // If it has a stop request, this ends it.
-        Halt::Drain | Halt::Stop => match journal::state(store, state.id).await {
-            Ok(now) => release_task(store, now, fence, ReleaseReason::Drained).await,
-            Err(error) => Err(error),
+        Halt::Drain | Halt::Stop | Halt::Stale => {
+            if matches!(halt, Halt::Stale) {
+                let (task, attempt) = (state.id, state.attempt);
+                tracing::warn!(%task, %attempt, "the store has lost what this attempt wrote last; it is started again");
+            }
+            give_back(store, state).await.map(|()| AttemptEnd::Released)
         }
-        .map(|()| AttemptEnd::Released),
+        Halt::Newer(why) => {
+            tracing::warn!(task = %state.id, %why, "the task is left to a newer Longhaul");
+            give_back(store, state).await.map(|()| AttemptEnd::LeftToNewer)
+        }
         Halt::Lost => return AttemptEnd::Lost,
         Halt::Store(error) => return AttemptEnd::StoreFailed(error),
     };
@@ -174,5 +179,16 @@ pub(crate) async fn settle_halt(store: &dyn Store, state: &TaskState, halt: Halt
         Ok(ended) => ended,
         Err(Halt::Store(error)) => AttemptEnd::StoreFailed(error),
         Err(_) => AttemptEnd::Lost,
+    }
+}
+
+/// Releases a task. If it has a stop request, this ends it. An earlier release, or end, whose answer was lost
+/// counts.
+async fn give_back(store: &dyn Store, state: &TaskState) -> Result<(), StoreError> {
+    let now = journal::state(store, state.id).await?;
+    let over = now.attempt == state.attempt && now.worker.is_none();
+    match over {
+        true => Ok(()),
+        false => release_task(store, now, Fence::Attempt(state.attempt), ReleaseReason::Drained).await,
     }
 }

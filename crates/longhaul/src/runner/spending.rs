@@ -136,7 +136,14 @@ mod tests {
         let first = Entry::Submitted(Box::new(first));
         store.append(Batch::one(id, Fence::New, vec![first])).await.unwrap();
         let worker = WorkerId::from("w");
-        let claim = ClaimRequest { worker, teams: vec![team], roots: None, fresh_only: false, max: 1 };
+        let claim = ClaimRequest {
+            worker,
+            teams: vec![team],
+            roots: None,
+            fresh_only: false,
+            except: vec![],
+            max: 1,
+        };
         store.claim(claim).await.unwrap();
         let replies = async || {
             let usage = Usage { input: 60, output: 40, ..Usage::default() };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::broadcast;
 
+use super::copy::folded;
 use super::leases::{LeaseRenewal, LeaseWatch};
 use super::validate::{StoreLookup, TaskLinks, WriteDraft, check_deletable, validate_batch};
 use super::{
@@ -40,6 +41,19 @@ impl MemoryStore {
         let state =
             MemoryState { number: u32::try_from(random).unwrap_or_default(), ..MemoryState::default() };
         MemoryStore { state: Mutex::new(state), hints, clock, live_readers: LiveReaders::default() }
+    }
+
+    /// Loses the end of a journal, as a database does that fails over to a replica which lags behind: keeps
+    /// the entries up to this one. For tests.
+    #[cfg(feature = "testing")]
+    pub fn lose_entries_after(&self, task: TaskId, last: Seq) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let journal = &mut state.tasks.get_mut(&task).ok_or(StoreError::NoTask(task))?.journal;
+        journal.truncate(usize::try_from(last.0).unwrap_or(usize::MAX));
+        let folded = TaskState::from_journal(task, journal);
+        let folded = folded.map_err(|why| StoreError::Illegal { task, why })?;
+        state.put_state(task, folded.ok_or(StoreError::NoTask(task))?);
+        Ok(())
     }
 
     /// Nothing is left half-done under the lock, so a panic of another holder is harmless.
@@ -173,6 +187,24 @@ impl Store for MemoryStore {
             *stored = StoredValue { version: after + 1, bytes };
         }
         ready(Ok(fits))
+    }
+
+    fn stored_value_names(&self) -> StoreFuture<'_, Vec<String>> {
+        let state = self.lock();
+        ready(Ok(state
+            .values
+            .iter()
+            .filter(|(_, value)| value.version > 0)
+            .map(|(name, _)| name.clone())
+            .collect()))
+    }
+
+    fn import_journals(&self, journals: Vec<(TaskId, Vec<Record>)>) -> StoreFuture<'_, ()> {
+        let imported = self.lock().import(journals);
+        if imported.is_ok() {
+            self.hint(Some(Hint::Lagged));
+        }
+        ready(imported)
     }
 
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
@@ -317,6 +349,29 @@ impl MemoryState {
         Ok((verdict.ends, hints))
     }
 
+    fn import(&mut self, journals: Vec<(TaskId, Vec<Record>)>) -> Result<(), StoreError> {
+        let mut states = Vec::with_capacity(journals.len());
+        for (id, journal) in &journals {
+            if self.tasks.contains_key(id) {
+                return Err(StoreError::Exists(*id));
+            }
+            states.push(folded(*id, journal)?);
+        }
+        for (state, (id, journal)) in states.into_iter().zip(journals) {
+            self.put_state(id, state);
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            for record in journal {
+                if let Entry::Letter(letter) = &record.entry {
+                    task.letters.insert(letter.id.clone());
+                }
+                self.rows += 1;
+                self.feed.push((self.rows, Some((id, record.seq))));
+                task.journal.push(record);
+            }
+        }
+        Ok(())
+    }
+
     fn feed_end(&self) -> FeedPosition {
         FeedPosition::new(self.number, 0, self.rows)
     }
@@ -439,6 +494,10 @@ impl MemoryState {
             Some(task) => self.tasks.get(&task).map_or(0, |task| task.place),
         };
         let is_wanted = move |t: &&MemoryTask| t.place < bound && filter.matches(&t.state);
+        if let Some(worker) = &filter.worker {
+            let places = self.running.get(worker).into_iter().flatten();
+            return Box::new(places.filter_map(|place| self.at(*place)).filter(is_wanted));
+        }
         match (&filter.parents[..], &filter.root) {
             ([parent], _) => Box::new(known(self.children.get(parent)).filter(is_wanted)),
             (parents @ [_, ..], _) => {
@@ -501,6 +560,7 @@ impl MemoryState {
         let is_wanted = |place: &usize| {
             self.at(*place).is_some_and(|t| {
                 (!claim.fresh_only || t.state.attempt.0 == 0)
+                    && !claim.except.contains(&t.state.id)
                     && claim.roots.as_ref().is_none_or(|roots| roots.contains(&t.state.root))
             })
         };

@@ -19,20 +19,28 @@ use crate::task::{IllegalTransition, Status, TaskState};
 
 mod subscriptions;
 mod clock;
+mod copy;
 mod feed;
 mod validate;
 mod leases;
 mod live_readers;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod saved_state;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
+pub use copy::{CopiedStore, copy_store};
 pub use feed::{FeedItem, FeedPage, FeedPosition, FeedScope, ParseFeedPositionError};
 pub use live_readers::LiveReader;
 pub(crate) use live_readers::LiveReaders;
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(all(feature = "sqlite", feature = "toolsets"))]
 pub(crate) use sqlite::private_files;
 #[cfg(feature = "sqlite")]
@@ -54,6 +62,9 @@ pub trait Store: Send + Sync + 'static {
     /// Returns, for each write, the sequence number of its last entry. A letter whose id the task already has
     /// is skipped without an error (the number is then the end of the journal), so sending a letter is
     /// idempotent. A write without entries only checks its fence and its `after`.
+    ///
+    /// After an error nothing was written and nothing will be, unless the error is
+    /// [`DatabaseFault::Uncertain`]. A store over a network finds out before it says that.
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>>;
 
     /// Reads a journal: at most `limit` entries after `after`, in order. Returns nothing if there is no such
@@ -92,7 +103,8 @@ pub trait Store: Send + Sync + 'static {
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId>;
 
     /// Claims pending tasks for a worker, oldest first: appends [`Entry::Claimed`] to each. No task is
-    /// claimed by two workers.
+    /// claimed by two workers. If the answer is lost, the tasks are claimed all the same: the worker finds
+    /// them with [`TaskFilter::worker`].
     ///
     /// The worker must have [renewed](Store::renew_lease) its lease before, or other workers may take the
     /// tasks away again.
@@ -110,8 +122,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Running tasks whose worker is gone: it has no lease, its lease has expired, or it is known to be dead.
     ///
-    /// A store without its own clock can only detect an expired lease by watching it. Call this several times
-    /// per lease; it reports an expired lease at the earliest one lease after the first call.
+    /// A store detects an expired lease by watching it. Call this several times per lease; it reports an
+    /// expired lease at the earliest one lease after the first call. A time in which it was not called counts
+    /// for a third of a lease at most: while a store cannot be reached, no worker can renew, and all would look
+    /// gone to the first that reaches it again.
     fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>>;
 
     /// The current lease of a worker, to show it or to see whether it is being renewed; `None` if it has
@@ -130,6 +144,19 @@ pub trait Store: Send + Sync + 'static {
     /// Replaces a stored value if its version is still `after`. Returns whether it was replaced; if so, the
     /// new value is on disk.
     fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool>;
+
+    /// The names of all stored values.
+    fn stored_value_names(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(std::future::ready(Err(unsupported("it does not list its stored values"))))
+    }
+
+    /// Adds whole journals of another store as they are, times included: all of them, or none. Parents come
+    /// before their children. Fails with [`Exists`](StoreError::Exists) if a task is already there, and with
+    /// [`Illegal`](StoreError::Illegal) if a journal is not one that a task can have.
+    fn import_journals(&self, journals: Vec<(TaskId, Vec<Record>)>) -> StoreFuture<'_, ()> {
+        drop(journals);
+        Box::pin(std::future::ready(Err(unsupported("it imports no journals"))))
+    }
 
     /// Deletes ended tasks with everything that belongs to them: journals, letters, and stored values whose
     /// name has the id after its first colon (`word:ID`, `word:ID:more`). [Blobs](Store::put_blob) that were
@@ -264,6 +291,14 @@ impl Batch {
         self.writes.push(JournalWrite { task, fence, after: None, entries });
         self
     }
+
+    /// Whether it adds nothing when it is written a second time: it creates a task, and is then refused; or it
+    /// has nothing but letters.
+    pub(crate) fn is_idempotent(&self) -> bool {
+        let is_letter = |entry: &Entry| matches!(entry, Entry::Letter(_));
+        self.writes.first().is_some_and(|write| write.fence == Fence::New)
+            || self.writes.iter().all(|write| write.after.is_none() && write.entries.iter().all(is_letter))
+    }
 }
 
 /// Who may write to a journal.
@@ -322,6 +357,8 @@ pub struct TaskFilter {
     pub agents: Vec<AgentName>,
     /// Of one of these teams; of any if empty.
     pub teams: Vec<TeamRef>,
+    /// Run by this worker now.
+    pub worker: Option<WorkerId>,
     /// Only roots.
     pub roots: bool,
     /// Submitted before this task, in submission order; none if there is no such task. With a limit, this is
@@ -347,6 +384,7 @@ fluent_setters!(TaskFilter {
     retries: Option<TaskId>,
     agents: Vec<AgentName>,
     teams: Vec<TeamRef>,
+    worker: Option<WorkerId>,
     roots: bool,
     submitted_before: Option<TaskId>,
     since: Option<Timestamp>,
@@ -381,6 +419,7 @@ impl TaskFilter {
             && self.retries.is_none_or(|old| state.retries == Some(old))
             && (self.agents.is_empty() || self.agents.contains(&state.agent))
             && (self.teams.is_empty() || self.teams.contains(&state.team))
+            && self.worker.as_ref().is_none_or(|worker| state.worker.as_ref() == Some(worker))
             && (!self.roots || state.parent.is_none())
             && self.since.is_none_or(|since| state.created >= since)
             && self.before.is_none_or(|before| state.created < before)
@@ -406,6 +445,8 @@ pub struct ClaimRequest {
     pub roots: Option<Vec<TaskId>>,
     /// Only tasks that were never claimed before.
     pub fresh_only: bool,
+    /// None of these: the worker knows that it cannot run them.
+    pub except: Vec<TaskId>,
     /// At most this many.
     pub max: usize,
 }
@@ -592,19 +633,25 @@ pub enum StoreError {
 }
 
 fn no_feed() -> StoreError {
-    let what = "this store has no feed of all its entries".to_owned();
+    unsupported("it has no feed of all its entries")
+}
+
+fn unsupported(what: &str) -> StoreError {
+    let what = format!("this store cannot do that: {what}");
     StoreError::Database { what, fault: DatabaseFault::Permanent }
 }
 
 /// Whether a database that failed may work again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatabaseFault {
-    /// A retry may help: it is locked, or busy otherwise.
+    /// A retry may help: it is locked, or busy otherwise. Nothing was written.
     Busy,
-    /// A retry may help once there is room on the disk.
+    /// A retry may help once there is room on the disk. Nothing was written.
     DiskFull,
     /// A retry does not help.
     Permanent,
+    /// The answer was lost: it is not known whether it was written. A retry could write it twice.
+    Uncertain,
 }
 
 /// How long a blob is kept that nothing refers to: its writer may be about to write the reference.

@@ -194,6 +194,7 @@ impl LonghaulBuilder {
                 lease: Arc::new(LeaseKeeper::new(self.lease)),
                 lost: lost.clone(),
                 under_way: Arc::default(),
+                unreadable: Arc::default(),
             };
             worker.lease.renew(&*store, &id).await?;
             worker.release_abandoned().await;

@@ -39,6 +39,10 @@ pub struct TeamBundle {
     /// serves the team runs them, and no other process does unless it is asked to.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
+    /// The machine that its tasks are bound to, because they work in a directory there. Set if machines share a
+    /// store; a process on another machine leaves such tasks alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 impl TeamBundle {
@@ -52,6 +56,7 @@ impl TeamBundle {
             models: Vec::new(),
             working_dir: None,
             served: false,
+            host: None,
         }
     }
 
@@ -75,6 +80,7 @@ impl TeamBundle {
             models: Vec::new(),
             working_dir: None,
             served: false,
+            host: None,
         };
         let mut open: Vec<(String, String)> = vec![(String::new(), bundle.text.clone())];
         while let Some((dir, text)) = open.pop() {

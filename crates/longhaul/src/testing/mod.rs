@@ -1,6 +1,8 @@
 //! Helpers for tests of Longhaul, and of anything that implements its traits (feature `testing`).
 
 mod no_dispatcher;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod reply;
 mod sse;
 mod test_call;
@@ -8,6 +10,8 @@ pub mod store_exam;
 
 pub use crate::model::FnModel;
 pub use no_dispatcher::NoDispatcher;
+#[cfg(feature = "postgres")]
+pub use postgres::TestPostgres;
 pub use reply::{ReplyBuilder, reply};
 pub use sse::sse_events;
 #[cfg(test)]

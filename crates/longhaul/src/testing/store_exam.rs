@@ -20,6 +20,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a question is failed by panicking")]
 
 mod claims;
+mod copies;
 mod deletion;
 mod feed;
 mod fences;
@@ -30,6 +31,7 @@ mod views;
 use std::sync::Arc;
 
 pub use self::claims::*;
+pub use self::copies::*;
 pub use self::deletion::*;
 pub use self::feed::*;
 pub use self::fences::*;
@@ -107,6 +109,7 @@ macro_rules! store_exam {
             a_released_task_is_claimed_again
             leases_end_and_are_renewed
             a_clock_that_is_set_ends_no_lease
+            after_a_silence_no_one_is_gone_yet
             a_retired_worker_is_gone_at_once
             lists_are_in_order_of_submission
             every_filter_filters
@@ -119,6 +122,7 @@ macro_rules! store_exam {
             deleted_tasks_leave_the_feed
             a_foreign_position_is_refused
             a_list_is_read_in_pages_from_the_newest
+            a_store_is_copied_whole
             the_time_is_the_clocks
         }
     };

@@ -10,10 +10,11 @@ use rusqlite::{Connection, Row, params};
 use super::checksum::RowChecksum;
 use super::errors::{DatabasePath, OrStoreError as _};
 use super::reader::ReadConnection;
+use super::rows;
 use super::transaction::WriteConnection;
-use super::{rows, saved_state};
 use crate::entry::Entry;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
+use crate::store::saved_state;
 use crate::store::{DamagedTask, StoreError, TaskFilter};
 use crate::task::TaskState;
 

@@ -27,6 +27,7 @@ impl WriteConnection {
         let mut waiting = self.pending(claim)?;
         waiting.sort_unstable();
         waiting.dedup();
+        waiting.retain(|(_, id)| !claim.except.contains(id));
         waiting.truncate(claim.max);
         let mut claimed = Vec::with_capacity(waiting.len());
         for (_, id) in waiting {
@@ -71,7 +72,7 @@ impl WriteConnection {
     /// The oldest pending tasks that a claim may take, of each team and tree.
     fn pending(&self, claim: &ClaimRequest) -> Result<Vec<(i64, TaskId)>, StoreError> {
         let fresh = if claim.fresh_only { "AND attempt = 0" } else { "" };
-        let max = i64::try_from(claim.max).unwrap_or(i64::MAX);
+        let max = i64::try_from(claim.max.saturating_add(claim.except.len())).unwrap_or(i64::MAX);
         let mut found = Vec::new();
         let mut search = |sql: String, values: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<()> {
             let mut statement = self.connection.prepare_cached(&sql)?;

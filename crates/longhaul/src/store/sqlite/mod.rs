@@ -23,7 +23,6 @@ mod reader;
 mod reader_locks;
 mod recent;
 mod rows;
-mod saved_state;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -47,7 +46,8 @@ use self::recent::RecentTasks;
 pub use self::vacuum::Vacuumed;
 use self::watch::{FileWatcher, HintSender};
 use self::worker_locks::WorkerLocks;
-use self::writer::{WriterHandle, WriterReply, WriterRequest};
+use self::writer::{ImportedJournal, WriterHandle, WriterReply, WriterRequest};
+use super::copy;
 use super::leases::LeaseWatch;
 use super::validate::WriteDraft;
 use super::{
@@ -254,6 +254,26 @@ impl Store for SqliteStore {
                 WriterReply::Flag(fits) => Ok(fits),
                 _ => Err(StoreError::Closed),
             }
+        })
+    }
+
+    fn stored_value_names(&self) -> StoreFuture<'_, Vec<String>> {
+        self.readers.run(|reader| reader.stored_value_names())
+    }
+
+    fn import_journals(&self, journals: Vec<(TaskId, Vec<Record>)>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let mut imported = Vec::with_capacity(journals.len());
+            for (task, records) in journals {
+                let state = Arc::new(copy::folded(task, &records)?);
+                let encode = |record: Record| match record.entry.encode() {
+                    Ok(bytes) => Ok((record, bytes)),
+                    Err(why) => Err(StoreError::BadEntry { task, seq: record.seq, why }),
+                };
+                let records = records.into_iter().map(encode).collect::<Result<_, _>>()?;
+                imported.push(ImportedJournal { state, records });
+            }
+            self.writer.request(WriterRequest::Import(imported)).await.map(drop)
         })
     }
 

@@ -377,6 +377,13 @@ impl ReadConnection {
         }
     }
 
+    pub(super) fn stored_value_names(&self) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT name FROM slips ORDER BY name";
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        let names = statement.query_map([], |row| row.get(0)).or_store_error(&self.place)?;
+        names.collect::<Result<_, _>>().or_store_error(&self.place)
+    }
+
     pub(super) fn stored_value(&self, name: &str) -> Result<StoredValue, StoreError> {
         let sql = "SELECT name, written, bytes, sum FROM slips WHERE name = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;

@@ -5,9 +5,9 @@ use rusqlite::{Connection, Row, params};
 
 use super::checksum::RowChecksum;
 use super::errors::{DatabasePath, OrStoreError as _};
-use super::saved_state;
 use crate::entry::{Entry, EntryCodecError, Record, Submission, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey};
+use crate::store::saved_state;
 use crate::store::validate::WriteDraft;
 use crate::store::{StoreError, StoredValue, TaskFilter};
 use crate::task::{Status, TaskState};
@@ -260,6 +260,7 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
         retries,
         agents,
         teams,
+        worker,
         roots,
         submitted_before,
         since,
@@ -270,6 +271,9 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     } = filter;
     let text = |id: &TaskId| vec![Value::Text(id.to_string())];
     let mut terms = SqlTerms::default();
+    if let Some(worker) = worker {
+        terms.add("worker", "= ?", vec![Value::Text(worker.as_str().to_owned())]);
+    }
     if let Some(old) = retries {
         terms.add("retries", "= ?", text(old));
     }
@@ -295,8 +299,8 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
     if by_root_status {
         terms.add("parent", "IS NULL", Vec::new());
     }
-    let shares_index = !terms.terms.is_empty() && retries.is_none() && continues.is_none()
-        || root.is_some() && terms.terms.is_empty();
+    let of_parent = worker.is_none() && retries.is_none() && continues.is_none();
+    let shares_index = !terms.terms.is_empty() && of_parent || root.is_some() && terms.terms.is_empty();
     if let Some(root) = root {
         terms.add("root", "= ?", text(root));
     }

@@ -45,7 +45,14 @@ fn submission(id: TaskId, text: &str) -> Batch {
 
 fn claim(worker: &str, max: usize) -> ClaimRequest {
     let teams = vec![TeamRef::Named("team".into())];
-    ClaimRequest { worker: WorkerId::from(worker), teams, roots: None, fresh_only: false, max }
+    ClaimRequest {
+        worker: WorkerId::from(worker),
+        teams,
+        roots: None,
+        fresh_only: false,
+        except: vec![],
+        max,
+    }
 }
 
 fn file(directory: &TempDir) -> PathBuf {

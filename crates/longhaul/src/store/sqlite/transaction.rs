@@ -17,16 +17,16 @@ use super::deletion;
 use super::errors::{DatabasePath, OrStoreError as _};
 use super::recent::{RecentTasks, RecentWrites};
 use super::rows;
-use super::saved_state;
 use super::state_cache::{StateCache, UnsavedPart};
 use super::watch::HintSender;
 use super::worker_locks::{self, WorkerLocks};
-use super::writer::{WriterReply, WriterRequest};
+use super::writer::{ImportedJournal, WriterReply, WriterRequest};
 use crate::entry::{Entry, FORMAT, Record};
 use crate::id::{LetterId, Seq, TaskId, WorkerId};
 use crate::store::leases::LeaseWatch;
+use crate::store::saved_state;
 use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
-use crate::store::{Clock, CountCondition, Fence, Hint, StoreError, TaskFilter};
+use crate::store::{Clock, CountCondition, EntryKinds, Fence, Hint, StoreError, TaskFilter};
 use crate::task::TaskState;
 
 /// From this many rows of others on, everything cached is dropped: that costs less than finding out what is
@@ -206,6 +206,7 @@ impl WriteConnection {
             WriterRequest::PutStoredValue { name, after, bytes } => {
                 self.put_stored_value(name, *after, bytes).map(WriterReply::Flag)
             }
+            WriterRequest::Import(journals) => self.import(journals).map(|()| WriterReply::Done),
             WriterRequest::Delete(tasks) => self.delete(tasks).map(WriterReply::Flag),
             WriterRequest::DeleteLeftovers => self.delete_leftovers().map(WriterReply::Flag),
             WriterRequest::RebuildRows(tasks) => self.rebuild_rows(tasks).map(|()| WriterReply::Done),
@@ -245,6 +246,23 @@ impl WriteConnection {
             self.forget_dead_workers()?;
         }
         Ok(verdict.ends)
+    }
+
+    fn import(&mut self, journals: &[ImportedJournal]) -> Result<(), StoreError> {
+        for journal in journals {
+            if self.task_state(journal.state.id)?.is_some() {
+                return Err(StoreError::Exists(journal.state.id));
+            }
+        }
+        for ImportedJournal { state, records } in journals {
+            let n = self.put_state(state.clone())?;
+            for (record, bytes) in records {
+                self.write(n, record, bytes)?;
+            }
+            let kinds = EntryKinds::from_kinds(records.iter().map(|(record, _)| record.entry.kind()));
+            self.transaction.hints.push(Hint::Task { task: state.id, root: state.root, kinds });
+        }
+        Ok(())
     }
 
     fn check_limit(&mut self, limit: &CountCondition) -> Result<(), StoreError> {

@@ -15,10 +15,12 @@ use super::transaction::WriteConnection;
 use super::watch::HintSender;
 use super::worker_locks::WorkerLocks;
 use super::{Durability, SqliteOptions};
+use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::leases::LeaseWatch;
 use crate::store::validate::WriteDraft;
 use crate::store::{ClaimRequest, ClaimedTask, CountCondition, DatabaseFault, StoreError};
+use crate::task::TaskState;
 
 /// How many requests one transaction takes, at most.
 const TOGETHER: usize = 512;
@@ -61,6 +63,8 @@ pub(super) enum WriterRequest {
         after: u64,
         bytes: Vec<u8>,
     },
+    /// Add whole journals, each with its encoded entries.
+    Import(Vec<ImportedJournal>),
     Delete(Vec<(TaskId, Seq)>),
     /// Delete more of what deleted tasks have left.
     DeleteLeftovers,
@@ -72,6 +76,12 @@ pub(super) enum WriterRequest {
         durable: bool,
         act: WriterTestAction,
     },
+}
+
+/// The journal of a task that is added whole.
+pub(super) struct ImportedJournal {
+    pub(super) state: Arc<TaskState>,
+    pub(super) records: Vec<(Record, Vec<u8>)>,
 }
 
 #[cfg(test)]
@@ -89,6 +99,7 @@ impl WriterRequest {
             WriterRequest::Claim(_)
             | WriterRequest::PutBlob { .. }
             | WriterRequest::PutStoredValue { .. }
+            | WriterRequest::Import(_)
             | WriterRequest::Delete(_)
             | WriterRequest::RebuildRows(_) => true,
             #[cfg(test)]

@@ -55,6 +55,9 @@ pub async fn claims_take_what_they_ask_for(make: StoreFactory<'_>) {
     assert_eq!(ids(&s.claim(other).await.unwrap()), [b]);
     let tree = ClaimRequest { roots: Some(vec![root, b]), ..claim("w", 9) };
     assert_eq!(ids(&s.claim(tree).await.unwrap()), [root, child]);
+    let others = ClaimRequest { except: vec![a], ..claim("w", 1) };
+    assert_eq!(ids(&s.claim(others).await.unwrap()), [released_before], "the next one takes its place");
+    s.write(released_before, owner(2), vec![released(2)]).await.unwrap();
     let fresh = ClaimRequest { fresh_only: true, ..claim("w", 9) };
     assert_eq!(ids(&s.claim(fresh).await.unwrap()), [a]);
     let both = ClaimRequest { teams: vec![other_team, TeamRef::Named("team".into())], ..claim("w", 9) };
@@ -155,6 +158,22 @@ pub async fn a_clock_that_is_set_ends_no_lease(make: StoreFactory<'_>) {
         assert!(s.advance_watching(9).await.is_empty());
         assert_eq!(s.advance_watching(10).await, [a], "nobody renewed it");
     }
+}
+
+/// After a time in which no one could reach the store, no worker has renewed its lease, and each has the
+/// chance to before another takes its tasks.
+pub async fn after_a_silence_no_one_is_gone_yet(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
+    let (w, ten) = (WorkerId::from("w"), Duration::from_secs(10));
+    let a = s.task().await;
+    s.store.renew_lease(w.clone(), ten).await.unwrap();
+    s.claim(claim("w", 9)).await.unwrap();
+    assert!(s.advance_watching(2).await.is_empty());
+    s.clock.advance(Duration::from_secs(3600));
+    assert!(s.store.abandoned_tasks().await.unwrap().is_empty(), "it could not renew either");
+    s.store.renew_lease(w, ten).await.unwrap();
+    assert!(s.advance_watching(9).await.is_empty());
+    assert_eq!(s.advance_watching(10).await, [a], "now it is");
 }
 
 /// A worker that retires is gone at once, and no other worker with it.

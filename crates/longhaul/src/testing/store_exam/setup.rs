@@ -176,7 +176,14 @@ pub(super) fn edit(mut entry: Entry, change: impl FnOnce(&mut Submission)) -> En
 
 pub(super) fn claim(worker: &str, max: usize) -> ClaimRequest {
     let teams = vec![TeamRef::Named("team".into())];
-    ClaimRequest { worker: WorkerId::from(worker), teams, roots: None, fresh_only: false, max }
+    ClaimRequest {
+        worker: WorkerId::from(worker),
+        teams,
+        roots: None,
+        fresh_only: false,
+        except: vec![],
+        max,
+    }
 }
 
 pub(super) fn letter(name: &str) -> Entry {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::StoreFactory;
 use super::setup::{ExamSetup, cancelled, claim, completed, edit, ids, owner, stop, submission};
 use crate::entry::{Entry, TeamRef};
-use crate::id::{AgentName, TaskId, TaskKey};
+use crate::id::{AgentName, TaskId, TaskKey, WorkerId};
 use crate::store::{Fence, StoreError, TaskFilter};
 use crate::task::Status;
 
@@ -134,6 +134,10 @@ pub async fn every_filter_filters(make: StoreFactory<'_>) {
         (TaskFilter { parents: vec![b, a], ..TaskFilter::default() }, vec![b, d]),
         (TaskFilter { agents: another.clone(), ..all() }, vec![c]),
         (TaskFilter { agents: another, root: Some(a), ..all() }, vec![]),
+        (TaskFilter { worker: Some(WorkerId::from("w")), ..all() }, vec![a]),
+        (TaskFilter { worker: Some(WorkerId::from("w")), ..all().live() }, vec![a]),
+        (TaskFilter { worker: Some(WorkerId::from("w")), root: Some(c), ..all() }, vec![]),
+        (TaskFilter { worker: Some(WorkerId::from("v")), ..all() }, vec![]),
         (TaskFilter { roots: true, ..all() }, vec![a, c]),
         (TaskFilter { roots: true, limit: Some(1), ..all() }, vec![c]),
         (TaskFilter { since: Some(since), ..all() }, vec![c, d]),

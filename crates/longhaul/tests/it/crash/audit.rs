@@ -6,9 +6,10 @@ use std::path::Path;
 use longhaul::TaskId;
 use longhaul::entry::{Entry, Outcome, Record};
 use longhaul::id::{CallId, LetterId, Seq};
-use longhaul::store::{SqliteStore, Store, TaskFilter};
+use longhaul::store::{SqliteOptions, Store, TaskFilter};
 use longhaul::task::TaskState;
 
+use crate::crash::store::open;
 use crate::crash::team::ledger;
 
 type Call = (TaskId, CallId);
@@ -21,11 +22,12 @@ pub(crate) struct Audit {
 impl Audit {
     /// Reads a store, and checks that each journal is legal and each state its fold.
     pub(crate) fn of(dir: &Path) -> Audit {
-        let store = SqliteStore::open(dir.join("db")).unwrap();
-        Audit::read(&store)
+        crate::crash::roles::block_on(async {
+            Audit::taken(&*open(dir, SqliteOptions::default()).await).await
+        })
     }
 
-    pub(crate) fn read(store: &SqliteStore) -> Audit {
+    pub(crate) fn read(store: &dyn Store) -> Audit {
         crate::crash::roles::block_on(Audit::taken(store))
     }
 

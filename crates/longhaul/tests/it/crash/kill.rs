@@ -55,14 +55,26 @@ impl Drop for Told {
 }
 
 pub(crate) fn one_process(options: &Options) {
+    let kills = one_process_in(options, options.seeds, "5", |_| ());
+    assert!(options.only.is_some() || options.seeds < 28 || kills >= 200, "only {kills} kills");
+}
+
+/// The same with stores that are prepared first, and leases of so many seconds.
+pub(crate) fn one_process_in(
+    options: &Options,
+    seeds: u64,
+    lease: &str,
+    prepare: impl Fn(&Path) + Sync,
+) -> u64 {
     let begun = Instant::now();
-    let kills = for_seeds(options, options.seeds, |seed, dir| {
+    let kills = for_seeds(options, seeds, |seed, dir| {
+        prepare(dir);
         let mut seeded = Seeded::new(seed);
         let mut kills = 0;
         loop {
             let death = if kills < KILLS { death(&mut seeded, FAR) } else { "-".to_owned() };
             let before = lines(&generations(dir)).len();
-            let mut player = Player::start("crash", dir, &["p", &death, "0ms", "5"]);
+            let mut player = Player::start("crash", dir, &["p", &death, "0ms", lease]);
             let status = player.end();
             assert_eq!(lines(&generations(dir)).len(), before + 1, "no generation began");
             if status.success() {
@@ -76,13 +88,18 @@ pub(crate) fn one_process(options: &Options) {
         kills
     });
     println!("  {kills} kills of one process in {:.1?}", begun.elapsed());
-    assert!(options.only.is_some() || options.seeds < 28 || kills >= 200, "only {kills} kills");
+    kills
 }
 
 pub(crate) fn two_processes(options: &Options) {
+    two_processes_in(options, options.seeds.div_ceil(7), |_| ());
+}
+
+/// The same with stores that are prepared first.
+pub(crate) fn two_processes_in(options: &Options, seeds: u64, prepare: impl Fn(&Path) + Sync) {
     let begun = Instant::now();
-    let seeds = options.seeds.div_ceil(7);
     let kills = for_seeds(options, seeds, |seed, dir| {
+        prepare(dir);
         let mut seeded = Seeded::new(seed ^ 0xABCD);
         let mut kills = 0;
         let mut steady = Player::start("crash", dir, &["steady", "-", "100ms", "1.5"]);

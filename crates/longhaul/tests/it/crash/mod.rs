@@ -1,4 +1,4 @@
-//! What survives a kill: real processes on one SQLite file, killed with SIGKILL at seeded places.
+//! What survives a kill: real processes on one SQLite file or one PostgreSQL schema, killed with SIGKILL at seeded places.
 //!
 //! The test program starts itself again as the process to be killed ([`child_process`], see [`roles`]), and audits what that
 //! left. `LONGHAUL_SEEDS=N` and `LONGHAUL_SEED=K` choose how many seeds are tried, or which one.
@@ -13,6 +13,7 @@ mod foreign;
 mod guard;
 mod inside;
 mod kill;
+mod postgres;
 pub(crate) mod process;
 mod recovery;
 mod roles;
@@ -175,7 +176,23 @@ fn no_prompt_to_another_program_is_sent_twice_whenever_it_is_killed() {
     run(foreign::killed);
 }
 
+#[test]
+fn killed_at_any_boundary_on_postgresql_it_ends_as_if_never_killed() {
+    run(postgres::some_kills);
+}
+
+#[test]
+fn one_of_two_processes_on_postgresql_is_killed_again_and_again() {
+    run(postgres::two_processes);
+}
+
 // These take minutes: `./test --all` runs them.
+
+#[test]
+#[ignore = "takes minutes"]
+fn long_500_kills_on_postgresql() {
+    run(postgres::kills_500);
+}
 
 #[test]
 #[ignore = "takes minutes"]

@@ -17,7 +17,7 @@ use longhaul::{Longhaul, Order, Team};
 use nix::sys::signal::Signal;
 
 use crate::crash::process::{generations, write_line};
-use crate::crash::store::{Death, KillAt, clock};
+use crate::crash::store::{Death, KillAt, clock, open};
 use crate::crash::team;
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -57,7 +57,7 @@ pub(crate) fn play(args: &[String]) {
 async fn crash(dir: &Path, args: &[&str]) {
     let offset = args.get(4).map_or(0, |offset| offset.parse().unwrap());
     let options = SqliteOptions::default().clock(clock(offset));
-    let store = KillAt::open_with(dir, args[0], death(args[1]), options);
+    let store = KillAt::open_with(dir, args[0], death(args[1]), options).await;
     let longhaul = start(Longhaul::builder(team::crash(dir, args[2])).shared_store(store), args[3]).await;
     let root = longhaul.submit_once("crash", Order::new("lead", "go")).await.unwrap();
     longhaul.wait([root]).await.unwrap();
@@ -67,7 +67,7 @@ async fn crash(dir: &Path, args: &[&str]) {
 /// `NAME DEATH LEASE`: the same with a team whose agents are other programs.
 #[cfg(target_os = "linux")]
 async fn foreign(dir: &Path, args: &[&str]) {
-    let store = KillAt::open(dir, args[0], death(args[1]));
+    let store = KillAt::open(dir, args[0], death(args[1])).await;
     let team = crate::crash::foreign::team(dir);
     let longhaul = start(Longhaul::builder(team).shared_store(store), args[2]).await;
     let order = Order::new("lead", "go").working_dir(dir.to_owned());
@@ -88,7 +88,7 @@ fn death(text: &str) -> Option<Death> {
 
 /// `WORKER`: claims whatever there is, a few at a time, and then says how many.
 async fn claim(dir: &Path, args: &[&str]) {
-    let store = SqliteStore::open(dir.join("db")).unwrap();
+    let store = open(dir, SqliteOptions::default()).await;
     let worker = WorkerId::from(args[0]);
     store.renew_lease(worker.clone(), Duration::from_secs(60)).await.unwrap();
     println!("ready");
@@ -96,7 +96,14 @@ async fn claim(dir: &Path, args: &[&str]) {
     let mut claimed = 0;
     loop {
         let teams = vec![TeamRef::Named("counted".into())];
-        let claim = ClaimRequest { worker: worker.clone(), teams, roots: None, fresh_only: false, max: 3 };
+        let claim = ClaimRequest {
+            worker: worker.clone(),
+            teams,
+            roots: None,
+            fresh_only: false,
+            except: vec![],
+            max: 3,
+        };
         match store.claim(claim).await.unwrap().len() {
             0 => break,
             some => claimed += some,
@@ -107,7 +114,7 @@ async fn claim(dir: &Path, args: &[&str]) {
 
 /// `WORKER`: runs whatever there is until all has ended.
 async fn count(dir: &Path, args: &[&str]) {
-    let store = KillAt::open(dir, args[0], None);
+    let store = KillAt::open(dir, args[0], None).await;
     println!("ready");
     heard().await;
     let longhaul = start(Longhaul::builder(team::stranger("counted")).shared_store(store), "15").await;
@@ -124,7 +131,7 @@ async fn chain(dir: &Path, args: &[&str]) {
     if args.contains(&"ask") {
         team = team.with_permissions(Permissions::default());
     }
-    let builder = Longhaul::builder(team).shared_store(KillAt::open(dir, "chain", None));
+    let builder = Longhaul::builder(team).shared_store(KillAt::open(dir, "chain", None).await);
     let longhaul = start(builder, args[0]).await;
     let order = Order::new("lead", "go").working_dir(dir.to_owned());
     let root = longhaul.submit_once("chain", order).await.unwrap();
@@ -139,7 +146,7 @@ async fn chain(dir: &Path, args: &[&str]) {
 /// `LEASE`: the same with a team that is kept in the store as a file.
 async fn owner(dir: &Path, args: &[&str]) {
     let script = std::fs::read_to_string(dir.join("script.yaml")).unwrap();
-    let store = KillAt::open(dir, "owner", None);
+    let store = KillAt::open(dir, "owner", None).await;
     let digest = store.put_blob(script.clone().into_bytes()).await.unwrap();
     let team = team::chain(dir, &script).with_reference(TeamRef::File(digest));
     let longhaul = start(Longhaul::builder(team).shared_store(store), args[0]).await;
@@ -160,7 +167,7 @@ impl TeamLoader for Loader {
 /// `NAME loader|- LEASE`: has a team of its own, does a task of that, and then whatever else it finds, until its
 /// input ends.
 async fn stranger(dir: &Path, args: &[&str]) {
-    let store = KillAt::open(dir, args[0], None);
+    let store = KillAt::open(dir, args[0], None).await;
     let mut builder = Longhaul::builder(team::stranger(args[0])).shared_store(store);
     if args[1] == "loader" {
         builder = builder.loader(Loader(dir.to_owned()));

@@ -126,7 +126,7 @@ pub(crate) fn then_a_kill(_: &Options) {
         client.stop(root).await.unwrap();
         client.shutdown().await;
     });
-    let audit = Audit::read(&store);
+    let audit = Audit::read(&*store);
     assert!(audit.states().all(|state| state.status == Status::Running && state.stop.is_some()));
     drop(store);
     player.kill();

@@ -43,6 +43,19 @@ pub(crate) fn clock(offset: i64) -> Clock {
     Clock::from_fn(move || Timestamp::now() + jiff::SignedDuration::from_secs(offset))
 }
 
+/// The file with the address of a test's store, if that is not the SQLite file beside it.
+pub(crate) fn address_file(dir: &Path) -> PathBuf {
+    dir.join("address")
+}
+
+/// Opens the store of a test: the one whose address is in its directory, or else a SQLite file there.
+pub(crate) async fn open(dir: &Path, options: SqliteOptions) -> Arc<dyn Store> {
+    match std::fs::read_to_string(address_file(dir)) {
+        Ok(address) => crate::crash::postgres::open(&address).await,
+        Err(_) => Arc::new(SqliteStore::open_with(dir.join("db"), options).unwrap()),
+    }
+}
+
 /// A store that goes wrong on purpose.
 pub(crate) struct KillAt {
     inner: Arc<dyn Store>,
@@ -57,17 +70,17 @@ pub(crate) struct KillAt {
 }
 
 impl KillAt {
-    pub(crate) fn open(dir: &Path, name: &str, death: Option<Death>) -> Arc<dyn Store> {
-        KillAt::open_with(dir, name, death, SqliteOptions::default())
+    pub(crate) async fn open(dir: &Path, name: &str, death: Option<Death>) -> Arc<dyn Store> {
+        KillAt::open_with(dir, name, death, SqliteOptions::default()).await
     }
 
-    pub(crate) fn open_with(
+    pub(crate) async fn open_with(
         dir: &Path,
         name: &str,
         death: Option<Death>,
         options: SqliteOptions,
     ) -> Arc<dyn Store> {
-        let inner = Arc::new(SqliteStore::open_with(dir.join("db"), options).unwrap());
+        let inner = open(dir, options).await;
         Arc::new(KillAt { death, looks: Some(dir.join(format!("{name}.looks"))), ..KillAt::around(inner) })
     }
 

@@ -305,6 +305,7 @@ async fn what_happens_between_the_last_look_and_the_end_is_told_before_it() {
         teams: vec![home],
         roots: None,
         fresh_only: false,
+        except: vec![],
         max: 9,
     };
     assert_eq!(store.claim(claim).await.unwrap().len(), 2);

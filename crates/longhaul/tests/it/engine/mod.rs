@@ -22,6 +22,7 @@ mod jobs;
 mod letters;
 mod limits;
 mod lookups;
+mod lost_answers;
 mod processes;
 mod pruning;
 mod public_api;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::TaskId;
-use longhaul::entry::{EntryCodecError, Record};
+use longhaul::entry::{EntryCodecError, EntryKind, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{
-    Batch, ClaimRequest, ClaimedTask, DatabaseFault, HintStream, MemoryStore, Store, StoreError, StoreFuture,
-    StoredValue, TaskFilter,
+    Batch, ClaimRequest, ClaimedTask, DatabaseFault, Fence, HintStream, MemoryStore, Store, StoreError,
+    StoreFuture, StoredValue, TaskFilter,
 };
 use longhaul::task::TaskState;
 
@@ -23,12 +23,20 @@ pub(crate) struct Mood {
     pub(crate) busy: AtomicUsize,
     /// It does not answer whoever renews a lease.
     pub(crate) away: AtomicBool,
+    /// This worker does not reach it: its lease is not renewed, and what owners write is refused.
+    pub(crate) cut_off: Mutex<Option<WorkerId>>,
     /// It lists nothing.
     pub(crate) blind: AtomicBool,
     /// Why it reads no journal.
     pub(crate) garbled: Mutex<Option<EntryCodecError>>,
     /// What is written in the very moment before this task is read.
     pub(crate) sly: Mutex<Option<(TaskId, Vec<Batch>)>>,
+    /// How many answers to writes with such an entry are lost, after they were written.
+    pub(crate) lost_appends: Mutex<Option<(EntryKind, usize)>>,
+    /// How many answers to claims are lost, after the tasks were claimed.
+    pub(crate) lost_claims: AtomicUsize,
+    /// How many claims it has answered with this task.
+    pub(crate) claims: Mutex<Vec<TaskId>>,
     /// How many entries it has read.
     pub(crate) entries_read: AtomicUsize,
     /// How many tasks it has listed.
@@ -36,6 +44,21 @@ pub(crate) struct Mood {
 }
 
 impl Mood {
+    /// The next so many answers to writes with such an entry are lost.
+    pub(crate) fn lose_appends(&self, kind: EntryKind, times: usize) {
+        *self.lost_appends.lock().unwrap() = Some((kind, times));
+    }
+
+    /// Whether the answer to this batch is lost.
+    fn loses(&self, batch: &Batch) -> bool {
+        let mut lost = self.lost_appends.lock().unwrap();
+        let Some((kind, times)) = &mut *lost else { return false };
+        let has_it = batch.writes.iter().flat_map(|write| &write.entries).any(|entry| entry.kind() == *kind);
+        let loses = has_it && *times > 0;
+        *times -= usize::from(loses);
+        loses
+    }
+
     pub(crate) fn is_full(&self, full: bool) {
         self.full.store(full, Ordering::SeqCst);
     }
@@ -45,23 +68,32 @@ impl Mood {
     }
 }
 
+fn no_answer() -> StoreError {
+    let what = "the connection broke before the answer came".to_owned();
+    StoreError::Database { what, fault: DatabaseFault::Uncertain }
+}
+
 fn failure<T: Send + 'static>(what: &str) -> StoreFuture<'static, T> {
     let error = StoreError::Database { what: what.to_owned(), fault: DatabaseFault::Permanent };
     Box::pin(std::future::ready(Err(error)))
 }
 
 /// A store in memory that fails when it is told to, and gives hints or none.
-pub(crate) struct Moody {
-    pub(crate) inner: MemoryStore,
+pub(crate) struct Moody<S = MemoryStore> {
+    pub(crate) inner: S,
     pub(crate) mood: Arc<Mood>,
     /// Whether it gives hints.
     pub(crate) hints: bool,
 }
 
-impl Store for Moody {
+impl<S: Store> Store for Moody<S> {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
         if self.mood.full.load(Ordering::SeqCst) {
             return failure("the disk is full");
+        }
+        let is_owners = |write: &longhaul::store::JournalWrite| matches!(write.fence, Fence::Attempt(_));
+        if self.mood.cut_off.lock().unwrap().is_some() && batch.writes.iter().any(is_owners) {
+            return failure("it cannot be reached");
         }
         if self
             .mood
@@ -73,7 +105,11 @@ impl Store for Moody {
                 StoreError::Database { what: "the file is locked".to_owned(), fault: DatabaseFault::Busy };
             return Box::pin(std::future::ready(Err(error)));
         }
-        self.inner.append(batch)
+        let loses = self.mood.loses(&batch);
+        Box::pin(async move {
+            let ends = self.inner.append(batch).await?;
+            if loses { Err(no_answer()) } else { Ok(ends) }
+        })
     }
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
         if let Some(why) = self.mood.garbled.lock().unwrap().clone() {
@@ -110,10 +146,19 @@ impl Store for Moody {
         self.inner.find(typed)
     }
     fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>> {
-        self.inner.claim(claim)
+        Box::pin(async move {
+            let claimed = self.inner.claim(claim).await?;
+            self.mood.claims.lock().unwrap().extend(claimed.iter().map(|task| task.state.id));
+            let loses = |times: usize| times.checked_sub(usize::from(!claimed.is_empty()));
+            match self.mood.lost_claims.fetch_update(Ordering::SeqCst, Ordering::SeqCst, loses) {
+                Ok(_) if !claimed.is_empty() => Err(no_answer()),
+                _ => Ok(claimed),
+            }
+        })
     }
     fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
-        if self.mood.away.load(Ordering::SeqCst) {
+        let cut_off = self.mood.cut_off.lock().unwrap().as_ref() == Some(&worker);
+        if cut_off || self.mood.away.load(Ordering::SeqCst) {
             return Box::pin(std::future::pending());
         }
         self.inner.renew_lease(worker, lease)

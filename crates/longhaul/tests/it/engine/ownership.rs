@@ -78,7 +78,7 @@ async fn taken(scene: &Scene) {
     let worker = WorkerId::random();
     scene.store.renew_lease(worker.clone(), Duration::from_secs(3600)).await.unwrap();
     let teams = vec![scene.longhaul.state(scene.id).await.unwrap().team];
-    let claim = ClaimRequest { worker, teams, roots: None, fresh_only: false, max: 1 };
+    let claim = ClaimRequest { worker, teams, roots: None, fresh_only: false, except: vec![], max: 1 };
     assert_eq!(scene.store.claim(claim).await.unwrap()[0].state.attempt, Attempt(2));
 }
 

@@ -26,7 +26,7 @@ async fn claimed(store: &dyn Store, lease: Duration) {
     let worker = WorkerId::from("w");
     store.renew_lease(worker.clone(), lease).await.unwrap();
     let teams = vec![TeamRef::Named(NOBODY.into())];
-    let claim = ClaimRequest { worker, teams, roots: None, fresh_only: true, max: 1 };
+    let claim = ClaimRequest { worker, teams, roots: None, fresh_only: true, except: vec![], max: 1 };
     assert_eq!(store.claim(claim).await.unwrap().len(), 1);
 }
 

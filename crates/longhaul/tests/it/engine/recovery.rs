@@ -142,6 +142,7 @@ async fn abandoned(policy: RecoveryPolicy) -> (Longhaul, TaskId) {
         teams: vec![home.reference().clone()],
         roots: None,
         fresh_only: false,
+        except: vec![],
         max: 1,
     };
     let claimed = store.claim(claim).await.unwrap().remove(0);
@@ -260,13 +261,11 @@ async fn a_tree_that_is_adopted_is_taken_up_at_once() {
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
-/// Promise 6: a journal that cannot be read, or that a newer Longhaul has written in, has its own word, and the task ends
-/// with it instead of hanging.
+/// Promise 6: a journal that cannot be read has its own word, and the task ends with it instead of hanging.
 #[tokio::test(start_paused = true)]
 async fn a_journal_that_cannot_be_read_any_more_fails_the_task_with_its_own_word() {
-    for why in
-        [EntryCodecError::NewerFormat { format: 99 }, EntryCodecError::Unreadable("half a line".to_owned())]
     {
+        let why = EntryCodecError::Unreadable("half a line".to_owned());
         let (mood, gate) = (Arc::<Mood>::default(), Gate::new());
         let model = gate.model(move |gate, asked| async move {
             if asked.turn == 0 {

@@ -43,6 +43,7 @@ async fn rich(path: &Path) -> TeamRef {
         teams: vec![team.clone()],
         roots: None,
         fresh_only: false,
+        except: vec![],
         max: 4,
     };
     assert_eq!(store.claim(claim).await.unwrap().len(), 4);
@@ -207,6 +208,7 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                         teams: vec![team.clone()],
                         roots: None,
                         fresh_only: false,
+                        except: vec![],
                         max: 9,
                     };
                     assert_eq!(store.claim(claim).await.unwrap().len(), 2, "{what}");

@@ -1,0 +1,268 @@
+//! The stores beside each other, in one run: what an append, a claim, a whole life and a hint cost on PostgreSQL and on
+//! SQLite. `./bench/stores [SECONDS]` starts a private server with fsync on.
+
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul::entry::{Entry, Letter, Order, Outcome, Sender, Submission, TeamRef};
+use longhaul::id::{Attempt, LetterId, TaskId, TaskKey, WorkerId};
+use longhaul::message::Reply;
+use longhaul::store::{
+    Batch, ClaimRequest, CountCondition, Fence, Hint, PostgresOptions, PostgresStore, SqliteStore, Store,
+    TaskFilter,
+};
+use longhaul::testing::TestPostgres;
+
+use crate::gauge;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// What was measured of one store.
+struct Rate {
+    per_second: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    client_us: f64,
+    server_us: f64,
+}
+
+/// A store under measurement, with the server's process if it has one.
+struct Place {
+    name: &'static str,
+    store: Arc<dyn Store>,
+    /// A second store on the same database, as another process would have it.
+    other: Arc<dyn Store>,
+    server: Option<u32>,
+}
+
+pub(crate) fn print_table(seconds: u64) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(table(Duration::from_secs(seconds))).map_err(|error| error.to_string().into())
+}
+
+async fn table(time: Duration) -> Result<(), Failure> {
+    let server = tokio::task::block_in_place(|| TestPostgres::start(&["shared_buffers=256MB"]));
+    let server = server.ok_or("there is no PostgreSQL server below /usr/lib/postgresql")?;
+    let options = PostgresOptions::new(&server.url("bench"))?;
+    PostgresStore::migrate(&options).await?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("longhaul.db");
+    let pid = std::fs::read_to_string(server.directory().join("data/postmaster.pid"))?;
+    let places = [
+        Place {
+            name: "SQLite",
+            store: Arc::new(SqliteStore::open(&path)?),
+            other: Arc::new(SqliteStore::open(&path)?),
+            server: None,
+        },
+        Place {
+            name: "PostgreSQL",
+            store: Arc::new(PostgresStore::open(options.clone()).await?),
+            other: Arc::new(PostgresStore::open(options).await?),
+            server: pid.lines().next().and_then(|pid| pid.trim().parse().ok()),
+        },
+    ];
+    println!(
+        "{:<26}{:<12}{:>10}{:>10}{:>10}{:>12}{:>12}",
+        "", "store", "per s", "p50 ms", "p99 ms", "client µs", "server µs"
+    );
+    for (name, writers) in [("appends, 1 writer", 1), ("appends, 8 writers", 8), ("appends, 64 writers", 64)]
+    {
+        for place in &places {
+            print_row(name, place, &appends(place, writers, time).await?);
+        }
+    }
+    for place in &places {
+        print_row("whole lives, 256 at once", place, &lives(place, 256, time).await?);
+    }
+    for place in &places {
+        print_row("tasks claimed, 8 by 8", place, &claims(place, 10_000).await?);
+    }
+    for place in &places {
+        print_row("hint to another process", place, &hints(place, 200).await?);
+    }
+    Ok(())
+}
+
+fn print_row(what: &str, place: &Place, rate: &Rate) {
+    println!(
+        "{what:<26}{:<12}{:>10.0}{:>10.2}{:>10.2}{:>12.0}{:>12.0}",
+        place.name, rate.per_second, rate.p50_ms, rate.p99_ms, rate.client_us, rate.server_us
+    );
+}
+
+/// Runs `workers` of something until the time is up, and measures each piece.
+async fn measure<F, Fut>(place: &Place, workers: usize, time: Duration, piece: F) -> Result<Rate, Failure>
+where
+    F: Fn(usize) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<u64, Failure>> + Send,
+{
+    let piece = Arc::new(piece);
+    let (client, server) = (cpu_us()?, server_us(place));
+    let begun = Instant::now();
+    let running = (0..workers).map(|nth| {
+        let piece = piece.clone();
+        tokio::spawn(async move {
+            let (mut took, mut done) = (Vec::new(), 0);
+            while begun.elapsed() < time {
+                let start = Instant::now();
+                let pieces = piece(nth).await?;
+                if pieces == 0 {
+                    break;
+                }
+                took.push(start.elapsed().as_secs_f64() * 1e3);
+                done += pieces;
+            }
+            Ok::<_, Failure>((took, done))
+        })
+    });
+    let (mut took, mut done) = (Vec::new(), 0);
+    for worker in futures::future::join_all(running).await {
+        let (mine, pieces) = worker??;
+        took.extend(mine);
+        done += pieces;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    took.sort_by(f64::total_cmp);
+    let at = |part: usize| took.get(took.len() * part / 100).copied().unwrap_or_default();
+    let each = done.max(1) as f64;
+    Ok(Rate {
+        per_second: done as f64 / seconds,
+        p50_ms: at(50),
+        p99_ms: at(99),
+        client_us: (cpu_us()? - client) / each,
+        server_us: (server_us(place) - server) / each,
+    })
+}
+
+fn cpu_us() -> Result<f64, Failure> {
+    gauge::cpu_us().map_err(|error| error.to_string().into())
+}
+
+/// CPU time of a server and its children so far.
+fn server_us(place: &Place) -> f64 {
+    let Some(server) = place.server else { return 0.0 };
+    let mut ticks = 0;
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
+        let Some((pid, rest)) = stat.split_once(' ') else { continue };
+        let fields: Vec<&str> = rest.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let field =
+            |nth: usize| fields.get(nth).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
+        let is_server = pid.parse() == Ok(server);
+        if is_server || field(1) == u64::from(server) {
+            ticks += field(11) + field(12) + if is_server { field(13) + field(14) } else { 0 };
+        }
+    }
+    ticks as f64 * 1e4
+}
+
+fn fresh_id() -> TaskId {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let words = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    TaskKey::named(&words).candidate_ids().last().unwrap_or_else(|| unreachable!("there are eleven"))
+}
+
+fn submission(id: TaskId, team: &str) -> Batch {
+    let (key, team) = (TaskKey::named(id.letters()), TeamRef::Named(team.into()));
+    let entry = Entry::Submitted(Box::new(Submission::root(id, key, Order::new("worker", "do it"), team)));
+    Batch::one(id, Fence::New, vec![entry])
+}
+
+fn wanted(team: &str, max: usize) -> ClaimRequest {
+    let (worker, teams) = (WorkerId::from("bench"), vec![TeamRef::Named(team.into())]);
+    ClaimRequest { worker, teams, roots: None, fresh_only: false, max }
+}
+
+/// Six hundred bytes.
+fn entry() -> Entry {
+    Entry::Replied(Arc::new(Reply::text_only("a word and another; ".repeat(27))))
+}
+
+fn owned(task: TaskId, entries: Vec<Entry>) -> Batch {
+    Batch::one(task, Fence::Attempt(Attempt(1)), entries)
+}
+
+async fn claimed(store: &dyn Store, team: &str, tasks: usize) -> Result<Vec<TaskId>, Failure> {
+    store.renew_lease(WorkerId::from("bench"), Duration::from_secs(3600)).await?;
+    futures::future::try_join_all((0..tasks).map(|_| store.append(submission(fresh_id(), team)))).await?;
+    Ok(store.claim(wanted(team, tasks)).await?.into_iter().map(|task| task.state.id).collect())
+}
+
+async fn appends(place: &Place, writers: usize, time: Duration) -> Result<Rate, Failure> {
+    let tasks = claimed(&*place.store, &format!("appends {writers}"), writers).await?;
+    let store = place.store.clone();
+    let append = move |nth: usize| {
+        let (store, task) = (store.clone(), tasks[nth]);
+        async move {
+            store.append(owned(task, vec![entry()])).await?;
+            Ok(1)
+        }
+    };
+    measure(place, writers, time, append).await
+}
+
+/// Submit with a limit, claim, four entries, end with a letter to one of ten parents.
+async fn lives(place: &Place, at_once: usize, time: Duration) -> Result<Rate, Failure> {
+    let parents = Arc::new(claimed(&*place.store, "parents", 10).await?);
+    let store = place.store.clone();
+    let life = move |nth: usize| {
+        let (store, parents) = (store.clone(), parents.clone());
+        async move {
+            let mut batch = submission(fresh_id(), "lives");
+            let filter = TaskFilter::default().live();
+            batch.only_if.push(CountCondition { filter, limit: 100_000, or_fewer: None, what: "tasks" });
+            store.append(batch).await?;
+            let task = loop {
+                if let Some(task) = store.claim(wanted("lives", 1)).await?.pop() {
+                    break task.state.id;
+                }
+            };
+            for _ in 0..4 {
+                store.append(owned(task, vec![entry()])).await?;
+            }
+            let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
+            let letter = Letter::new(LetterId::for_task_end(task), Sender::Person, "it ended".to_owned());
+            let end = owned(task, vec![Entry::Finished(Box::new(outcome))]);
+            let parent = parents[nth % parents.len()];
+            store.append(end.and_write(parent, Fence::Anyone, vec![Entry::Letter(Box::new(letter))])).await?;
+            Ok(1)
+        }
+    };
+    measure(place, at_once, time, life).await
+}
+
+async fn claims(place: &Place, pending: usize) -> Result<Rate, Failure> {
+    futures::future::try_join_all((0..pending).map(|_| place.store.append(submission(fresh_id(), "claims"))))
+        .await?;
+    let store = place.store.clone();
+    let claim = move |_| {
+        let store = store.clone();
+        async move { Ok(store.claim(wanted("claims", 8)).await?.len() as u64) }
+    };
+    measure(place, 8, Duration::from_secs(60), claim).await
+}
+
+/// From the acknowledgement of a letter here to hearing of it there.
+async fn hints(place: &Place, rounds: usize) -> Result<Rate, Failure> {
+    let task = claimed(&*place.store, "hints", 1).await?[0];
+    let mut heard = place.other.hints();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut took = Vec::with_capacity(rounds);
+    let sent = AtomicUsize::new(0);
+    for _ in 0..rounds {
+        tokio::time::sleep(Duration::from_millis(25)).await;
+        let letter = LetterId::from(format!("hint {}", sent.fetch_add(1, Ordering::Relaxed)).as_str());
+        let letter = Entry::Letter(Box::new(Letter::new(letter, Sender::Person, "listen".to_owned())));
+        let start = Instant::now();
+        place.store.append(Batch::one(task, Fence::Anyone, vec![letter])).await?;
+        while !matches!(heard.next().await, Some(Hint::Task { task: of, .. }) if of == task) {}
+        took.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    took.sort_by(f64::total_cmp);
+    let at = |part: usize| took.get(took.len() * part / 100).copied().unwrap_or_default();
+    Ok(Rate { per_second: 0.0, p50_ms: at(50), p99_ms: at(99), client_us: 0.0, server_us: 0.0 })
+}

@@ -1,0 +1,282 @@
+//! Claims: the oldest pending tasks, each locked by one claimer, and skipped by all others.
+
+use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use super::appends::NOW_AND_PLACE;
+use super::connect::Connection;
+use super::lane::{LaneOperation, Reply, random_token};
+use super::rows::{self, state_columns};
+use super::write_set::{self, Marker, Trouble, WriteSet, in_time};
+use super::{Mutant, Shared};
+use crate::entry::{Entry, EntryKind, FORMAT, Record};
+use crate::id::{Seq, TaskId};
+use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Hint};
+
+/// How often it is looked again if others took what was found.
+const LOOKS: usize = 4;
+
+/// Locks an earlier claim's tasks, to see whether it was committed.
+const LOCK_ONE: &str = "SELECT 1 FROM @.tasks WHERE id = $1 FOR NO KEY UPDATE";
+
+/// Claims with the same wishes, which go into one transaction: the first gets the oldest.
+pub(super) struct ClaimGroup {
+    claims: Vec<ClaimRequest>,
+    unsure: Vec<(Marker, Vec<Vec<ClaimedTask>>)>,
+}
+
+/// A pending task that is locked.
+struct Pending {
+    n: i64,
+    task: ClaimedTask,
+}
+
+impl ClaimGroup {
+    /// Puts claims with the same wishes together.
+    pub(super) fn groups(
+        claims: Vec<(ClaimRequest, Reply<Vec<ClaimedTask>>)>,
+    ) -> Vec<(ClaimGroup, Vec<Reply<Vec<ClaimedTask>>>)> {
+        let mut groups: Vec<(ClaimGroup, Vec<_>)> = Vec::new();
+        for (claim, reply) in claims {
+            let same = |group: &&mut (ClaimGroup, Vec<_>)| {
+                let first = &group.0.claims[0];
+                (&first.teams, &first.roots, first.fresh_only, &first.except)
+                    == (&claim.teams, &claim.roots, claim.fresh_only, &claim.except)
+            };
+            match groups.iter_mut().find(same) {
+                Some((group, replies)) => {
+                    group.claims.push(claim);
+                    replies.push(reply);
+                }
+                None => groups.push((ClaimGroup { claims: vec![claim], unsure: Vec::new() }, vec![reply])),
+            }
+        }
+        groups
+    }
+
+    fn nothing(&self) -> Vec<Vec<ClaimedTask>> {
+        self.claims.iter().map(|_| Vec::new()).collect()
+    }
+
+    fn max(&self) -> usize {
+        self.claims.iter().map(|claim| claim.max).fold(0, usize::saturating_add)
+    }
+}
+
+/// What limits a claim besides its team, with its parameters from `$2` on: the number of tasks, the tasks that are left
+/// out, and the trees.
+fn wishes(claim: &ClaimRequest) -> String {
+    let fresh = if claim.fresh_only { " AND t.attempt = 0" } else { "" };
+    let trees = if claim.roots.is_some() { " AND t.root = ANY($4)" } else { "" };
+    // A task with entries of a newer Longhaul is for workers that can read them.
+    format!(" AND t.format <= {FORMAT} AND t.id <> ALL($3){fresh}{trees}")
+}
+
+/// The statement that finds and locks the oldest pending tasks, and its parameters.
+struct Search {
+    sql: String,
+    teams: Vec<String>,
+    most: i64,
+    except: Vec<String>,
+    roots: Option<Vec<String>>,
+}
+
+impl Search {
+    fn new(claim: &ClaimRequest, max: usize, shared: &Shared) -> Search {
+        let roots = claim.roots.as_ref().map(|roots| roots.iter().map(ToString::to_string).collect());
+        let mut teams: Vec<String> = claim.teams.iter().map(rows::team_text).collect();
+        teams.sort();
+        teams.dedup();
+        let lock =
+            if shared.is_broken(Mutant::NoRowLock) { "" } else { " FOR NO KEY UPDATE OF t SKIP LOCKED" };
+        let columns = concat!(state_columns!(), ", t.n, j.seq, j.at, j.format, j.entry");
+        let wishes = wishes(claim);
+        let sql = match teams.len() {
+            1 => format!(
+                "SELECT {columns} FROM @.tasks t JOIN @.journal j ON j.task = t.id AND j.seq = 1 \
+                 WHERE t.team = $1 AND t.status = 0{wishes} ORDER BY t.n LIMIT $2{lock}"
+            ),
+            // The oldest of each team, the oldest of those, and then the locks: no more is locked than is taken.
+            _ => format!(
+                "SELECT {columns} FROM ( \
+                   SELECT c.id FROM unnest($1::text[]) AS q(team) CROSS JOIN LATERAL ( \
+                     SELECT t.id, t.n FROM @.tasks t WHERE t.team = q.team AND t.status = 0{wishes} ORDER BY t.n LIMIT $2 \
+                   ) AS c ORDER BY c.n LIMIT $2 \
+                 ) AS oldest JOIN @.tasks t ON t.id = oldest.id JOIN @.journal j ON j.task = t.id AND j.seq = 1 \
+                 WHERE t.status = 0 ORDER BY t.n{lock}"
+            ),
+        };
+        let except = claim.except.iter().map(ToString::to_string).collect();
+        Search { sql, teams, most: rows::number(max as u64), except, roots }
+    }
+
+    async fn run(&self, connection: &Connection) -> Result<Vec<Row>, Error> {
+        let teams: &(dyn ToSql + Sync) = match &self.teams[..] {
+            [team] => team,
+            _ => &self.teams,
+        };
+        match &self.roots {
+            Some(roots) => connection.query(&self.sql, &[teams, &self.most, &self.except, roots]).await,
+            None => connection.query(&self.sql, &[teams, &self.most, &self.except]).await,
+        }
+    }
+
+    /// Begins a transaction, locks, and asks for the time and the place in the feed: in one round trip.
+    async fn lock(&self, connection: &Connection) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        let (begun, found, now) = futures::join!(
+            connection.begin(true),
+            self.run(connection),
+            connection.query(NOW_AND_PLACE, &[])
+        );
+        begun?;
+        let (mut found, mut now) = (found?, now?);
+        // With several teams, others may have taken what was found before it was locked.
+        let mut looks = 1;
+        while found.is_empty() && self.teams.len() > 1 && looks < LOOKS {
+            looks += 1;
+            let (again, later) = futures::join!(self.run(connection), connection.query(NOW_AND_PLACE, &[]));
+            (found, now) = (again?, later?);
+        }
+        Ok((found, now))
+    }
+}
+
+/// The tasks in the rows of a search.
+async fn pending(connection: &Connection, found: &[Row]) -> Result<Vec<Pending>, Error> {
+    let mut pending = Vec::with_capacity(found.len());
+    for row in found {
+        let (Some(id), state) = rows::saved(row, 0)? else { continue };
+        let n = row.try_get(4)?;
+        let state = match state {
+            Some(state) => Ok(state),
+            None => rows::rebuild(connection, id).await?,
+        };
+        match (state, rows::record(id, row, 5)?) {
+            (Ok(state), Ok(first)) => pending.push(Pending { n, task: ClaimedTask { state, first } }),
+            // An unreadable task must not keep others from being claimed.
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!(task = %id, %error, "a task that cannot be read is not claimed");
+            }
+        }
+    }
+    pending.sort_by_key(|pending| pending.n);
+    Ok(pending)
+}
+
+impl LaneOperation for ClaimGroup {
+    type Answer = Vec<Vec<ClaimedTask>>;
+
+    fn is_unsure(&self) -> bool {
+        !self.unsure.is_empty()
+    }
+
+    async fn attempt(&mut self, connection: &Connection, shared: &Shared) -> Result<Self::Answer, Trouble> {
+        if let Some(claimed) = self.find_committed(connection).await? {
+            shared.signals.written(hints(&claimed));
+            return Ok(claimed);
+        }
+        let Some(first) = self.claims.first() else { return Ok(Vec::new()) };
+        let max = self.max();
+        let nobody = first.teams.is_empty() || first.roots.as_ref().is_some_and(Vec::is_empty);
+        if max == 0 || nobody {
+            return Ok(self.nothing());
+        }
+        let search = Search::new(first, max, shared);
+        in_time(connection, async {
+            connection.prepare_all(&write_set::STATEMENTS).await?;
+            connection.prepare_all(&[NOW_AND_PLACE, &search.sql]).await
+        })
+        .await?;
+        let (found, now) = in_time(connection, search.lock(connection)).await?;
+        let pending = in_time(connection, pending(connection, &found)).await?;
+        let failed = |error: Error| Trouble::of(connection, &error);
+        let row = now.first().ok_or_else(|| Trouble::timeout(connection))?;
+        let (server_time, place): (i64, i64) =
+            (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+        let at = Timestamp::from_millisecond(shared.clock.date(server_time)).unwrap_or_default();
+
+        let (claimed, written) = self.hand_out(pending, at);
+        let mut set = WriteSet::default();
+        for (task, record, bytes) in &written {
+            set.append(*task, record, bytes);
+        }
+        for task in claimed.iter().flatten() {
+            set.update(&task.state);
+        }
+        if set.is_empty() {
+            in_time(connection, connection.batch("COMMIT")).await?;
+            return Ok(claimed);
+        }
+        let token = random_token();
+        let marker = set.marker(token);
+        match set.commit(connection, token, place).await {
+            Ok(()) => {
+                shared.signals.written(hints(&claimed));
+                Ok(claimed)
+            }
+            Err(Trouble::Unknown) if !shared.is_broken(Mutant::NoToken) => {
+                self.unsure.extend(marker.map(|marker| (marker, claimed)));
+                Err(Trouble::Unknown)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+}
+
+impl ClaimGroup {
+    /// Writes the claims into the states, the oldest for the first claimer.
+    fn hand_out(
+        &self,
+        pending: Vec<Pending>,
+        at: Timestamp,
+    ) -> (Vec<Vec<ClaimedTask>>, Vec<(TaskId, Record, Vec<u8>)>) {
+        let mut pending = pending.into_iter();
+        let (mut claimed, mut written) = (self.nothing(), Vec::new());
+        for (claim, tasks) in self.claims.iter().zip(&mut claimed) {
+            while tasks.len() < claim.max
+                && let Some(Pending { mut task, .. }) = pending.next()
+            {
+                let state = &mut task.state;
+                let at = at.max(state.active);
+                let entry = Entry::Claimed { attempt: state.attempt.next(), worker: claim.worker.clone() };
+                let record = Record { seq: Seq(state.seq.0 + 1), at, entry };
+                if let (Ok(()), Ok(bytes)) = (state.apply(&record), record.entry.encode()) {
+                    written.push((state.id, record, bytes));
+                    tasks.push(task);
+                }
+            }
+        }
+        (claimed, written)
+    }
+
+    /// What an earlier try has claimed, if it was committed.
+    async fn find_committed(
+        &mut self,
+        connection: &Connection,
+    ) -> Result<Option<Vec<Vec<ClaimedTask>>>, Trouble> {
+        let mut committed = None;
+        for (nth, (marker, _)) in self.unsure.iter().enumerate() {
+            let look = async {
+                connection.begin(true).await?;
+                connection.query(LOCK_ONE, &[&marker.task()]).await?;
+                let there = marker.is_there(connection).await?;
+                connection.batch("ROLLBACK").await?;
+                Ok(there)
+            };
+            if in_time(connection, look).await? {
+                committed = Some(nth);
+            }
+        }
+        let found = committed.map(|nth| self.unsure.swap_remove(nth).1);
+        // Those that are not there never come: their rows were locked.
+        self.unsure.clear();
+        Ok(found)
+    }
+}
+
+fn hints(claimed: &[Vec<ClaimedTask>]) -> Vec<Hint> {
+    let kinds = EntryKinds::from_kinds([EntryKind::Claimed]);
+    let hint = |task: &ClaimedTask| Hint::Task { task: task.state.id, root: task.state.root, kinds };
+    claimed.iter().flatten().map(hint).collect()
+}

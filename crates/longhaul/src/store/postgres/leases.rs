@@ -1,0 +1,151 @@
+//! Leases, by the server's clock alone: what it wrote is compared with what it reads.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Shared;
+use super::clock::server_ms;
+use super::connect::Connection;
+use super::reader::{self, ReaderPool};
+use super::rows::state_columns;
+use crate::id::WorkerId;
+use crate::store::{Lease, StoreError};
+use crate::task::TaskState;
+
+/// Whether the lease of the worker `w` holds, by the time in a parameter, or by the server's if that is NULL. A server
+/// that was away for longer than a lease has kept everybody from renewing: after a start, each lease gets its length anew.
+macro_rules! lease_holds {
+    ($given:literal) => {
+        concat!(
+            "(w.until > coalesce(",
+            $given,
+            "::bigint, ",
+            super::clock::server_ms!(),
+            ") OR (",
+            $given,
+            "::bigint IS NULL AND ",
+            super::clock::server_ms!(),
+            " - (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint < w.length))"
+        )
+    };
+}
+pub(super) use lease_holds;
+
+const RENEW: &str = concat!(
+    "INSERT INTO @.workers (id, until, renewals, length) VALUES ($1, coalesce($3::bigint, ",
+    server_ms!(),
+    ") + $2, 1, $2) ON CONFLICT (id) DO UPDATE SET until = excluded.until, renewals = workers.renewals + 1, \
+     length = excluded.length RETURNING ",
+    server_ms!()
+);
+const RETIRE: &str = "DELETE FROM @.workers WHERE id = $1";
+const LEASE: &str = concat!(
+    "SELECT renewals, length, until - coalesce($2::bigint, ",
+    server_ms!(),
+    ") FROM @.workers WHERE id = $1"
+);
+const ABANDONED: &str = concat!(
+    "SELECT ",
+    state_columns!(),
+    " FROM @.tasks t LEFT JOIN @.workers w ON w.id = t.worker WHERE t.worker IS NOT NULL AND (w.id IS NULL OR NOT ",
+    lease_holds!("$1"),
+    " AND w.length <= $2) ORDER BY t.n"
+);
+/// The shortest lease of those who run tasks.
+const SHORTEST: &str =
+    "SELECT min(w.length) FROM @.workers w WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id)";
+/// Workers without tasks that were gone for a day.
+const FORGET: &str = concat!(
+    "DELETE FROM @.workers w WHERE w.until < coalesce($1::bigint, ",
+    server_ms!(),
+    ") - 86400000 AND NOT EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id)"
+);
+/// The longest lease, in milliseconds: a hundred years.
+const LONGEST: i64 = 100 * 365 * 24 * 60 * 60 * 1000;
+
+/// Renews a lease. It waits for the disk: a server that crashes must not forget it.
+pub(super) async fn renew(
+    pool: &ReaderPool,
+    shared: &Shared,
+    worker: &WorkerId,
+    lease: Duration,
+) -> Result<(), StoreError> {
+    let length = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).min(LONGEST);
+    let write = |connection: Arc<Connection>| async move {
+        let row = connection.row(RENEW, &[&worker.as_str(), &length, &shared.lease_time()]).await?;
+        row.map_or(Ok(0), |row| row.try_get::<_, i64>(0))
+    };
+    let time = pool.run(write).await?;
+    if time > 0 {
+        shared.clock.learn(time);
+    }
+    Ok(())
+}
+
+/// Ends a lease.
+pub(super) async fn retire(pool: &ReaderPool, shared: &Shared, worker: &WorkerId) -> Result<(), StoreError> {
+    let write = |connection: Arc<Connection>| async move {
+        connection.execute(RETIRE, &[&worker.as_str()]).await?;
+        connection.execute(FORGET, &[&shared.lease_time()]).await.map(drop)
+    };
+    pool.run(write).await
+}
+
+/// A worker's lease, to show it.
+pub(super) async fn lease(
+    pool: &ReaderPool,
+    shared: &Shared,
+    worker: &WorkerId,
+) -> Result<Option<Lease>, StoreError> {
+    let read = |connection: Arc<Connection>| async move {
+        let row = connection.row(LEASE, &[&worker.as_str(), &shared.lease_time()]).await?;
+        let Some(row) = row else { return Ok(None) };
+        let (renewals, length, left): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let until = shared.clock.now_ms().saturating_add(left);
+        Ok(Some(Lease {
+            renewals: u64::try_from(renewals).unwrap_or_default(),
+            length: Duration::from_millis(u64::try_from(length).unwrap_or_default()),
+            until: Timestamp::from_millisecond(until).unwrap_or(Timestamp::MAX),
+        }))
+    };
+    pool.run(read).await
+}
+
+/// Since when this process has been in touch with the server without a break.
+///
+/// After a time in which nobody could reach the server, all leases have run out, and everyone looks gone to the first
+/// that is back. So a lease that has run out is only believed by who was in touch for as long as it lasts.
+#[derive(Default)]
+pub(super) struct Contact(Mutex<Option<(Duration, Duration)>>);
+
+impl Contact {
+    /// Notes that the server answers now, and returns for how long it has. It has to be asked several times per lease.
+    fn unbroken(&self, now: Duration, lease: Duration) -> Duration {
+        let mut contact = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, last) = contact.unwrap_or((now, now));
+        let since = if now.saturating_sub(last) > lease / 2 { now } else { since };
+        *contact = Some((since, now));
+        now.saturating_sub(since)
+    }
+}
+
+/// Running tasks whose worker has no lease.
+pub(super) async fn abandoned_tasks(
+    pool: &ReaderPool,
+    shared: &Shared,
+) -> Result<Vec<TaskState>, StoreError> {
+    let read = |connection: Arc<Connection>| async move {
+        let shortest = connection.row(SHORTEST, &[]).await?;
+        let shortest: Option<i64> = shortest.map_or(Ok(None), |row| row.try_get(0))?;
+        let milliseconds = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or_default());
+        // Who is asked once has no lease to compare with: by the usual one.
+        let unbroken =
+            shared.contact.unbroken(shared.clock.elapsed(), milliseconds(shortest.unwrap_or(15_000)));
+        let unbroken = i64::try_from(unbroken.as_millis()).unwrap_or(i64::MAX);
+        let found = connection.query(ABANDONED, &[&shared.lease_time(), &unbroken]).await?;
+        reader::load_all(&connection, &found).await
+    };
+    pool.run(read).await
+}

@@ -1,0 +1,134 @@
+//! The server is restarted under load: nothing that was acknowledged is lost, nothing is there twice, nothing fails that
+//! is patient.
+
+use std::collections::HashMap;
+
+use super::*;
+
+/// Many tasks write, each entry until it is acknowledged, as a runner does; meanwhile `trouble` happens.
+async fn write_through(
+    server: &TestPostgres,
+    options: &PostgresOptions,
+    tasks: usize,
+    trouble: impl FnOnce(&TestPostgres) + Send,
+) {
+    let store = Arc::new(PostgresStore::open(options.clone()).await.unwrap());
+    let mut all = Vec::new();
+    for nth in 0..tasks {
+        all.push(id(&format!("restarted {nth}")));
+    }
+    let submitted = all.iter().map(|task| store.append(submission(*task)));
+    for answer in futures::future::join_all(submitted).await {
+        answer.unwrap();
+    }
+    store.renew_lease(WorkerId::from("w"), Duration::from_secs(15)).await.unwrap();
+    assert_eq!(store.claim(claim("w", tasks)).await.unwrap().len(), tasks);
+    let done = tokio_util::sync::CancellationToken::new();
+    let writers: Vec<_> = all
+        .iter()
+        .map(|task| {
+            let (store, task, done) = (store.clone(), *task, done.clone());
+            tokio::spawn(async move {
+                let mut expected = Vec::new();
+                while !done.is_cancelled() {
+                    let text = expected.len().to_string();
+                    loop {
+                        match store.append(owned(task, &text)).await {
+                            Ok(_) => break,
+                            Err(StoreError::Database { fault: DatabaseFault::Busy, .. }) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                    expected.push(text);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                (task, expected)
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::task::block_in_place(|| trouble(server));
+    let back = std::time::Instant::now();
+    store.append(Batch::one(all[0], Fence::Anyone, vec![letter("are you there?")])).await.unwrap();
+    assert!(back.elapsed() < Duration::from_secs(5), "on again after {:?}", back.elapsed());
+    // The lease ended while the server was away, and nobody could renew it.
+    assert!(store.abandoned_tasks().await.unwrap().is_empty(), "nothing is taken from the living");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    done.cancel();
+    let mut expected = HashMap::new();
+    for writer in writers {
+        let (task, written) = writer.await.unwrap();
+        expected.insert(task, written);
+    }
+    for (task, expected) in expected {
+        assert_eq!(texts(&*store, task).await, expected);
+        assert!(expected.len() > 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_restarts_loses_nothing_and_doubles_nothing() {
+    let Some(server) = TestPostgres::start(&[]) else {
+        return crate::testing::report_skipped("there is no PostgreSQL server");
+    };
+    let options = fresh(&server).await;
+    write_through(&server, &options, 200, |server| {
+        server.stop();
+        std::thread::sleep(Duration::from_millis(500));
+        server.start_again();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_loses_nothing_and_doubles_nothing() {
+    let Some(server) = TestPostgres::start(&[]) else {
+        return crate::testing::report_skipped("there is no PostgreSQL server");
+    };
+    let options = fresh(&server).await;
+    write_through(&server, &options, 200, |server| {
+        for _ in 0..3 {
+            server.kill();
+            server.start_again();
+        }
+    })
+    .await;
+}
+
+/// The primary is killed, and its synchronous replica takes over: all that was acknowledged is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_synchronous_replica_that_takes_over_has_everything() {
+    let settings = ["synchronous_standby_names=walreceiver", "wal_level=replica"];
+    let Some(primary) = TestPostgres::start(&settings[1..]) else {
+        return crate::testing::report_skipped("there is no PostgreSQL server");
+    };
+    let replica = primary.start_replica(&[]);
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    primary.sql("SELECT pg_reload_conf()");
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while primary.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')")
+        != "1"
+    {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the replica does not become synchronous:\n{}",
+            replica.log()
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let schema = primary.fresh_schema();
+    let both = format!(
+        "postgres://{}:{}@127.0.0.1:{},127.0.0.1:{}/postgres?schema={schema}&target_session_attrs=read-write",
+        TestPostgres::USER,
+        TestPostgres::PASSWORD,
+        primary.port(),
+        replica.port()
+    );
+    let options = PostgresOptions::new(&both).unwrap();
+    PostgresStore::migrate(&options).await.unwrap();
+    write_through(&primary, &options, 50, |primary| {
+        primary.kill();
+        replica.promote();
+    })
+    .await;
+}

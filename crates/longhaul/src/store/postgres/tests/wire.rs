@@ -1,0 +1,189 @@
+//! Over a wire that misbehaves, nothing is written twice, and nothing that was acknowledged is lost.
+
+use super::proxy::{Loss, Proxy, Wire};
+use super::*;
+
+const LOSSES: [Loss; 3] = [Loss::AfterItWasDone, Loss::WhileItIsDone, Loss::BeforeItArrived];
+
+/// Loses the answers to this many commits, and compares what was acknowledged with what is there.
+pub(super) async fn lose_answers(
+    server: &TestPostgres,
+    rounds: usize,
+    mutant: Option<Mutant>,
+) -> Result<(), String> {
+    let options = fresh(server).await;
+    let proxy = Proxy::start(server.port()).await;
+    let mut through = over(server, proxy.port, &options).lanes(1);
+    through.mutant = mutant;
+    let store = PostgresStore::open(through).await.unwrap();
+    let check = PostgresStore::open(options).await.unwrap();
+    let task = running(&store, "the one").await;
+    let (mut expected, mut claimed) = (Vec::new(), Vec::new());
+    for nth in 0..rounds {
+        proxy.lose_next(LOSSES[nth % 3]);
+        let text = format!("reply {nth}");
+        match nth % 5 {
+            // An entry that nothing but the token tells apart from one written twice.
+            0 | 1 => {
+                let end = store.append(owned(task, &text)).await.map_err(|error| error.to_string())?;
+                expected.push(text);
+                if end != [Seq(2 + expected.len() as u64)] {
+                    return Err(format!("round {nth}: {end:?} after {} entries", expected.len()));
+                }
+            }
+            // A submission: there is no row that could be locked.
+            2 => {
+                let submitted = store.append(submission(id(&text))).await;
+                if !matches!(&submitted, Ok(ends) if ends[..] == [Seq(1)]) {
+                    return Err(format!("round {nth}: {submitted:?}"));
+                }
+            }
+            // A claim of what the round before has submitted.
+            3 => {
+                let tasks = store.claim(claim("w", 9)).await.map_err(|error| error.to_string())?;
+                if tasks.len() != 1 {
+                    return Err(format!("round {nth}: {} tasks were claimed, not the one", tasks.len()));
+                }
+                claimed.extend(tasks.into_iter().map(|task| task.state.id));
+            }
+            // A deletion.
+            _ => {
+                let gone = claimed.pop().ok_or("nothing was claimed")?;
+                let ended =
+                    Entry::Finished(Box::new(Outcome::Completed { output: "".into(), cut_short: None }));
+                let end = check.append(Batch::one(gone, Fence::Attempt(Attempt(1)), vec![ended])).await;
+                let end = end.map_err(|error| error.to_string())?;
+                store.delete(vec![(gone, end[0])]).await.map_err(|error| format!("round {nth}: {error}"))?;
+                if check.task_state(gone).await.unwrap().is_some() {
+                    return Err(format!("round {nth}: it is still there"));
+                }
+            }
+        }
+    }
+    if texts(&check, task).await != expected {
+        return Err(format!("written: {:?}, acknowledged: {expected:?}", texts(&check, task).await));
+    }
+    if proxy.lost() != rounds {
+        return Err(format!("{} answers were lost, not {rounds}", proxy.lost()));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_not_written_twice() {
+    let server = server_or_skip!();
+    lose_answers(server, 100, None).await.unwrap();
+}
+
+/// A stored value is one statement: its answer is lost with the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_value_whose_answer_is_lost_is_written_once() {
+    let server = server_or_skip!();
+    let options = fresh(server).await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = Arc::new(PostgresStore::open(over(server, proxy.port, &options).lanes(1)).await.unwrap());
+    let beside = PostgresStore::open(options.clone()).await.unwrap();
+    assert!(store.put_stored_value("v", 0, b"0".to_vec()).await.unwrap());
+    let holder = bystander(&options).await;
+    for nth in 1..=10_u64 {
+        // The row is locked, so the write waits at the server while its connection is cut.
+        holder.batch("BEGIN; SELECT 1 FROM @.stored_values FOR UPDATE").await.unwrap();
+        let writing = {
+            let store = store.clone();
+            tokio::spawn(async move { store.put_stored_value("v", nth, nth.to_string().into_bytes()).await })
+        };
+        until_someone_waits(&holder).await;
+        proxy.set(Wire::Cut);
+        holder.batch("COMMIT").await.unwrap();
+        proxy.set(Wire::Passes);
+        assert!(writing.await.unwrap().unwrap(), "round {nth}");
+        let stored = beside.stored_value("v").await.unwrap();
+        assert_eq!((stored.version, stored.bytes), (nth + 1, nth.to_string().into_bytes()));
+    }
+}
+
+/// Waits until another session of this database waits for a lock.
+pub(super) async fn until_someone_waits(connection: &connect::Connection) {
+    let waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() \
+                   AND pg_blocking_pids(pid) @> ARRAY[pg_backend_pid()]";
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while connection.row(waiting, &[]).await.unwrap().is_none() {
+        assert!(std::time::Instant::now() < deadline, "nobody waits");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Many writers over a wire that is cut again and again: what was acknowledged is there once, and what failed is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wire_that_is_cut_again_and_again_loses_nothing_and_doubles_nothing() {
+    let server = server_or_skip!();
+    let options = fresh(server).await;
+    let proxy = Proxy::start(server.port()).await;
+    let through = over(server, proxy.port, &options).patience(Duration::from_millis(200));
+    let store = Arc::new(PostgresStore::open(through).await.unwrap());
+    let mut tasks = Vec::new();
+    for nth in 0..8 {
+        tasks.push(running(&store, &format!("task {nth}")).await);
+    }
+    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let writers = tasks.iter().map(|task| {
+        let (store, task, done) = (store.clone(), *task, done.clone());
+        tokio::spawn(async move {
+            let (mut expected, mut failed) = (Vec::new(), 0);
+            for nth in 0.. {
+                if done.load(std::sync::atomic::Ordering::SeqCst) {
+                    break;
+                }
+                let text = nth.to_string();
+                match store.append(owned(task, &text)).await {
+                    Ok(_) => expected.push(text),
+                    Err(StoreError::Database { fault: DatabaseFault::Busy, .. }) => failed += 1,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            (task, expected, failed)
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    for nth in 0..30 {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        proxy.set(Wire::Cut);
+        // Sometimes for longer than anyone is patient.
+        tokio::time::sleep(Duration::from_millis(if nth % 10 == 9 { 400 } else { 10 })).await;
+        proxy.set(Wire::Passes);
+    }
+    done.store(true, std::sync::atomic::Ordering::SeqCst);
+    let check = PostgresStore::open(options).await.unwrap();
+    let mut entries = 0;
+    for writer in writers {
+        let (task, expected, _) = writer.await.unwrap();
+        assert_eq!(texts(&check, task).await, expected);
+        entries += expected.len();
+    }
+    assert!(entries > 30, "{entries} entries");
+}
+
+/// A wire that stalls: who waits is told in time, reads go on after it heals.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wire_that_stalls_and_heals_goes_on() {
+    let server = server_or_skip!();
+    let options = fresh(server).await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = Arc::new(PostgresStore::open(over(server, proxy.port, &options)).await.unwrap());
+    let task = running(&store, "stalled").await;
+    proxy.set(Wire::Stalls);
+    let writing = {
+        let store = store.clone();
+        tokio::spawn(async move { store.append(owned(task, "late")).await })
+    };
+    let reading = {
+        let store = store.clone();
+        tokio::spawn(async move { store.task_state(task).await })
+    };
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!writing.is_finished() && !reading.is_finished());
+    proxy.set(Wire::Passes);
+    assert_eq!(writing.await.unwrap().unwrap(), [Seq(3)]);
+    assert!(reading.await.unwrap().unwrap().is_some());
+    assert_eq!(texts(&*store, task).await, ["late"]);
+}
