@@ -34,11 +34,15 @@ fn the_real_server_is_as_it_describes_itself() {
     let server = Server::start(&kit);
     let tree = submit(&kit, "team up");
     answered(&kit, tree);
-    let token = Some(server.token.as_str());
     // Streams and waits take their time; the server's own tests have them.
     let all = ["--exclude-path-regex", "events$|wait$", "--max-examples", "15", "--phases"];
     let known = [&all[..], &["examples,coverage,fuzzing"]].concat();
-    fuzzer.run(&server.url, token, Some(&tree.to_string()), &known);
-    fuzzer.run(&server.url, token, None, &[&all[..], &["examples,coverage,fuzzing,stateful"]].concat());
+    fuzzer.run(&server.url, &server.token, Some(&tree.to_string()), &known);
+    fuzzer.run(
+        &server.url,
+        &server.token,
+        None,
+        &[&all[..], &["examples,coverage,fuzzing,stateful"]].concat(),
+    );
     server.end(Signal::SIGTERM).ended(0);
 }

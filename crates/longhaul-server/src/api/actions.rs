@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::extract::{Id, Payload, TaskPath};
+use super::extract::{Id, Payload, TaskPath, object};
 use super::submit::BudgetRequest;
 use crate::problem::ProblemDocument;
 use crate::views::{AnswerView, LetterView, TaskView};
@@ -32,7 +32,7 @@ pub(super) struct LetterRequest {
     #[serde(default)]
     when_idle: bool,
     /// What the task and everything below it may use from now on.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     budget: BudgetRequest,
 }
 

@@ -1,13 +1,16 @@
 //! What handlers take from a request. Whatever is wrong with it is answered with a problem that names it.
 
+use std::marker::PhantomData;
+
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use http::StatusCode;
 use http::request::Parts;
 use longhaul::TaskId;
-use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize as _, Deserializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use utoipa::IntoParams;
 
 use crate::problem::ProblemDocument;
@@ -19,11 +22,39 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Payload<T> {
     type Rejection = ProblemDocument;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ProblemDocument> {
-        match Json::<T>::from_request(request, state).await {
-            Ok(Json(value)) => Ok(Payload(value)),
+        match Json::<JsonObject<T>>::from_request(request, state).await {
+            Ok(Json(JsonObject(value))) => Ok(Payload(value)),
             Err(rejection) => Err(bad_body(&rejection)),
         }
     }
+}
+
+/// What a JSON object has. Serde alone takes an array for a struct, too.
+struct JsonObject<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        object(from).map(JsonObject)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+/// Reads a JSON object, and nothing else.
+pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    from.deserialize_map(ObjectVisitor(PhantomData))
 }
 
 fn bad_body(rejection: &JsonRejection) -> ProblemDocument {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::extract::{Payload, whole_number};
+use super::extract::{Payload, object, whole_number};
 use crate::backend::NewTask;
 use crate::problem::ProblemDocument;
 use crate::views::TaskView;
@@ -101,7 +101,7 @@ pub(super) struct TaskRequest {
     #[serde(default, deserialize_with = "whole_number")]
     timeout: Option<u32>,
     /// What this task and everything below it may use together.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     budget: BudgetRequest,
     /// Whether it gets its own working directory.
     isolation: Option<IsolationRequest>,

@@ -35,6 +35,8 @@ pub(crate) struct Server {
     /// Tasks that hold wait here.
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) client: reqwest::Client,
+    /// What it serves.
+    pub(crate) router: axum::Router,
     listener: tokio::task::JoinHandle<()>,
 }
 
@@ -206,8 +208,10 @@ impl Server {
         let router = api::router(backend, hub.clone()).layer(axum::Extension(StreamEnd(revoked.clone())));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let listener = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Server { url, longhaul, hub, drain, revoked, gate, client: reqwest::Client::new(), listener }
+        let served = router.clone();
+        let listener = tokio::spawn(async move { axum::serve(listener, served).await.unwrap() });
+        let client = reqwest::Client::new();
+        Server { url, longhaul, hub, drain, revoked, gate, client, router, listener }
     }
 
     pub(crate) fn at(&self, path: &str) -> String {

@@ -33,12 +33,11 @@ impl Server {
         let answer = within(request.send()).await.unwrap();
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.headers()["content-type"], "text/event-stream");
-        Sse {
-            bytes: answer.bytes_stream().boxed(),
-            buffer: String::new(),
-            last_id: last_id.map(str::to_owned),
-            comments: 0,
-        }
+        let mut bytes = answer.bytes_stream().boxed();
+        // It begins when its first bytes come, which say where.
+        let first = within(bytes.next()).await.and_then(Result::ok).unwrap_or_default();
+        let buffer = String::from_utf8(first.to_vec()).expect("whole characters");
+        Sse { bytes, buffer, last_id: last_id.map(str::to_owned), comments: 0 }
     }
 }
 

@@ -50,7 +50,6 @@ async fn a_tree_and_a_part_of_it_are_followed() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path()).await;
     let mut everything = server.follow("/events", None).await;
-    // The stream is open when its first bytes come.
     let lead = server.submit(json!({ "task": "team up, hold" })).await;
     let mut tree = server.follow(&format!("/tasks/{lead}/tree/events?until=ended"), None).await;
     server.gate.add_permits(100);

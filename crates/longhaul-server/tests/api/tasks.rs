@@ -253,6 +253,9 @@ async fn whatever_is_wrong_is_named() {
         (submit(json!({ "task": "x", "max_turns": 0 })), 400, "max_turns"),
         (submit(json!({ "task": "x", "budget": { "coins": 3 } })), 400, "coins"),
         (submit(json!({ "task": "  " })), 400, "task"),
+        (submit(json!(["x"])), 400, "object"),
+        (submit(json!({ "task": "x", "budget": [1] })), 400, "budget"),
+        (submit(json!({ "task": "x", "budget": { "time": 1.5 } })), 400, "budget.time"),
         (submit(json!({ "task": "x".repeat(2 << 20) })), 413, "bytes"),
         (submit(json!({ "task": "x".repeat(5 << 20) })), 413, "length limit"),
         (submit(json!({ "task": "x", "agent": "mystic", "budget": { "cost": 1 } })), 400, "mystery-1"),
@@ -291,7 +294,7 @@ async fn whatever_is_wrong_is_named() {
         server.problem(request, status, says).await;
     }
     let (status, body) = server
-        .post("/tasks", json!({ "task": "x", "budget": { "cost": 1_000_000, "tokens": 5, "time": 9 } }))
+        .post("/tasks", json!({ "task": "x", "budget": { "cost": 1_000_000, "tokens": 5, "time": 9.0 } }))
         .await;
     assert_eq!(status, 201, "{body}");
 }
