@@ -44,7 +44,8 @@ export const view = computed<{ forest: Forest; waiting: boolean }>(() => {
   const key = JSON.stringify([q, group, agent, ids, folds.value, loaded.value]);
   // The clock, too: a hold runs out.
   const isHeld = pointed.value || (held.value > 0 && now.value > 0 && Date.now() < held.value);
-  if (isHeld && shown && shown.key === key && order(shown.forest.rows) !== order(next.rows)) {
+  // Rows that come after all others move none.
+  if (isHeld && shown && shown.key === key && !`${order(next.rows)} `.startsWith(`${order(shown.forest.rows)} `)) {
     // Content is current, places are not.
     const fresher = new Map(next.rows.map((row) => [row.key, row]));
     const rows = shown.forest.rows.map((row) => fresher.get(row.key) ?? row);
