@@ -40,13 +40,13 @@ impl Client {
 
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = tokio::time::timeout(TIMEOUT, self.stream.read_line(&mut line)).await.expect("it hangs");
+        let read = tokio::time::timeout(TIMEOUT, self.stream.read_line(&mut line)).await.unwrap();
         (read.unwrap_or(0) > 0).then(|| line.trim_end().to_owned())
     }
 
     /// The status, and the length of the body if it is known.
     async fn head(&mut self) -> (u16, Option<usize>) {
-        let status = self.line().await.expect("an answer").split(' ').nth(1).unwrap().parse().unwrap();
+        let status = self.line().await.unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let mut length = None;
         while let Some(line) = self.line().await.filter(|line| !line.is_empty()) {
             if let Some(value) = line.to_lowercase().strip_prefix("content-length: ") {
@@ -59,7 +59,7 @@ impl Client {
     async fn ask(&mut self, method_and_path: &str, body: &str) -> Value {
         self.send(&format!("{method_and_path} HTTP/1.1"), "", body).await;
         let (status, length) = self.head().await;
-        let mut bytes = vec![0; length.expect("a length")];
+        let mut bytes = vec![0; length.unwrap()];
         self.stream.read_exact(&mut bytes).await.unwrap();
         let text = String::from_utf8(bytes).unwrap();
         assert!((200..300).contains(&status), "{method_and_path}: {status} {text}");
@@ -117,7 +117,7 @@ async fn watch(
 /// The memory of a process, in MiB.
 fn resident(server: &Server) -> usize {
     let statm = std::fs::read_to_string(format!("/proc/{}/statm", server.process.pid())).unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096 >> 20
+    (statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096) >> 20
 }
 
 fn many_files() {
@@ -226,7 +226,7 @@ fn long_serve_fifty_watchers_that_never_read_are_not_buffered() {
         let reads = tokio::spawn(async move {
             let mut letters = 0;
             while letters < LETTERS {
-                letters += usize::from(reader.line().await.expect("more") == "event: letter");
+                letters += usize::from(reader.line().await.unwrap() == "event: letter");
             }
         });
         let (before, text) = (resident(&server), "x".repeat(LETTER));
