@@ -39,7 +39,7 @@ impl Editor {
     fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         loop {
-            let line = self.lines.next().expect("it is there").unwrap();
+            let line = self.lines.next().unwrap().unwrap();
             let message: Value = serde_json::from_str(&line).unwrap();
             if message["id"] == id && message.get("method").is_none() {
                 return message["result"].clone();

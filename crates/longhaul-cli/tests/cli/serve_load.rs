@@ -40,13 +40,13 @@ impl Client {
 
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = tokio::time::timeout(TIMEOUT, self.stream.read_line(&mut line)).await.expect("it hangs");
+        let read = tokio::time::timeout(TIMEOUT, self.stream.read_line(&mut line)).await.unwrap();
         (read.unwrap_or(0) > 0).then(|| line.trim_end().to_owned())
     }
 
     /// The status, and the length of the body if it is known.
-    async fn head(&mut self) -> (u16, Option<usize>) {
-        let status = self.line().await.expect("an answer").split(' ').nth(1).unwrap().parse().unwrap();
+    async fn status_and_length(&mut self) -> (u16, Option<usize>) {
+        let status = self.line().await.unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let mut length = None;
         while let Some(line) = self.line().await.filter(|line| !line.is_empty()) {
             if let Some(value) = line.to_lowercase().strip_prefix("content-length: ") {
@@ -58,8 +58,8 @@ impl Client {
 
     async fn ask(&mut self, method_and_path: &str, body: &str) -> Value {
         self.send(&format!("{method_and_path} HTTP/1.1"), "", body).await;
-        let (status, length) = self.head().await;
-        let mut bytes = vec![0; length.expect("a length")];
+        let (status, length) = self.status_and_length().await;
+        let mut bytes = vec![0; length.unwrap()];
         self.stream.read_exact(&mut bytes).await.unwrap();
         let text = String::from_utf8(bytes).unwrap();
         assert!((200..300).contains(&status), "{method_and_path}: {status} {text}");
@@ -89,7 +89,7 @@ async fn watch(
         let last = seen.last().map(|(id, ..)| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         // In HTTP/1.0 the body is not cut into chunks.
         client.send(&format!("GET /api/v1/tasks/{path}?until=ended HTTP/1.0"), &last, "").await;
-        assert_eq!(client.head().await.0, 200);
+        assert_eq!(client.status_and_length().await.0, 200);
         let (mut id, mut name) = (String::new(), String::new());
         while let Some(line) = client.line().await {
             match line.split_once(": ") {
@@ -117,7 +117,7 @@ async fn watch(
 /// The memory of a process, in MiB.
 fn resident(server: &Server) -> usize {
     let statm = std::fs::read_to_string(format!("/proc/{}/statm", server.process.pid())).unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096 >> 20
+    (statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096) >> 20
 }
 
 fn many_files() {
@@ -218,7 +218,7 @@ fn long_serve_fifty_watchers_that_never_read_are_not_buffered() {
         for _ in 0..WATCHERS {
             let mut watcher = Client::connect(address, &token).await;
             watcher.send(&format!("GET /api/v1/tasks/{id}/events HTTP/1.0"), "", "").await;
-            assert_eq!(watcher.head().await.0, 200, "it is there, and reads no more");
+            assert_eq!(watcher.status_and_length().await.0, 200, "it is there, and reads no more");
             idle.push(watcher);
         }
         let mut reader = Client::connect(address, &token).await;
@@ -226,7 +226,7 @@ fn long_serve_fifty_watchers_that_never_read_are_not_buffered() {
         let reads = tokio::spawn(async move {
             let mut letters = 0;
             while letters < LETTERS {
-                letters += usize::from(reader.line().await.expect("more") == "event: letter");
+                letters += usize::from(reader.line().await.unwrap() == "event: letter");
             }
         });
         let (before, text) = (resident(&server), "x".repeat(LETTER));
