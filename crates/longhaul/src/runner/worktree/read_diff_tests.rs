@@ -198,6 +198,7 @@ async fn large_and_strange_files_are_named_and_not_read() {
     let long = file("long.txt");
     assert_eq!((long.added, long.is_cut, long.lines.len()), (Some(50_000), true, 2_000));
     assert_eq!(file("nested/").kind, FileDiffKind::Repository);
+    assert_eq!(file("gone.txt").kind, FileDiffKind::Removed, "a pipe is where it was");
     assert!(diff.files.iter().all(|file| file.path != "pipe"));
 }
 
