@@ -174,7 +174,7 @@ fn submission(id: TaskId, team: &str) -> Batch {
 
 fn wanted(team: &str, max: usize) -> ClaimRequest {
     let (worker, teams) = (WorkerId::from("bench"), vec![TeamRef::Named(team.into())]);
-    ClaimRequest { worker, teams, roots: None, fresh_only: false, max }
+    ClaimRequest { worker, teams, roots: None, fresh_only: false, except: vec![], max }
 }
 
 /// Six hundred bytes.

@@ -63,7 +63,7 @@ fn submission(id: TaskId) -> Batch {
 
 fn claim(worker: &str, max: usize) -> ClaimRequest {
     let teams = vec![TeamRef::Named("team".into())];
-    ClaimRequest { worker: WorkerId::from(worker), teams, roots: None, fresh_only: false, max }
+    ClaimRequest { worker: WorkerId::from(worker), teams, roots: None, fresh_only: false, except: vec![], max }
 }
 
 fn replied(text: &str) -> Entry {
