@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::Shared;
 use super::clock::server_ms;
-use super::connect::Connection;
-use super::reader::{self, ReaderPool};
+use super::connect::ServerConnection;
+use super::reader::{self, ReadConnections};
 use super::rows::state_columns;
 use crate::id::WorkerId;
 use crate::store::{Lease, StoreError};
@@ -64,13 +64,13 @@ const LONGEST: i64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /// Renews a lease. It waits for the disk: a server that crashes must not forget it.
 pub(super) async fn renew(
-    pool: &ReaderPool,
+    pool: &ReadConnections,
     shared: &Shared,
     worker: &WorkerId,
     lease: Duration,
 ) -> Result<(), StoreError> {
     let length = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).min(LONGEST);
-    let write = |connection: Arc<Connection>| async move {
+    let write = |connection: Arc<ServerConnection>| async move {
         let row = connection.row(RENEW, &[&worker.as_str(), &length, &shared.lease_time()]).await?;
         row.map_or(Ok(0), |row| row.try_get::<_, i64>(0))
     };
@@ -82,8 +82,12 @@ pub(super) async fn renew(
 }
 
 /// Ends a lease.
-pub(super) async fn retire(pool: &ReaderPool, shared: &Shared, worker: &WorkerId) -> Result<(), StoreError> {
-    let write = |connection: Arc<Connection>| async move {
+pub(super) async fn retire(
+    pool: &ReadConnections,
+    shared: &Shared,
+    worker: &WorkerId,
+) -> Result<(), StoreError> {
+    let write = |connection: Arc<ServerConnection>| async move {
         connection.execute(RETIRE, &[&worker.as_str()]).await?;
         connection.execute(FORGET, &[&shared.lease_time()]).await.map(drop)
     };
@@ -92,11 +96,11 @@ pub(super) async fn retire(pool: &ReaderPool, shared: &Shared, worker: &WorkerId
 
 /// A worker's lease, to show it.
 pub(super) async fn lease(
-    pool: &ReaderPool,
+    pool: &ReadConnections,
     shared: &Shared,
     worker: &WorkerId,
 ) -> Result<Option<Lease>, StoreError> {
-    let read = |connection: Arc<Connection>| async move {
+    let read = |connection: Arc<ServerConnection>| async move {
         let row = connection.row(LEASE, &[&worker.as_str(), &shared.lease_time()]).await?;
         let Some(row) = row else { return Ok(None) };
         let (renewals, length, left): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
@@ -112,10 +116,10 @@ pub(super) async fn lease(
 
 /// Running tasks whose worker has no lease.
 pub(super) async fn abandoned_tasks(
-    pool: &ReaderPool,
+    pool: &ReadConnections,
     shared: &Shared,
 ) -> Result<Vec<TaskState>, StoreError> {
-    let read = |connection: Arc<Connection>| async move {
+    let read = |connection: Arc<ServerConnection>| async move {
         let found = connection.query(ABANDONED, &[&shared.lease_time()]).await?;
         reader::load_all(&connection, &found).await
     };
