@@ -285,12 +285,11 @@ async fn gather(
             false => connection.query(ALIVE, &[&asked.abandoned, &lease_time]).await,
         }
     };
-    // Few: one for each kind of limit.
+    // One for each kind of limit, and for each tree that has one.
     let counts = futures::future::join_all(
-        asked.filters.iter().take(24).map(|(filter, most)| reader::count(connection, filter, *most)),
+        asked.filters.iter().map(|(filter, most)| reader::count(connection, filter, *most)),
     );
-    let found =
-        futures::future::join_all(unsure.iter().take(24).map(|tried| tried.marker.is_there(connection)));
+    let found = futures::future::join_all(unsure.iter().map(|tried| tried.marker.is_there(connection)));
     let now = connection.query(NOW_AND_PLACE, &[]);
     // Polled in this order, so sent in this order.
     let begin = connection.begin(asked.durable);

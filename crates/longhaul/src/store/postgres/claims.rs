@@ -26,6 +26,9 @@ pub(super) struct ClaimGroup {
     unsure: Vec<(Marker, Vec<Vec<ClaimedTask>>)>,
 }
 
+/// An entry that a claim writes, and its bytes.
+type ClaimEntry = (TaskId, Record, Vec<u8>);
+
 /// A pending task that is locked.
 struct Pending {
     n: i64,
@@ -227,11 +230,7 @@ impl LaneOperation for ClaimGroup {
 
 impl ClaimGroup {
     /// Writes the claims into the states, the oldest for the first claimer.
-    fn hand_out(
-        &self,
-        pending: Vec<Pending>,
-        at: Timestamp,
-    ) -> (Vec<Vec<ClaimedTask>>, Vec<(TaskId, Record, Vec<u8>)>) {
+    fn hand_out(&self, pending: Vec<Pending>, at: Timestamp) -> (Vec<Vec<ClaimedTask>>, Vec<ClaimEntry>) {
         let mut pending = pending.into_iter();
         let (mut claimed, mut written) = (self.nothing(), Vec::new());
         for (claim, tasks) in self.claims.iter().zip(&mut claimed) {

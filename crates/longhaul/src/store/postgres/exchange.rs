@@ -125,7 +125,10 @@ impl Exchange {
                 }
                 ExchangeEvent::Signal(Some(signal)) => self.take(signal),
                 ExchangeEvent::Heard(Some(note)) => self.hear(note.payload(), line.as_mut()),
-                ExchangeEvent::Heard(None) => line = None,
+                ExchangeEvent::Heard(None) => {
+                    line = None;
+                    self.hears.store(false, Ordering::Relaxed);
+                }
                 ExchangeEvent::Tick => {}
             }
             while let Ok(signal) = self.received.try_recv() {
