@@ -14,6 +14,7 @@ mod encryption;
 mod exam;
 mod full_disk;
 mod hints;
+mod limits;
 mod mutants;
 mod order;
 mod proxy;
