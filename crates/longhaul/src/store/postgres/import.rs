@@ -5,9 +5,9 @@ use tokio_postgres::types::ToSql;
 
 use super::Shared;
 use super::appends::NOW_AND_PLACE;
-use super::connect::Connection;
+use super::connect::ServerConnection;
 use super::lane::{LaneOperation, random_token};
-use super::write_set::{self, Marker, Trouble, WriteSet, in_time};
+use super::write_set::{self, Marker, TransactionFailure, WriteSet, in_time};
 use crate::entry::Record;
 use crate::id::TaskId;
 use crate::store::copy::folded;
@@ -46,7 +46,11 @@ impl LaneOperation for Import {
         self.unsure.is_some()
     }
 
-    async fn attempt(&mut self, connection: &Connection, shared: &Shared) -> Result<Self::Answer, Trouble> {
+    async fn attempt(
+        &mut self,
+        connection: &ServerConnection,
+        shared: &Shared,
+    ) -> Result<Self::Answer, TransactionFailure> {
         if let Some(marker) = &self.unsure
             && in_time(connection, marker.is_there(connection)).await?
         {
@@ -93,9 +97,9 @@ impl LaneOperation for Import {
                 shared.signals.written(vec![Hint::Lagged]);
                 Ok(None)
             }
-            Err(Trouble::Unknown) => {
+            Err(TransactionFailure::Unknown) => {
                 self.unsure = marker;
-                Err(Trouble::Unknown)
+                Err(TransactionFailure::Unknown)
             }
             Err(trouble) => Err(trouble),
         }
