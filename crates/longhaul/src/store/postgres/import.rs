@@ -101,7 +101,7 @@ impl LaneOperation for Import {
                 self.unsure = marker;
                 Err(TransactionFailure::Unknown)
             }
-            Err(trouble) => Err(trouble),
+            Err(failure) => Err(failure),
         }
     }
 }
