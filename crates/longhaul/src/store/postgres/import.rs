@@ -16,9 +16,12 @@ use crate::task::TaskState;
 
 const THERE: &str = "SELECT id FROM @.tasks WHERE id = ANY($1) LIMIT 1";
 
+/// A state, and the entries that made it.
+type EncodedJournal = (TaskState, Vec<(Record, Vec<u8>)>);
+
 /// Journals that are added in one transaction.
 pub(super) struct Import {
-    journals: Vec<(TaskState, Vec<(Record, Vec<u8>)>)>,
+    journals: Vec<EncodedJournal>,
     unsure: Option<Marker>,
 }
 
