@@ -53,6 +53,7 @@ pub(crate) async fn grow_store(directory: &Path, tasks: usize) -> Result<(), Box
             teams: vec![team.clone()],
             roots: None,
             fresh_only: true,
+            except: Vec::new(),
             max: BATCH_SIZE,
         };
         let claimed = store.claim(claim).await?;

@@ -18,7 +18,7 @@ use longhaul::testing::TestPostgres;
 
 use crate::gauge;
 
-type Failure = Box<dyn Error + Send + Sync>;
+type BenchError = Box<dyn Error + Send + Sync>;
 
 /// What was measured of one store.
 struct Rate {
@@ -30,7 +30,7 @@ struct Rate {
 }
 
 /// A store under measurement, with the server's process if it has one.
-struct Place {
+struct MeasuredStore {
     name: &'static str,
     store: Arc<dyn Store>,
     /// A second store on the same database, as another process would have it.
@@ -43,7 +43,7 @@ pub(crate) fn print_table(seconds: u64) -> Result<(), Box<dyn Error>> {
     runtime.block_on(table(Duration::from_secs(seconds))).map_err(|error| error.to_string().into())
 }
 
-async fn table(time: Duration) -> Result<(), Failure> {
+async fn table(time: Duration) -> Result<(), BenchError> {
     let server = tokio::task::block_in_place(|| TestPostgres::start(&["shared_buffers=256MB"]));
     let server = server.ok_or("there is no PostgreSQL server below /usr/lib/postgresql")?;
     let options = PostgresOptions::new(&server.url("bench"))?;
@@ -52,13 +52,13 @@ async fn table(time: Duration) -> Result<(), Failure> {
     let path = directory.path().join("longhaul.db");
     let pid = std::fs::read_to_string(server.directory().join("data/postmaster.pid"))?;
     let places = [
-        Place {
+        MeasuredStore {
             name: "SQLite",
             store: Arc::new(SqliteStore::open(&path)?),
             other: Arc::new(SqliteStore::open(&path)?),
             server: None,
         },
-        Place {
+        MeasuredStore {
             name: "PostgreSQL",
             store: Arc::new(PostgresStore::open(options.clone()).await?),
             other: Arc::new(PostgresStore::open(options).await?),
@@ -87,7 +87,7 @@ async fn table(time: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_row(what: &str, place: &Place, rate: &Rate) {
+fn print_row(what: &str, place: &MeasuredStore, rate: &Rate) {
     println!(
         "{what:<26}{:<12}{:>10.0}{:>10.2}{:>10.2}{:>12.0}{:>12.0}",
         place.name, rate.per_second, rate.p50_ms, rate.p99_ms, rate.client_us, rate.server_us
@@ -95,10 +95,15 @@ fn print_row(what: &str, place: &Place, rate: &Rate) {
 }
 
 /// Runs `workers` of something until the time is up, and measures each piece.
-async fn measure<F, Fut>(place: &Place, workers: usize, time: Duration, piece: F) -> Result<Rate, Failure>
+async fn measure<F, Fut>(
+    place: &MeasuredStore,
+    workers: usize,
+    time: Duration,
+    piece: F,
+) -> Result<Rate, BenchError>
 where
     F: Fn(usize) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<u64, Failure>> + Send,
+    Fut: Future<Output = Result<u64, BenchError>> + Send,
 {
     let piece = Arc::new(piece);
     let (client, server) = (cpu_us()?, server_us(place));
@@ -116,7 +121,7 @@ where
                 took.push(start.elapsed().as_secs_f64() * 1e3);
                 done += pieces;
             }
-            Ok::<_, Failure>((took, done))
+            Ok::<_, BenchError>((took, done))
         })
     });
     let (mut took, mut done) = (Vec::new(), 0);
@@ -138,12 +143,12 @@ where
     })
 }
 
-fn cpu_us() -> Result<f64, Failure> {
+fn cpu_us() -> Result<f64, BenchError> {
     gauge::cpu_us().map_err(|error| error.to_string().into())
 }
 
 /// CPU time of a server and its children so far.
-fn server_us(place: &Place) -> f64 {
+fn server_us(place: &MeasuredStore) -> f64 {
     let Some(server) = place.server else { return 0.0 };
     let mut ticks = 0;
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -174,7 +179,7 @@ fn submission(id: TaskId, team: &str) -> Batch {
 
 fn wanted(team: &str, max: usize) -> ClaimRequest {
     let (worker, teams) = (WorkerId::from("bench"), vec![TeamRef::Named(team.into())]);
-    ClaimRequest { worker, teams, roots: None, fresh_only: false, max }
+    ClaimRequest { worker, teams, roots: None, fresh_only: false, except: vec![], max }
 }
 
 /// Six hundred bytes.
@@ -186,13 +191,13 @@ fn owned(task: TaskId, entries: Vec<Entry>) -> Batch {
     Batch::one(task, Fence::Attempt(Attempt(1)), entries)
 }
 
-async fn claimed(store: &dyn Store, team: &str, tasks: usize) -> Result<Vec<TaskId>, Failure> {
+async fn claimed(store: &dyn Store, team: &str, tasks: usize) -> Result<Vec<TaskId>, BenchError> {
     store.renew_lease(WorkerId::from("bench"), Duration::from_secs(3600)).await?;
     futures::future::try_join_all((0..tasks).map(|_| store.append(submission(fresh_id(), team)))).await?;
     Ok(store.claim(wanted(team, tasks)).await?.into_iter().map(|task| task.state.id).collect())
 }
 
-async fn appends(place: &Place, writers: usize, time: Duration) -> Result<Rate, Failure> {
+async fn appends(place: &MeasuredStore, writers: usize, time: Duration) -> Result<Rate, BenchError> {
     let tasks = claimed(&*place.store, &format!("appends {writers}"), writers).await?;
     let store = place.store.clone();
     let append = move |nth: usize| {
@@ -206,7 +211,7 @@ async fn appends(place: &Place, writers: usize, time: Duration) -> Result<Rate, 
 }
 
 /// Submit with a limit, claim, four entries, end with a letter to one of ten parents.
-async fn lives(place: &Place, at_once: usize, time: Duration) -> Result<Rate, Failure> {
+async fn lives(place: &MeasuredStore, at_once: usize, time: Duration) -> Result<Rate, BenchError> {
     let parents = Arc::new(claimed(&*place.store, "parents", 10).await?);
     let store = place.store.clone();
     let life = move |nth: usize| {
@@ -235,7 +240,7 @@ async fn lives(place: &Place, at_once: usize, time: Duration) -> Result<Rate, Fa
     measure(place, at_once, time, life).await
 }
 
-async fn claims(place: &Place, pending: usize) -> Result<Rate, Failure> {
+async fn claims(place: &MeasuredStore, pending: usize) -> Result<Rate, BenchError> {
     futures::future::try_join_all((0..pending).map(|_| place.store.append(submission(fresh_id(), "claims"))))
         .await?;
     let store = place.store.clone();
@@ -247,7 +252,7 @@ async fn claims(place: &Place, pending: usize) -> Result<Rate, Failure> {
 }
 
 /// From the acknowledgement of a letter here to hearing of it there.
-async fn hints(place: &Place, rounds: usize) -> Result<Rate, Failure> {
+async fn hints(place: &MeasuredStore, rounds: usize) -> Result<Rate, BenchError> {
     let task = claimed(&*place.store, "hints", 1).await?[0];
     let mut heard = place.other.hints();
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -89,12 +89,10 @@ pub(super) async fn run(context: &CliContext, args: &PruneArgs) -> Result<CliExi
     if !args.json {
         context.term.print_line(&context.term.wrap(&tally.to_text(args)))?;
     }
-    match (args.vacuum, data_dir.postgres()) {
-        (true, None) => drop(vacuum(context, args, &data_dir).await?),
-        (true, Some(_)) => {
-            context.note("--vacuum: PostgreSQL gives the space of deleted tasks back by itself (autovacuum)")
-        }
-        (false, _) => {}
+    if args.vacuum && data_dir.postgres().is_some() {
+        context.note("--vacuum: PostgreSQL gives the space of deleted tasks back by itself (autovacuum)");
+    } else if args.vacuum {
+        vacuum(context, args, &data_dir).await?;
     }
     Ok(if args.force && tally.kept > 0 { CliExitCode::Failed } else { CliExitCode::Success })
 }

@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use tokio_postgres::{Error, Row};
 
 use super::clock::server_ms;
-use super::connect::{ANSWER, Connection};
+use super::connect::{ANSWER, ServerConnection};
 use super::gathered::Gathered;
 use super::lane::{LaneOperation, random_token};
-use super::rows::{self, EncodedEntries, state_columns};
-use super::write_set::{self, Marker, Trouble, WriteSet, in_time};
+use super::rows::{self, EncodedDrafts, state_columns};
+use super::write_set::{self, Marker, TransactionFailure, WriteSet, in_time};
 use super::{Mutant, Shared, reader};
 use crate::entry::Entry;
 use crate::id::{Seq, TaskId};
@@ -47,7 +47,7 @@ pub(super) const NOW_AND_PLACE: &str = concat!("SELECT ", server_ms!(), ", ", su
 /// One batch.
 pub(super) struct AppendRequest {
     drafts: Vec<WriteDraft>,
-    encoded: EncodedEntries,
+    encoded: EncodedDrafts,
     only_if: Vec<CountCondition>,
 }
 
@@ -198,7 +198,11 @@ impl LaneOperation for AppendGroup {
         !self.unsure.is_empty()
     }
 
-    async fn attempt(&mut self, connection: &Connection, shared: &Shared) -> Result<Answers, Trouble> {
+    async fn attempt(
+        &mut self,
+        connection: &ServerConnection,
+        shared: &Shared,
+    ) -> Result<Answers, TransactionFailure> {
         let asked = self.asked();
         in_time(connection, connection.prepare_all(&write_set::STATEMENTS)).await?;
         let (mut gathered, now, place, committed) = gather(connection, shared, &asked, &self.unsure).await?;
@@ -226,11 +230,11 @@ impl LaneOperation for AppendGroup {
                 shared.signals.written(hints);
                 Ok(answers)
             }
-            Err(Trouble::Unknown) if !shared.is_broken(Mutant::NoToken) => {
+            Err(TransactionFailure::Unknown) if !shared.is_broken(Mutant::NoToken) => {
                 self.unsure.extend(marker.map(|marker| UnsureTry { marker, answers, hints }));
-                Err(Trouble::Unknown)
+                Err(TransactionFailure::Unknown)
             }
-            Err(trouble) => Err(trouble),
+            Err(failure) => Err(failure),
         }
     }
 }
@@ -238,11 +242,11 @@ impl LaneOperation for AppendGroup {
 /// Locks and gathers everything in one round trip. Also returns the server's time, the place in the feed, and which of
 /// the unsure tries was committed.
 async fn gather(
-    connection: &Connection,
+    connection: &ServerConnection,
     shared: &Shared,
     asked: &Asked,
     unsure: &[UnsureTry],
-) -> Result<(Gathered, i64, i64, Option<usize>), Trouble> {
+) -> Result<(Gathered, i64, i64, Option<usize>), TransactionFailure> {
     let prepared = async {
         connection
             .prepare_all(&[LOCK_TASKS, SEE_TASKS, LOCK_ANCHORS, LOCK_LIMITS, LETTERS, ALIVE, NOW_AND_PLACE])
@@ -281,12 +285,11 @@ async fn gather(
             false => connection.query(ALIVE, &[&asked.abandoned, &lease_time]).await,
         }
     };
-    // Few: one for each kind of limit.
+    // One for each kind of limit, and for each tree that has one.
     let counts = futures::future::join_all(
-        asked.filters.iter().take(24).map(|(filter, most)| reader::count(connection, filter, *most)),
+        asked.filters.iter().map(|(filter, most)| reader::count(connection, filter, *most)),
     );
-    let found =
-        futures::future::join_all(unsure.iter().take(24).map(|tried| tried.marker.is_there(connection)));
+    let found = futures::future::join_all(unsure.iter().map(|tried| tried.marker.is_there(connection)));
     let now = connection.query(NOW_AND_PLACE, &[]);
     // Polled in this order, so sent in this order.
     let begin = connection.begin(asked.durable);
@@ -294,17 +297,17 @@ async fn gather(
     let Ok((begun, limits, tasks, anchors, letters, alive, counts, found, now)) =
         tokio::time::timeout(ANSWER, answers).await
     else {
-        return Err(Trouble::timeout(connection));
+        return Err(TransactionFailure::timeout(connection));
     };
     let errors = [&limits, &tasks, &anchors, &letters, &alive].map(|answer| answer.as_ref().err());
     let errors = errors.into_iter().chain(counts.iter().map(|count| count.as_ref().err()));
     let errors = errors.chain(found.iter().map(|found| found.as_ref().err())).chain([now.as_ref().err()]);
-    if let Some(trouble) =
-        Trouble::of_first(connection, [begun.as_ref().err()].into_iter().chain(errors).flatten())
+    if let Some(failure) =
+        TransactionFailure::of_first(connection, [begun.as_ref().err()].into_iter().chain(errors).flatten())
     {
-        return Err(trouble);
+        return Err(failure);
     }
-    let failed = |error: Error| Trouble::of(connection, &error);
+    let failed = |error: Error| TransactionFailure::of(connection, &error);
     let rows = |rows: Result<Vec<Row>, Error>| rows.map_err(failed);
     let mut gathered = Gathered::default();
     for row in rows(tasks)? {
@@ -329,7 +332,7 @@ async fn gather(
     }
     let committed = found.iter().position(|found| matches!(found, Ok(true)));
     let now = rows(now)?;
-    let first = now.first().ok_or_else(|| Trouble::timeout(connection))?;
+    let first = now.first().ok_or_else(|| TransactionFailure::timeout(connection))?;
     let (at, place) = (first.try_get(0).map_err(failed)?, first.try_get(1).map_err(failed)?);
     Ok((gathered, at, place, committed))
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::connect::Connection;
-use super::reader::{self, ReaderPool};
+use super::connect::ServerConnection;
+use super::reader::{self, ReadConnections};
 use super::rows::{self, state_columns};
 use crate::id::TaskId;
 use crate::store::{DamagedTask, StoreError, TaskFilter};
@@ -19,12 +19,12 @@ pub(super) struct Findings {
 
 /// Looks at the tasks that match; at the whole journals of those that have not ended, if asked to.
 pub(super) async fn find(
-    pool: &ReaderPool,
+    pool: &ReadConnections,
     filter: &TaskFilter,
     journals: bool,
 ) -> Result<Findings, StoreError> {
     const COLUMNS: &str = concat!(state_columns!(), ", t.root");
-    let read = |connection: Arc<Connection>| async move {
+    let read = |connection: Arc<ServerConnection>| async move {
         let mut findings = Findings::default();
         for row in reader::newest(&connection, COLUMNS, filter).await? {
             let (Some(task), saved) = rows::saved(&row, 0)? else { continue };

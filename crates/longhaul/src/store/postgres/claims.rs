@@ -5,10 +5,10 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::appends::NOW_AND_PLACE;
-use super::connect::Connection;
-use super::lane::{LaneOperation, Reply, random_token};
+use super::connect::ServerConnection;
+use super::lane::{LaneOperation, LaneReply, random_token};
 use super::rows::{self, state_columns};
-use super::write_set::{self, Marker, Trouble, WriteSet, in_time};
+use super::write_set::{self, Marker, TransactionFailure, WriteSet, in_time};
 use super::{Mutant, Shared};
 use crate::entry::{Entry, EntryKind, FORMAT, Record};
 use crate::id::{Seq, TaskId};
@@ -20,11 +20,14 @@ const LOOKS: usize = 4;
 /// Locks an earlier claim's tasks, to see whether it was committed.
 const LOCK_ONE: &str = "SELECT 1 FROM @.tasks WHERE id = $1 FOR NO KEY UPDATE";
 
-/// Claims with the same wishes, which go into one transaction: the first gets the oldest.
+/// Claims with the same conditions, which go into one transaction: the first gets the oldest.
 pub(super) struct ClaimGroup {
     claims: Vec<ClaimRequest>,
     unsure: Vec<(Marker, Vec<Vec<ClaimedTask>>)>,
 }
+
+/// An entry that a claim writes, and its bytes.
+type ClaimEntry = (TaskId, Record, Vec<u8>);
 
 /// A pending task that is locked.
 struct Pending {
@@ -33,10 +36,10 @@ struct Pending {
 }
 
 impl ClaimGroup {
-    /// Puts claims with the same wishes together.
+    /// Puts claims with the same conditions together.
     pub(super) fn groups(
-        claims: Vec<(ClaimRequest, Reply<Vec<ClaimedTask>>)>,
-    ) -> Vec<(ClaimGroup, Vec<Reply<Vec<ClaimedTask>>>)> {
+        claims: Vec<(ClaimRequest, LaneReply<Vec<ClaimedTask>>)>,
+    ) -> Vec<(ClaimGroup, Vec<LaneReply<Vec<ClaimedTask>>>)> {
         let mut groups: Vec<(ClaimGroup, Vec<_>)> = Vec::new();
         for (claim, reply) in claims {
             let same = |group: &&mut (ClaimGroup, Vec<_>)| {
@@ -66,7 +69,7 @@ impl ClaimGroup {
 
 /// What limits a claim besides its team, with its parameters from `$2` on: the number of tasks, the tasks that are left
 /// out, and the trees.
-fn wishes(claim: &ClaimRequest) -> String {
+fn conditions(claim: &ClaimRequest) -> String {
     let fresh = if claim.fresh_only { " AND t.attempt = 0" } else { "" };
     let trees = if claim.roots.is_some() { " AND t.root = ANY($4)" } else { "" };
     // A task with entries of a newer Longhaul is for workers that can read them.
@@ -91,17 +94,17 @@ impl Search {
         let lock =
             if shared.is_broken(Mutant::NoRowLock) { "" } else { " FOR NO KEY UPDATE OF t SKIP LOCKED" };
         let columns = concat!(state_columns!(), ", t.n, j.seq, j.at, j.format, j.entry");
-        let wishes = wishes(claim);
+        let conditions = conditions(claim);
         let sql = match teams.len() {
             1 => format!(
                 "SELECT {columns} FROM @.tasks t JOIN @.journal j ON j.task = t.id AND j.seq = 1 \
-                 WHERE t.team = $1 AND t.status = 0{wishes} ORDER BY t.n LIMIT $2{lock}"
+                 WHERE t.team = $1 AND t.status = 0{conditions} ORDER BY t.n LIMIT $2{lock}"
             ),
             // The oldest of each team, the oldest of those, and then the locks: no more is locked than is taken.
             _ => format!(
                 "SELECT {columns} FROM ( \
                    SELECT c.id FROM unnest($1::text[]) AS q(team) CROSS JOIN LATERAL ( \
-                     SELECT t.id, t.n FROM @.tasks t WHERE t.team = q.team AND t.status = 0{wishes} ORDER BY t.n LIMIT $2 \
+                     SELECT t.id, t.n FROM @.tasks t WHERE t.team = q.team AND t.status = 0{conditions} ORDER BY t.n LIMIT $2 \
                    ) AS c ORDER BY c.n LIMIT $2 \
                  ) AS oldest JOIN @.tasks t ON t.id = oldest.id JOIN @.journal j ON j.task = t.id AND j.seq = 1 \
                  WHERE t.status = 0 ORDER BY t.n{lock}"
@@ -111,7 +114,7 @@ impl Search {
         Search { sql, teams, most: rows::number(max as u64), except, roots }
     }
 
-    async fn run(&self, connection: &Connection) -> Result<Vec<Row>, Error> {
+    async fn run(&self, connection: &ServerConnection) -> Result<Vec<Row>, Error> {
         let teams: &(dyn ToSql + Sync) = match &self.teams[..] {
             [team] => team,
             _ => &self.teams,
@@ -123,7 +126,7 @@ impl Search {
     }
 
     /// Begins a transaction, locks, and asks for the time and the place in the feed: in one round trip.
-    async fn lock(&self, connection: &Connection) -> Result<(Vec<Row>, Vec<Row>), Error> {
+    async fn lock(&self, connection: &ServerConnection) -> Result<(Vec<Row>, Vec<Row>), Error> {
         let (begun, found, now) = futures::join!(
             connection.begin(true),
             self.run(connection),
@@ -143,7 +146,7 @@ impl Search {
 }
 
 /// The tasks in the rows of a search.
-async fn pending(connection: &Connection, found: &[Row]) -> Result<Vec<Pending>, Error> {
+async fn pending(connection: &ServerConnection, found: &[Row]) -> Result<Vec<Pending>, Error> {
     let mut pending = Vec::with_capacity(found.len());
     for row in found {
         let (Some(id), state) = rows::saved(row, 0)? else { continue };
@@ -171,7 +174,11 @@ impl LaneOperation for ClaimGroup {
         !self.unsure.is_empty()
     }
 
-    async fn attempt(&mut self, connection: &Connection, shared: &Shared) -> Result<Self::Answer, Trouble> {
+    async fn attempt(
+        &mut self,
+        connection: &ServerConnection,
+        shared: &Shared,
+    ) -> Result<Self::Answer, TransactionFailure> {
         if let Some(claimed) = self.find_committed(connection).await? {
             shared.signals.written(hints(&claimed));
             return Ok(claimed);
@@ -190,8 +197,8 @@ impl LaneOperation for ClaimGroup {
         .await?;
         let (found, now) = in_time(connection, search.lock(connection)).await?;
         let pending = in_time(connection, pending(connection, &found)).await?;
-        let failed = |error: Error| Trouble::of(connection, &error);
-        let row = now.first().ok_or_else(|| Trouble::timeout(connection))?;
+        let failed = |error: Error| TransactionFailure::of(connection, &error);
+        let row = now.first().ok_or_else(|| TransactionFailure::timeout(connection))?;
         let (server_time, place): (i64, i64) =
             (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
         let at = Timestamp::from_millisecond(shared.clock.date(server_time)).unwrap_or_default();
@@ -215,22 +222,18 @@ impl LaneOperation for ClaimGroup {
                 shared.signals.written(hints(&claimed));
                 Ok(claimed)
             }
-            Err(Trouble::Unknown) if !shared.is_broken(Mutant::NoToken) => {
+            Err(TransactionFailure::Unknown) if !shared.is_broken(Mutant::NoToken) => {
                 self.unsure.extend(marker.map(|marker| (marker, claimed)));
-                Err(Trouble::Unknown)
+                Err(TransactionFailure::Unknown)
             }
-            Err(trouble) => Err(trouble),
+            Err(failure) => Err(failure),
         }
     }
 }
 
 impl ClaimGroup {
     /// Writes the claims into the states, the oldest for the first claimer.
-    fn hand_out(
-        &self,
-        pending: Vec<Pending>,
-        at: Timestamp,
-    ) -> (Vec<Vec<ClaimedTask>>, Vec<(TaskId, Record, Vec<u8>)>) {
+    fn hand_out(&self, pending: Vec<Pending>, at: Timestamp) -> (Vec<Vec<ClaimedTask>>, Vec<ClaimEntry>) {
         let mut pending = pending.into_iter();
         let (mut claimed, mut written) = (self.nothing(), Vec::new());
         for (claim, tasks) in self.claims.iter().zip(&mut claimed) {
@@ -253,8 +256,8 @@ impl ClaimGroup {
     /// What an earlier try has claimed, if it was committed.
     async fn find_committed(
         &mut self,
-        connection: &Connection,
-    ) -> Result<Option<Vec<Vec<ClaimedTask>>>, Trouble> {
+        connection: &ServerConnection,
+    ) -> Result<Option<Vec<Vec<ClaimedTask>>>, TransactionFailure> {
         let mut committed = None;
         for (nth, (marker, _)) in self.unsure.iter().enumerate() {
             let look = async {

@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// Connects.
-    pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, Error> {
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<ServerConnection, Error> {
         self.connect_listening(None).await
     }
 
@@ -69,7 +69,7 @@ impl Server {
     pub(super) async fn connect_listening(
         self: &Arc<Self>,
         heard: Option<mpsc::UnboundedSender<Notification>>,
-    ) -> Result<Connection, Error> {
+    ) -> Result<ServerConnection, Error> {
         let (client, mut driver) = self.options.config.connect(self.tls.clone()).await?;
         let mut messages = futures::stream::poll_fn(move |context| driver.poll_message(context));
         // Ends when the client is dropped, or the connection breaks.
@@ -86,7 +86,7 @@ impl Server {
         if !self.options.pooled {
             client.batch_execute(SESSION).await?;
         }
-        Ok(Connection { client, server: self.clone(), statements: Mutex::default() })
+        Ok(ServerConnection { client, server: self.clone(), statements: Mutex::default() })
     }
 }
 
@@ -120,13 +120,13 @@ fn tls(options: &PostgresOptions, name: &DatabaseName) -> Result<MakeRustlsConne
 /// A connection with its prepared statements.
 ///
 /// Requests that are polled together are sent together, in that order, and none waits for the answer of another.
-pub(super) struct Connection {
+pub(super) struct ServerConnection {
     client: Client,
     pub(super) server: Arc<Server>,
     statements: Mutex<HashMap<String, Statement>>,
 }
 
-impl Connection {
+impl ServerConnection {
     /// Whether it is known to be broken.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()

@@ -6,11 +6,11 @@ use tokio_postgres::Error;
 
 use super::Shared;
 use super::appends::NOW_AND_PLACE;
-use super::connect::{Connection, Values};
+use super::connect::{ServerConnection, Values};
 use super::errors::{Meaning, is_fatal};
 use super::lane::LaneOperation;
 use super::rows::{self, state_columns};
-use super::write_set::{Trouble, in_time};
+use super::write_set::{TransactionFailure, in_time};
 use crate::id::{Seq, TaskId};
 use crate::store::validate::{TaskLinks, check_deletable};
 use crate::store::{Hint, StoreError, blob_cutoff};
@@ -66,7 +66,11 @@ impl Deletion {
     }
 
     /// Locks the tasks and checks them. Returns the place in the feed, or nothing if an earlier try has deleted them.
-    async fn check(&mut self, connection: &Connection, ids: &Vec<String>) -> Result<Option<i64>, Trouble> {
+    async fn check(
+        &mut self,
+        connection: &ServerConnection,
+        ids: &Vec<String>,
+    ) -> Result<Option<i64>, TransactionFailure> {
         let gathered = async {
             connection.prepare_all(&STATEMENTS).await?;
             let values: Values<'_> = &[ids];
@@ -104,7 +108,7 @@ impl Deletion {
         }
         // They are locked and there: no earlier try has deleted them.
         self.unsure = false;
-        let refused = |error: StoreError| Trouble::Failed(Meaning::Permanent, error);
+        let refused = |error: StoreError| TransactionFailure::Failed(Meaning::Permanent, error);
         let mut loaded = HashMap::with_capacity(states.len());
         for (id, state) in states {
             loaded.insert(id, state.map_err(refused)?);
@@ -121,7 +125,11 @@ impl LaneOperation for Deletion {
         self.unsure
     }
 
-    async fn attempt(&mut self, connection: &Connection, shared: &Shared) -> Result<(), Trouble> {
+    async fn attempt(
+        &mut self,
+        connection: &ServerConnection,
+        shared: &Shared,
+    ) -> Result<(), TransactionFailure> {
         let ids: HashSet<TaskId> = self.tasks.iter().map(|(id, _)| *id).collect();
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
         let Some(place) = self.check(connection, &ids).await? else {
@@ -147,11 +155,11 @@ impl LaneOperation for Deletion {
         match commit {
             Ok(Ok(())) => {}
             Ok(Err(error)) if error.as_db_error().is_some() && !is_fatal(&error) => {
-                return Err(Trouble::of(connection, &error));
+                return Err(TransactionFailure::of(connection, &error));
             }
             _ => {
                 self.unsure = true;
-                return Err(Trouble::Unknown);
+                return Err(TransactionFailure::Unknown);
             }
         }
         // There are no hints for a deleted task: all receivers have to check.
@@ -163,7 +171,7 @@ impl LaneOperation for Deletion {
     }
 }
 
-async fn sweep(connection: &Connection, shared: &Shared) -> Result<(), Error> {
+async fn sweep(connection: &ServerConnection, shared: &Shared) -> Result<(), Error> {
     let before = blob_cutoff(shared.clock.now()).as_millisecond();
     for _ in 0..100 {
         let row = connection.row(SWEEP, &[&before]).await?;

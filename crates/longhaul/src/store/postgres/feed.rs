@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::{Error, Row};
 
-use super::connect::Connection;
-use super::reader::ReaderPool;
+use super::connect::ServerConnection;
+use super::reader::ReadConnections;
 use super::rows;
 use crate::store::{FeedItem, FeedPage, FeedPosition, FeedScope, StoreError};
 
@@ -38,7 +38,7 @@ macro_rules! place {
 pub(super) use place;
 
 /// How long a reader waits for transactions that began before what it could read already.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// The store's number, what can be read (`k` below this), the last entry and the last deletion below it, the highest `k` of
 /// all, and the place of the last deletion whether it can be read or not.
@@ -87,7 +87,7 @@ pub(super) struct Horizon {
 }
 
 impl Horizon {
-    async fn look(connection: &Connection) -> Result<Horizon, Error> {
+    async fn look(connection: &ServerConnection) -> Result<Horizon, Error> {
         let row = connection.row(HORIZON, &[]).await?;
         let Some(row) = row else {
             return Ok(Horizon { store: 0, below: 0, entry: (0, 0), deletion: (0, 0), highest: 0 });
@@ -122,16 +122,16 @@ impl Horizon {
     }
 }
 
-impl ReaderPool {
+impl ReadConnections {
     /// What can be read at once.
     pub(super) async fn horizon_now(&self) -> Result<Horizon, StoreError> {
-        self.run(|connection: Arc<Connection>| async move { Horizon::look(&connection).await }).await
+        self.run(|connection: Arc<ServerConnection>| async move { Horizon::look(&connection).await }).await
     }
 
     /// What can be read. Waits a moment if there is something that cannot: what was acknowledged can be read.
     pub(super) async fn horizon(&self) -> Result<Horizon, StoreError> {
-        let look = |connection: Arc<Connection>| async move { Horizon::look(&connection).await };
-        let deadline = Instant::now() + PATIENCE;
+        let look = |connection: Arc<ServerConnection>| async move { Horizon::look(&connection).await };
+        let deadline = Instant::now() + LONGEST_WAIT;
         let mut horizon = self.run(look).await?;
         let wanted = horizon.highest;
         let mut pause = Duration::from_millis(1);
@@ -155,7 +155,7 @@ impl ReaderPool {
         }
         let (k, pos) = (rows::number(after.major()), rows::number(after.minor()));
         let (below, most) = (horizon.below, rows::number(limit as u64));
-        let read = |connection: Arc<Connection>| async move {
+        let read = |connection: Arc<ServerConnection>| async move {
             match scope {
                 FeedScope::All => connection.query(ALL, &[&k, &pos, &below, &most]).await,
                 FeedScope::Task(task) => {
@@ -202,7 +202,7 @@ impl ReaderPool {
     ) -> Result<Vec<(String, String, i64)>, StoreError> {
         let (k, pos) = after.entry;
         let (below, most) = (until.below, rows::number(limit as u64));
-        let read = |connection: Arc<Connection>| async move {
+        let read = |connection: Arc<ServerConnection>| async move {
             let found = connection.query(CHANGED, &[&k, &pos, &below, &most]).await?;
             let change = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
             found.iter().map(change).collect::<Result<Vec<_>, Error>>()

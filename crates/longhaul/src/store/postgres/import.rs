@@ -5,9 +5,9 @@ use tokio_postgres::types::ToSql;
 
 use super::Shared;
 use super::appends::NOW_AND_PLACE;
-use super::connect::Connection;
+use super::connect::ServerConnection;
 use super::lane::{LaneOperation, random_token};
-use super::write_set::{self, Marker, Trouble, WriteSet, in_time};
+use super::write_set::{self, Marker, TransactionFailure, WriteSet, in_time};
 use crate::entry::Record;
 use crate::id::TaskId;
 use crate::store::copy::folded;
@@ -16,9 +16,12 @@ use crate::task::TaskState;
 
 const THERE: &str = "SELECT id FROM @.tasks WHERE id = ANY($1) LIMIT 1";
 
+/// A state, and the entries that made it.
+type EncodedJournal = (TaskState, Vec<(Record, Vec<u8>)>);
+
 /// Journals that are added in one transaction.
 pub(super) struct Import {
-    journals: Vec<(TaskState, Vec<(Record, Vec<u8>)>)>,
+    journals: Vec<EncodedJournal>,
     unsure: Option<Marker>,
 }
 
@@ -46,7 +49,11 @@ impl LaneOperation for Import {
         self.unsure.is_some()
     }
 
-    async fn attempt(&mut self, connection: &Connection, shared: &Shared) -> Result<Self::Answer, Trouble> {
+    async fn attempt(
+        &mut self,
+        connection: &ServerConnection,
+        shared: &Shared,
+    ) -> Result<Self::Answer, TransactionFailure> {
         if let Some(marker) = &self.unsure
             && in_time(connection, marker.is_there(connection)).await?
         {
@@ -93,11 +100,11 @@ impl LaneOperation for Import {
                 shared.signals.written(vec![Hint::Lagged]);
                 Ok(None)
             }
-            Err(Trouble::Unknown) => {
+            Err(TransactionFailure::Unknown) => {
                 self.unsure = marker;
-                Err(Trouble::Unknown)
+                Err(TransactionFailure::Unknown)
             }
-            Err(trouble) => Err(trouble),
+            Err(failure) => Err(failure),
         }
     }
 }

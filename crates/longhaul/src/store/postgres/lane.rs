@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::Shared;
 use super::appends::{AppendGroup, AppendRequest};
 use super::claims::ClaimGroup;
-use super::connect::{Connection, Server};
+use super::connect::{Server, ServerConnection};
 use super::deletion::Deletion;
 use super::errors::{Meaning, meaning};
 use super::import::Import;
 use super::values::{BlobWrite, Rebuild, ValueWrite};
-use super::write_set::Trouble;
+use super::write_set::TransactionFailure;
 use crate::id::Seq;
 use crate::store::{ClaimRequest, ClaimedTask, DatabaseFault, StoreError};
 
@@ -32,17 +32,17 @@ const CROWD: usize = 8;
 /// How often a transaction that met others is run again.
 const TRIES: u32 = 20;
 
-pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+pub(super) type LaneReply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What a lane is asked to do.
 pub(super) enum LaneRequest {
-    Append(AppendRequest, Reply<Vec<Seq>>),
-    Claim(ClaimRequest, Reply<Vec<ClaimedTask>>),
-    Import(Import, Reply<()>),
-    Delete(Deletion, Reply<()>),
-    PutValue(ValueWrite, Reply<bool>),
-    PutBlob(BlobWrite, Reply<()>),
-    Rebuild(Rebuild, Reply<()>),
+    Append(AppendRequest, LaneReply<Vec<Seq>>),
+    Claim(ClaimRequest, LaneReply<Vec<ClaimedTask>>),
+    Import(Import, LaneReply<()>),
+    Delete(Deletion, LaneReply<()>),
+    PutValue(ValueWrite, LaneReply<bool>),
+    PutBlob(BlobWrite, LaneReply<()>),
+    Rebuild(Rebuild, LaneReply<()>),
 }
 
 /// A transaction that can be run again until it is known how it went.
@@ -51,9 +51,9 @@ pub(super) trait LaneOperation: Send {
     /// Runs it once. What it finds out about earlier tries, it finds out first.
     fn attempt(
         &mut self,
-        connection: &Connection,
+        connection: &ServerConnection,
         shared: &Shared,
-    ) -> impl Future<Output = Result<Self::Answer, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Self::Answer, TransactionFailure>> + Send;
     /// Whether an earlier try may have been committed.
     fn is_unsure(&self) -> bool;
 }
@@ -67,7 +67,7 @@ impl LaneQueue {
     pub(super) async fn ask<T>(
         &self,
         shared: &Shared,
-        request: impl FnOnce(Reply<T>) -> LaneRequest,
+        request: impl FnOnce(LaneReply<T>) -> LaneRequest,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.0.send(request(reply)).map_err(|_| StoreError::Closed)?;
@@ -79,21 +79,21 @@ impl LaneQueue {
 pub(super) struct Lane {
     server: Arc<Server>,
     shared: Arc<Shared>,
-    connection: Option<Connection>,
+    connection: Option<ServerConnection>,
     requests: mpsc::UnboundedReceiver<LaneRequest>,
     /// How many requests the last transaction had.
     last: usize,
 }
 
 #[derive(Default)]
-struct Taken {
-    appends: Vec<(AppendRequest, Reply<Vec<Seq>>)>,
-    claims: Vec<(ClaimRequest, Reply<Vec<ClaimedTask>>)>,
+struct GatheredRequests {
+    appends: Vec<(AppendRequest, LaneReply<Vec<Seq>>)>,
+    claims: Vec<(ClaimRequest, LaneReply<Vec<ClaimedTask>>)>,
     others: Vec<LaneRequest>,
     bytes: usize,
 }
 
-impl Taken {
+impl GatheredRequests {
     fn add(&mut self, request: LaneRequest) {
         match request {
             LaneRequest::Append(append, reply) => {
@@ -138,8 +138,8 @@ impl Lane {
 
     /// Takes what is in the queue, and lets callers that just got an answer send their next request: otherwise many
     /// callers split into two halves that take turns, and need twice as many commits.
-    async fn gather(&mut self, first: LaneRequest) -> Taken {
-        let mut taken = Taken::default();
+    async fn gather(&mut self, first: LaneRequest) -> GatheredRequests {
+        let mut taken = GatheredRequests::default();
         taken.add(first);
         let mut rounds = 0;
         loop {
@@ -157,7 +157,7 @@ impl Lane {
         }
     }
 
-    async fn append_all(&mut self, requests: Vec<(AppendRequest, Reply<Vec<Seq>>)>) {
+    async fn append_all(&mut self, requests: Vec<(AppendRequest, LaneReply<Vec<Seq>>)>) {
         if requests.is_empty() {
             return;
         }
@@ -187,7 +187,7 @@ impl Lane {
         }
     }
 
-    async fn claim_all(&mut self, claims: Vec<(ClaimRequest, Reply<Vec<ClaimedTask>>)>) {
+    async fn claim_all(&mut self, claims: Vec<(ClaimRequest, LaneReply<Vec<ClaimedTask>>)>) {
         for (mut group, replies) in ClaimGroup::groups(claims) {
             match self.settle(&mut group).await {
                 Ok(claimed) => {
@@ -223,7 +223,7 @@ impl Lane {
     /// Tries again after what passes: for a while if nothing was written, and for as long as it takes if that is not
     /// known.
     async fn settle<O: LaneOperation>(&mut self, operation: &mut O) -> Result<O::Answer, StoreError> {
-        let deadline = Instant::now() + self.server.options().patience;
+        let deadline = Instant::now() + self.server.options().retry_for;
         let mut pause = Duration::from_millis(2);
         let mut tries = 0;
         loop {
@@ -232,12 +232,12 @@ impl Lane {
                 Err((meaning, error)) => (meaning, error),
                 Ok(connection) => match operation.attempt(connection, &shared).await {
                     Ok(answer) => return Ok(answer),
-                    Err(Trouble::Unknown) => {
+                    Err(TransactionFailure::Unknown) => {
                         tracing::warn!("the answer to a commit was lost; looking whether it was done");
                         self.connection = None;
                         continue;
                     }
-                    Err(Trouble::Failed(meaning, error)) => {
+                    Err(TransactionFailure::Failed(meaning, error)) => {
                         // Undoes what was begun; a connection that cannot even do that is of no use.
                         let undone = match meaning {
                             Meaning::Lost => false,
@@ -267,8 +267,8 @@ impl Lane {
         }
     }
 
-    async fn connect(&mut self) -> Result<&Connection, (Meaning, StoreError)> {
-        if self.connection.as_ref().is_none_or(Connection::is_closed) {
+    async fn connect(&mut self) -> Result<&ServerConnection, (Meaning, StoreError)> {
+        if self.connection.as_ref().is_none_or(ServerConnection::is_closed) {
             let connected = self.server.connect().await;
             let connected =
                 connected.map_err(|error| (meaning(&error), self.server.name.server_error(&error)))?;

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::Shared;
 use super::clock::server_ms;
-use super::connect::Connection;
-use super::reader::{self, ReaderPool};
+use super::connect::ServerConnection;
+use super::reader::{self, ReadConnections};
 use super::rows::state_columns;
 use crate::id::WorkerId;
 use crate::store::{Lease, StoreError};
@@ -53,9 +53,9 @@ const ABANDONED: &str = concat!(
     lease_holds!("$1"),
     " AND w.length <= $2) ORDER BY t.n"
 );
-/// The shortest lease of those who run tasks.
-const SHORTEST: &str =
-    "SELECT min(w.length) FROM @.workers w WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id)";
+/// The longest lease of those who run tasks: whoever looks for the dead does it several times in that time.
+const LENGTH: &str =
+    "SELECT max(w.length) FROM @.workers w WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id)";
 /// Workers without tasks that were gone for a day.
 const FORGET: &str = concat!(
     "DELETE FROM @.workers w WHERE w.until < coalesce($1::bigint, ",
@@ -67,13 +67,13 @@ const LONGEST: i64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /// Renews a lease. It waits for the disk: a server that crashes must not forget it.
 pub(super) async fn renew(
-    pool: &ReaderPool,
+    pool: &ReadConnections,
     shared: &Shared,
     worker: &WorkerId,
     lease: Duration,
 ) -> Result<(), StoreError> {
     let length = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).min(LONGEST);
-    let write = |connection: Arc<Connection>| async move {
+    let write = |connection: Arc<ServerConnection>| async move {
         let row = connection.row(RENEW, &[&worker.as_str(), &length, &shared.lease_time()]).await?;
         row.map_or(Ok(0), |row| row.try_get::<_, i64>(0))
     };
@@ -85,8 +85,12 @@ pub(super) async fn renew(
 }
 
 /// Ends a lease.
-pub(super) async fn retire(pool: &ReaderPool, shared: &Shared, worker: &WorkerId) -> Result<(), StoreError> {
-    let write = |connection: Arc<Connection>| async move {
+pub(super) async fn retire(
+    pool: &ReadConnections,
+    shared: &Shared,
+    worker: &WorkerId,
+) -> Result<(), StoreError> {
+    let write = |connection: Arc<ServerConnection>| async move {
         connection.execute(RETIRE, &[&worker.as_str()]).await?;
         connection.execute(FORGET, &[&shared.lease_time()]).await.map(drop)
     };
@@ -95,11 +99,11 @@ pub(super) async fn retire(pool: &ReaderPool, shared: &Shared, worker: &WorkerId
 
 /// A worker's lease, to show it.
 pub(super) async fn lease(
-    pool: &ReaderPool,
+    pool: &ReadConnections,
     shared: &Shared,
     worker: &WorkerId,
 ) -> Result<Option<Lease>, StoreError> {
-    let read = |connection: Arc<Connection>| async move {
+    let read = |connection: Arc<ServerConnection>| async move {
         let row = connection.row(LEASE, &[&worker.as_str(), &shared.lease_time()]).await?;
         let Some(row) = row else { return Ok(None) };
         let (renewals, length, left): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
@@ -133,16 +137,14 @@ impl Contact {
 
 /// Running tasks whose worker has no lease.
 pub(super) async fn abandoned_tasks(
-    pool: &ReaderPool,
+    pool: &ReadConnections,
     shared: &Shared,
 ) -> Result<Vec<TaskState>, StoreError> {
-    let read = |connection: Arc<Connection>| async move {
-        let shortest = connection.row(SHORTEST, &[]).await?;
-        let shortest: Option<i64> = shortest.map_or(Ok(None), |row| row.try_get(0))?;
-        let milliseconds = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or_default());
-        // Who is asked once has no lease to compare with: by the usual one.
-        let unbroken =
-            shared.contact.unbroken(shared.clock.elapsed(), milliseconds(shortest.unwrap_or(15_000)));
+    let read = |connection: Arc<ServerConnection>| async move {
+        let length = connection.row(LENGTH, &[]).await?;
+        let length: Option<i64> = length.map_or(Ok(None), |row| row.try_get(0))?;
+        let length = Duration::from_millis(u64::try_from(length.unwrap_or_default()).unwrap_or_default());
+        let unbroken = shared.contact.unbroken(shared.clock.elapsed(), length);
         let unbroken = i64::try_from(unbroken.as_millis()).unwrap_or(i64::MAX);
         let found = connection.query(ABANDONED, &[&shared.lease_time(), &unbroken]).await?;
         reader::load_all(&connection, &found).await

@@ -12,6 +12,7 @@ mod clock;
 mod connect;
 mod deletion;
 mod errors;
+mod exchange;
 mod feed;
 mod gathered;
 mod import;
@@ -41,7 +42,7 @@ use self::import::Import;
 use self::lane::{Lane, LaneQueue, LaneRequest};
 use self::listen::Signals;
 pub use self::options::PostgresOptions;
-use self::reader::ReaderPool;
+use self::reader::ReadConnections;
 use self::values::{BlobWrite, Rebuild, ValueWrite};
 use super::validate::WriteDraft;
 use super::{
@@ -60,9 +61,9 @@ const READERS: usize = 2;
 /// It has to be opened in a Tokio runtime, and works as long as that does.
 pub struct PostgresStore {
     shared: Arc<Shared>,
-    readers: Arc<ReaderPool>,
+    readers: Arc<ReadConnections>,
     /// For leases alone: a renewal waits behind nothing.
-    leases: ReaderPool,
+    leases: ReadConnections,
     /// The last one is for claims, limits, deletions and what is not in a journal.
     lanes: Vec<LaneQueue>,
 }
@@ -119,12 +120,13 @@ impl PostgresStore {
         let server = Arc::new(Server::new(options)?);
         let first = server.connect().await.map_err(|error| server.name.server_error(&error))?;
         schema::check(&first).await?;
+        schema::warn_of_losses(&first).await;
         let time = first.row(concat!("SELECT ", clock::server_ms!()), &[]).await;
         if let Ok(Some(time)) = time.map(|row| row.and_then(|row| row.try_get(0).ok())) {
             clock.learn(time);
         }
-        let readers = Arc::new(ReaderPool::new(server.clone(), READERS, Some(first)));
-        let leases = ReaderPool::new(server.clone(), 1, None);
+        let readers = Arc::new(ReadConnections::new(server.clone(), READERS, Some(first)));
+        let leases = ReadConnections::new(server.clone(), 1, None);
         let seen = readers.horizon_now().await?;
         let signals = Signals::start(server.clone(), readers.clone(), seen);
         let shared = Arc::new(Shared { server, clock, signals, contact: leases::Contact::default() });

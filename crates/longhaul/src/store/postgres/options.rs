@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::store::{Clock, DatabaseFault, StoreError};
 
@@ -30,7 +30,7 @@ pub struct PostgresOptions {
     /// A file with certificates (PEM) to trust, besides those of this machine.
     pub root_certificates: Option<PathBuf>,
     /// How long an operation keeps trying while the server cannot be reached, before it fails.
-    pub patience: Duration,
+    pub retry_for: Duration,
     /// A clock instead of the server's, for tests.
     pub(super) clock: Option<Clock>,
     /// What is broken on purpose.
@@ -43,7 +43,7 @@ fluent_setters!(PostgresOptions {
     lanes: usize,
     pooled: bool,
     root_certificates: Option<PathBuf>,
-    patience: Duration,
+    retry_for: Duration,
     /// Uses this clock instead of the server's, to date entries and to judge leases. For tests: all stores on one
     /// schema must share it.
     clock: Clock => Some(clock),
@@ -57,6 +57,7 @@ impl PostgresOptions {
     /// - `pooled=true`: there is a pooler in transaction mode in between;
     /// - `sslrootcert=FILE`: certificates to trust besides those of this machine.
     ///
+    /// Several hosts may be given (`HOST1:PORT,HOST2:PORT`): the one that takes writes is used, also after a failover.
     /// A connection to another machine is always encrypted, and its certificate verified. Fails if this is not such
     /// a URL; the error does not repeat it.
     pub fn new(url: &str) -> Result<PostgresOptions, StoreError> {
@@ -75,6 +76,10 @@ impl PostgresOptions {
             if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
         let mut config: Config = whole.parse().map_err(|error| refused(&why_not_parsed(&error)))?;
         config.ssl_mode(own.ssl_mode(&config)?);
+        // Of several servers, the one that takes writes: a primary that was replaced would show what was.
+        if config.get_hosts().len() > 1 {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
         if config.get_application_name().is_none() {
             config.application_name("longhaul");
         }
@@ -92,7 +97,7 @@ impl PostgresOptions {
             lanes: 2,
             pooled: own.pooled,
             root_certificates: own.root_certificates,
-            patience: Duration::from_secs(5),
+            retry_for: Duration::from_secs(5),
             clock: None,
             #[cfg(test)]
             mutant: None,

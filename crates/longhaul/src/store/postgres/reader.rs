@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio_postgres::{Error, Row};
 
-use super::connect::{ANSWER, Connection, Server};
+use super::connect::{ANSWER, Server, ServerConnection};
 use super::errors::{DatabaseName, Meaning, meaning};
 use super::rows::{self, JOURNAL, state_columns};
 use crate::entry::{Record, TeamRef};
@@ -17,25 +17,29 @@ use crate::store::{MAX_MATCHES, StoreError, StoredValue, TaskFilter, single_matc
 use crate::task::TaskState;
 
 /// Connections for what can be asked twice.
-pub(super) struct ReaderPool {
+pub(super) struct ReadConnections {
     server: Arc<Server>,
-    connections: Vec<Mutex<Option<Arc<Connection>>>>,
+    connections: Vec<Mutex<Option<Arc<ServerConnection>>>>,
     next: AtomicUsize,
 }
 
-impl ReaderPool {
+impl ReadConnections {
     /// With this many connections, and a first one.
-    pub(super) fn new(server: Arc<Server>, connections: usize, first: Option<Connection>) -> ReaderPool {
+    pub(super) fn new(
+        server: Arc<Server>,
+        connections: usize,
+        first: Option<ServerConnection>,
+    ) -> ReadConnections {
         let mut connections: Vec<_> = (0..connections.max(1)).map(|_| Mutex::default()).collect();
         connections[0] = Mutex::new(first.map(Arc::new));
-        ReaderPool { server, connections, next: AtomicUsize::new(0) }
+        ReadConnections { server, connections, next: AtomicUsize::new(0) }
     }
 
     pub(super) fn server_name(&self) -> &DatabaseName {
         &self.server.name
     }
 
-    async fn connection(&self) -> Result<Arc<Connection>, Error> {
+    async fn connection(&self) -> Result<Arc<ServerConnection>, Error> {
         let nth = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
         let mut slot = self.connections[nth].lock().await;
         if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_closed()) {
@@ -50,10 +54,10 @@ impl ReaderPool {
     /// Reads, and tries again for a while if the connection is lost. Only for what can be asked twice.
     pub(super) async fn run<T, F, Fut>(&self, read: F) -> Result<T, StoreError>
     where
-        F: Fn(Arc<Connection>) -> Fut,
+        F: Fn(Arc<ServerConnection>) -> Fut,
         Fut: Future<Output = Result<T, Error>> + Send,
     {
-        let deadline = Instant::now() + self.server.options().patience;
+        let deadline = Instant::now() + self.server.options().retry_for;
         let mut pause = Duration::from_millis(10);
         loop {
             let asked = tokio::time::timeout(ANSWER, async { read(self.connection().await?).await }).await;
@@ -79,7 +83,7 @@ impl ReaderPool {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         let (id, from, most) = (task.to_string(), rows::number(after.0), rows::number(limit as u64));
-        let read = |connection: Arc<Connection>| {
+        let read = |connection: Arc<ServerConnection>| {
             let id = &id;
             async move { rows::records(task, after, &connection.query(JOURNAL, &[id, &from, &most]).await?) }
         };
@@ -89,7 +93,7 @@ impl ReaderPool {
     pub(super) async fn task_state(&self, task: TaskId) -> Result<Option<TaskState>, StoreError> {
         const ONE: &str = concat!("SELECT ", state_columns!(), " FROM @.tasks t WHERE t.id = $1");
         let id = task.to_string();
-        let read = |connection: Arc<Connection>| {
+        let read = |connection: Arc<ServerConnection>| {
             let id = &id;
             async move {
                 match connection.row(ONE, &[id]).await? {
@@ -102,7 +106,7 @@ impl ReaderPool {
     }
 
     pub(super) async fn list(&self, filter: &TaskFilter) -> Result<Vec<TaskState>, StoreError> {
-        let read = |connection: Arc<Connection>| async move {
+        let read = |connection: Arc<ServerConnection>| async move {
             let found = newest(&connection, state_columns!(), filter).await?;
             load_all(&connection, &found).await
         };
@@ -110,7 +114,7 @@ impl ReaderPool {
     }
 
     pub(super) async fn ids(&self, filter: &TaskFilter) -> Result<Vec<TaskId>, StoreError> {
-        let read = |connection: Arc<Connection>| async move {
+        let read = |connection: Arc<ServerConnection>| async move {
             let found = newest(&connection, "t.id", filter).await?;
             let ids: Result<Vec<_>, Error> = found.iter().map(|row| rows::task_id(row, 0)).collect();
             Ok(ids?.into_iter().flatten().collect())
@@ -120,13 +124,13 @@ impl ReaderPool {
 
     pub(super) async fn count(&self, filter: &TaskFilter) -> Result<usize, StoreError> {
         let most = filter.limit.map_or(i64::MAX, |limit| rows::number(limit as u64));
-        let read = |connection: Arc<Connection>| async move { count(&connection, filter, most).await };
+        let read = |connection: Arc<ServerConnection>| async move { count(&connection, filter, most).await };
         Ok(usize::try_from(self.run(read).await?).unwrap_or_default())
     }
 
     pub(super) async fn teams_at_work(&self) -> Result<Vec<TeamRef>, StoreError> {
         const TEAMS: &str = "SELECT DISTINCT t.team FROM @.tasks t WHERE t.status < 2";
-        let read = |connection: Arc<Connection>| async move {
+        let read = |connection: Arc<ServerConnection>| async move {
             let found = connection.query(TEAMS, &[]).await?;
             let teams: Result<Vec<_>, Error> =
                 found.iter().map(|row| Ok(rows::team_from_text(row.try_get(0)?))).collect();
@@ -140,7 +144,7 @@ impl ReaderPool {
         const BEGINS: &str = "SELECT id FROM @.tasks WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3";
         if let Ok(id) = typed.parse::<TaskId>() {
             let text = id.to_string();
-            let read = |connection: Arc<Connection>| {
+            let read = |connection: Arc<ServerConnection>| {
                 let text = &text;
                 async move { connection.row(WHOLE, &[text]).await }
             };
@@ -152,7 +156,7 @@ impl ReaderPool {
         // '~' comes after every character of an id.
         let (from, to) = (format!("t-{begins}"), format!("t-{begins}~"));
         let most = rows::number(MAX_MATCHES as u64);
-        let read = |connection: Arc<Connection>| {
+        let read = |connection: Arc<ServerConnection>| {
             let (from, to) = (&from, &to);
             async move {
                 let found = connection.query(BEGINS, &[from, to, &most]).await?;
@@ -164,7 +168,7 @@ impl ReaderPool {
 
     pub(super) async fn blob(&self, digest: &Digest) -> Result<Option<Vec<u8>>, StoreError> {
         const BLOB: &str = "SELECT bytes FROM @.blobs WHERE digest = $1";
-        let read = |connection: Arc<Connection>| async move {
+        let read = |connection: Arc<ServerConnection>| async move {
             let row = connection.row(BLOB, &[&digest.as_str()]).await?;
             row.map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()
         };
@@ -176,7 +180,7 @@ impl ReaderPool {
     }
 
     pub(super) async fn stored_value_names(&self) -> Result<Vec<String>, StoreError> {
-        let read = |connection: Arc<Connection>| async move {
+        let read = |connection: Arc<ServerConnection>| async move {
             let rows = connection.query("SELECT name FROM @.stored_values ORDER BY name", &[]).await?;
             let name = |row: &tokio_postgres::Row| Ok(String::from_utf8_lossy(row.try_get(0)?).into_owned());
             rows.iter().map(name).collect()
@@ -186,7 +190,7 @@ impl ReaderPool {
 
     pub(super) async fn stored_value(&self, name: &str) -> Result<StoredValue, StoreError> {
         const VALUE: &str = "SELECT version, bytes FROM @.stored_values WHERE name = $1";
-        let read = |connection: Arc<Connection>| async move {
+        let read = |connection: Arc<ServerConnection>| async move {
             match connection.row(VALUE, &[&name.as_bytes()]).await? {
                 None => Ok(StoredValue::default()),
                 Some(row) => {
@@ -200,7 +204,10 @@ impl ReaderPool {
 }
 
 /// The state in a row; made from the journal if it cannot be read.
-pub(super) async fn load(connection: &Connection, row: &Row) -> Result<Result<TaskState, StoreError>, Error> {
+pub(super) async fn load(
+    connection: &ServerConnection,
+    row: &Row,
+) -> Result<Result<TaskState, StoreError>, Error> {
     match rows::saved(row, 0)? {
         (_, Some(state)) => Ok(Ok(state)),
         (Some(id), None) => rows::rebuild(connection, id).await,
@@ -209,7 +216,7 @@ pub(super) async fn load(connection: &Connection, row: &Row) -> Result<Result<Ta
 }
 
 /// The states in some rows. A task that cannot be loaded must not hide the others; `check` reports it.
-pub(super) async fn load_all(connection: &Connection, found: &[Row]) -> Result<Vec<TaskState>, Error> {
+pub(super) async fn load_all(connection: &ServerConnection, found: &[Row]) -> Result<Vec<TaskState>, Error> {
     let mut states = Vec::with_capacity(found.len());
     for row in found {
         match load(connection, row).await? {
@@ -222,7 +229,7 @@ pub(super) async fn load_all(connection: &Connection, found: &[Row]) -> Result<V
 
 /// The columns of the tasks that match, in order; of the newest if there is a limit.
 pub(super) async fn newest(
-    connection: &Connection,
+    connection: &ServerConnection,
     columns: &str,
     filter: &TaskFilter,
 ) -> Result<Vec<Row>, Error> {
@@ -242,7 +249,11 @@ pub(super) async fn newest(
 }
 
 /// How many tasks match. Never counts further than to `most`.
-pub(super) async fn count(connection: &Connection, filter: &TaskFilter, most: i64) -> Result<i64, Error> {
+pub(super) async fn count(
+    connection: &ServerConnection,
+    filter: &TaskFilter,
+    most: i64,
+) -> Result<i64, Error> {
     let (condition, mut values) = rows::filter_condition(filter);
     values.push(Box::new(most));
     let sql = count_sql(&condition, values.len());
@@ -251,7 +262,7 @@ pub(super) async fn count(connection: &Connection, filter: &TaskFilter, most: i6
 }
 
 /// Prepares what [`count`] asks.
-pub(super) async fn prepare_count(connection: &Connection, filter: &TaskFilter) -> Result<(), Error> {
+pub(super) async fn prepare_count(connection: &ServerConnection, filter: &TaskFilter) -> Result<(), Error> {
     let (condition, values) = rows::filter_condition(filter);
     connection.prepare(&count_sql(&condition, values.len() + 1)).await.map(drop)
 }

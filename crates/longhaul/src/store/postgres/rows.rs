@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::connect::Connection;
+use super::connect::ServerConnection;
 use crate::entry::{Entry, EntryCodecError, Record, TeamRef};
 use crate::id::{LetterId, Seq, TaskId};
 use crate::store::validate::WriteDraft;
@@ -16,10 +16,10 @@ use crate::task::TaskState;
 pub(super) const FOLD: i32 = 1;
 
 /// The encoded entries of each write.
-pub(super) type EncodedEntries = Vec<Vec<Vec<u8>>>;
+pub(super) type EncodedDrafts = Vec<Vec<Vec<u8>>>;
 
 /// Encodes the entries of some writes.
-pub(super) fn encode(drafts: &[WriteDraft]) -> Result<EncodedEntries, StoreError> {
+pub(super) fn encode(drafts: &[WriteDraft]) -> Result<EncodedDrafts, StoreError> {
     let mut encoded = Vec::with_capacity(drafts.len());
     for draft in drafts {
         let mut entries = Vec::with_capacity(draft.entries.len());
@@ -135,7 +135,7 @@ pub(super) fn records(
 
 /// Makes the state of a task from its journal.
 pub(super) async fn rebuild(
-    connection: &Connection,
+    connection: &ServerConnection,
     task: TaskId,
 ) -> Result<Result<TaskState, StoreError>, Error> {
     let rows = connection.query(JOURNAL, &[&task.to_string(), &0_i64, &i64::MAX]).await?;
@@ -176,7 +176,7 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, OwnedValues) {
         quiet_before,
         limit: _,
     } = filter;
-    let mut terms = SqlTerms::default();
+    let mut terms = FilterTerms::default();
     let among: Vec<String> = status.iter().map(|status| (*status as u8).to_string()).collect();
     match &among[..] {
         [] => {}
@@ -233,12 +233,12 @@ pub(super) fn filter_condition(filter: &TaskFilter) -> (String, OwnedValues) {
 }
 
 #[derive(Default)]
-struct SqlTerms {
+struct FilterTerms {
     terms: Vec<String>,
     values: OwnedValues,
 }
 
-impl SqlTerms {
+impl FilterTerms {
     fn fixed(&mut self, term: String) {
         self.terms.push(term);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use super::connect::{Connection, Server};
+use super::connect::{Server, ServerConnection};
 use crate::store::StoreError;
 
 /// The oldest server that has all that is used.
@@ -134,7 +134,7 @@ enum Tables {
     Of { version: i32, oldest: i32 },
 }
 
-async fn look(connection: &Connection) -> Result<Tables, Error> {
+async fn look(connection: &ServerConnection) -> Result<Tables, Error> {
     match connection.row(VERSIONS, &[]).await {
         Ok(Some(row)) => Ok(Tables::Of { version: row.try_get(0)?, oldest: row.try_get(1)? }),
         Ok(None) => Ok(Tables::None),
@@ -147,7 +147,7 @@ async fn look(connection: &Connection) -> Result<Tables, Error> {
     }
 }
 
-async fn check_server(connection: &Connection) -> Result<(), StoreError> {
+async fn check_server(connection: &ServerConnection) -> Result<(), StoreError> {
     let name = &connection.server.name;
     let row = connection.row("SELECT current_setting('server_version_num')::int", &[]).await;
     let row = row.map_err(|error| name.server_error(&error))?;
@@ -163,7 +163,7 @@ async fn check_server(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Checks that the tables are there and that this Longhaul can use them.
-pub(super) async fn check(connection: &Connection) -> Result<(), StoreError> {
+pub(super) async fn check(connection: &ServerConnection) -> Result<(), StoreError> {
     let name = &connection.server.name;
     check_server(connection).await?;
     let failed = |error: Error| name.server_error(&error);
@@ -193,6 +193,27 @@ pub(super) async fn check(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// How durable a commit is there.
+const DURABILITY: &str = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
+                          current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)";
+
+/// Says so if the server is set up to lose what it acknowledged.
+pub(super) async fn warn_of_losses(connection: &ServerConnection) {
+    let Ok(Some(row)) = connection.row(DURABILITY, &[]).await else { return };
+    let setting = |column: usize| row.try_get::<_, &str>(column).unwrap_or_default();
+    if setting(0) == "off" || setting(1) == "off" {
+        tracing::warn!(
+            "`fsync` or `synchronous_commit` is off on the PostgreSQL server: what was acknowledged may be lost in a crash"
+        );
+    }
+    if setting(2).is_empty() && row.try_get::<_, i64>(3).unwrap_or_default() > 0 {
+        tracing::warn!(
+            "the PostgreSQL server has replicas, and none is synchronous (`synchronous_standby_names`): a failover may lose \
+             what was acknowledged last"
+        );
+    }
+}
+
 /// Makes the tables, or brings them up to date. Whoever comes second waits, and finds them done.
 pub(super) async fn migrate(server: &Arc<Server>) -> Result<(), StoreError> {
     let failed = |error: Error| server.name.server_error(&error);
@@ -212,7 +233,7 @@ pub(super) async fn migrate(server: &Arc<Server>) -> Result<(), StoreError> {
 }
 
 /// Returns the version of the tables if it is from the future.
-async fn migrate_locked(connection: &Connection) -> Result<Option<i32>, Error> {
+async fn migrate_locked(connection: &ServerConnection) -> Result<Option<i32>, Error> {
     let schema = &connection.server.options().schema;
     connection.batch("BEGIN; SET LOCAL lock_timeout = '60s'").await?;
     // One at a time for each schema.
@@ -250,7 +271,7 @@ async fn migrate_locked(connection: &Connection) -> Result<Option<i32>, Error> {
 
 /// Entries are ordered by the numbers of transactions, which begin again on another server. After a dump was restored
 /// there, the numbers of this one are counted from the last entry on.
-async fn rebase(connection: &Connection) -> Result<(), Error> {
+async fn rebase(connection: &ServerConnection) -> Result<(), Error> {
     let sql = "UPDATE @.meta SET base = (SELECT max(k) FROM @.journal) + 1 \
                WHERE coalesce((SELECT max(k) FROM @.journal), 0) >= \
                      pg_snapshot_xmax(pg_current_snapshot())::text::bigint + base";

@@ -10,8 +10,11 @@ use crate::store::{Clock, DatabaseFault, Fence, Hint};
 use crate::testing::TestPostgres;
 
 mod addresses;
+mod encryption;
 mod exam;
+mod full_disk;
 mod hints;
+mod limits;
 mod mutants;
 mod order;
 mod proxy;
@@ -28,6 +31,27 @@ macro_rules! server_or_skip {
     };
 }
 use server_or_skip;
+
+/// A second server, for tests that keep transactions open, which would hold up the feeds of the first.
+fn beside() -> Option<&'static TestPostgres> {
+    static BESIDE: std::sync::OnceLock<Option<TestPostgres>> = std::sync::OnceLock::new();
+    let beside = BESIDE.get_or_init(|| TestPostgres::start(&[])).as_ref();
+    if beside.is_none() {
+        crate::testing::report_skipped("there is no PostgreSQL server below /usr/lib/postgresql");
+    }
+    beside
+}
+
+/// The second server, or the end of the test.
+macro_rules! beside_or_skip {
+    () => {
+        match super::beside() {
+            Some(server) => server,
+            None => return,
+        }
+    };
+}
+use beside_or_skip;
 
 /// Runs something asynchronous in a function that is not, inside of a runtime with several threads.
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -47,7 +71,7 @@ fn over(server: &TestPostgres, port: u16, options: &PostgresOptions) -> Postgres
 }
 
 /// A connection that belongs to no store, to do what another process would do.
-async fn bystander(options: &PostgresOptions) -> connect::Connection {
+async fn bystander(options: &PostgresOptions) -> connect::ServerConnection {
     Arc::new(Server::new(options.clone()).unwrap()).connect().await.unwrap()
 }
 
@@ -63,7 +87,14 @@ fn submission(id: TaskId) -> Batch {
 
 fn claim(worker: &str, max: usize) -> ClaimRequest {
     let teams = vec![TeamRef::Named("team".into())];
-    ClaimRequest { worker: WorkerId::from(worker), teams, roots: None, fresh_only: false, max }
+    ClaimRequest {
+        worker: WorkerId::from(worker),
+        teams,
+        roots: None,
+        fresh_only: false,
+        except: vec![],
+        max,
+    }
 }
 
 fn replied(text: &str) -> Entry {

@@ -2,11 +2,11 @@
 
 use tokio_postgres::Error;
 
-use super::connect::{ANSWER, Connection};
+use super::connect::{ANSWER, ServerConnection};
 use super::errors::is_fatal;
 use super::lane::{LaneOperation, random_token};
 use super::rows;
-use super::write_set::{Trouble, in_time};
+use super::write_set::{TransactionFailure, in_time};
 use super::{Mutant, Shared};
 use crate::id::{Digest, TaskId};
 
@@ -46,14 +46,14 @@ impl ValueWrite {
     }
 
     /// Whether this write is the one that is there.
-    async fn is_there(&self, connection: &Connection) -> Result<bool, Trouble> {
+    async fn is_there(&self, connection: &ServerConnection) -> Result<bool, TransactionFailure> {
         let look = async { connection.row(IS_MINE, &[&self.name.as_bytes(), &self.token]).await };
         let row = in_time(connection, look).await?;
         let mine = row.map_or(Ok(false), |row| row.try_get(0));
-        mine.map_err(|error| Trouble::of(connection, &error))
+        mine.map_err(|error| TransactionFailure::of(connection, &error))
     }
 
-    async fn write(&self, connection: &Connection) -> Result<u64, Error> {
+    async fn write(&self, connection: &ServerConnection) -> Result<u64, Error> {
         let name = self.name.as_bytes();
         if self.after > 0 {
             let after = rows::number(self.after);
@@ -71,7 +71,11 @@ impl LaneOperation for ValueWrite {
         self.unsure
     }
 
-    async fn attempt(&mut self, connection: &Connection, shared: &Shared) -> Result<bool, Trouble> {
+    async fn attempt(
+        &mut self,
+        connection: &ServerConnection,
+        shared: &Shared,
+    ) -> Result<bool, TransactionFailure> {
         if self.unsure && self.is_there(connection).await? {
             return Ok(true);
         }
@@ -82,11 +86,11 @@ impl LaneOperation for ValueWrite {
             Ok(Ok(0)) if self.unsure => self.is_there(connection).await,
             Ok(Ok(0)) => Ok(false),
             Ok(Err(error)) if error.as_db_error().is_some() && !is_fatal(&error) => {
-                Err(Trouble::of(connection, &error))
+                Err(TransactionFailure::of(connection, &error))
             }
             _ => {
                 self.unsure = !shared.is_broken(Mutant::NoToken);
-                Err(Trouble::Unknown)
+                Err(TransactionFailure::Unknown)
             }
         }
     }
@@ -105,7 +109,11 @@ impl LaneOperation for BlobWrite {
         false
     }
 
-    async fn attempt(&mut self, connection: &Connection, shared: &Shared) -> Result<(), Trouble> {
+    async fn attempt(
+        &mut self,
+        connection: &ServerConnection,
+        shared: &Shared,
+    ) -> Result<(), TransactionFailure> {
         let (digest, at) = (self.digest.as_str(), shared.clock.now_ms());
         let write = async {
             // The bytes are only sent if they are not there.
@@ -128,7 +136,7 @@ impl LaneOperation for Rebuild {
         false
     }
 
-    async fn attempt(&mut self, connection: &Connection, _: &Shared) -> Result<(), Trouble> {
+    async fn attempt(&mut self, connection: &ServerConnection, _: &Shared) -> Result<(), TransactionFailure> {
         for task in &self.0 {
             let id = task.to_string();
             let rebuild = async {

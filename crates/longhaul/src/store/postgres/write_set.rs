@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio_postgres::Error;
 
-use super::connect::{ANSWER, Connection};
+use super::connect::{ANSWER, ServerConnection};
 use super::errors::{Meaning, is_fatal, meaning};
 use super::rows::{self, FOLD};
 use crate::entry::{Entry, FORMAT, Record, TeamRef};
@@ -40,23 +40,23 @@ pub(super) const STATEMENTS: [&str; 5] = [INSERT_TASKS, UPDATE_TASKS, INSERT_JOU
 
 /// Why a transaction was not done.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum TransactionFailure {
     /// Nothing was written.
     Failed(Meaning, StoreError),
     /// The connection broke after the commit was sent and before its answer came.
     Unknown,
 }
 
-impl Trouble {
-    pub(super) fn of(connection: &Connection, error: &Error) -> Trouble {
-        Trouble::Failed(meaning(error), connection.server.name.server_error(error))
+impl TransactionFailure {
+    pub(super) fn of(connection: &ServerConnection, error: &Error) -> TransactionFailure {
+        TransactionFailure::Failed(meaning(error), connection.server.name.server_error(error))
     }
 
     /// Of the statements of a transaction, of which all after the first that failed have failed for that.
     pub(super) fn of_first<'a>(
-        connection: &Connection,
+        connection: &ServerConnection,
         errors: impl Iterator<Item = &'a Error>,
-    ) -> Option<Trouble> {
+    ) -> Option<TransactionFailure> {
         let mut first = None;
         for error in errors {
             // "current transaction is aborted": not the cause.
@@ -65,22 +65,22 @@ impl Trouble {
                 first = Some(error);
             }
         }
-        first.map(|error| Trouble::of(connection, error))
+        first.map(|error| TransactionFailure::of(connection, error))
     }
 
-    pub(super) fn timeout(connection: &Connection) -> Trouble {
-        Trouble::Failed(Meaning::Lost, connection.server.name.timed_out())
+    pub(super) fn timeout(connection: &ServerConnection) -> TransactionFailure {
+        TransactionFailure::Failed(Meaning::Lost, connection.server.name.timed_out())
     }
 }
 
 /// Waits for an answer, but not for ever.
 pub(super) async fn in_time<T>(
-    connection: &Connection,
+    connection: &ServerConnection,
     answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Trouble> {
+) -> Result<T, TransactionFailure> {
     match tokio::time::timeout(ANSWER, answer).await {
-        Ok(answer) => answer.map_err(|error| Trouble::of(connection, &error)),
-        Err(_) => Err(Trouble::timeout(connection)),
+        Ok(answer) => answer.map_err(|error| TransactionFailure::of(connection, &error)),
+        Err(_) => Err(TransactionFailure::timeout(connection)),
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Marker {
 
 impl Marker {
     /// Whether its transaction was committed. Its tasks must be locked, so that nothing of it can still be under way.
-    pub(super) async fn is_there(&self, connection: &Connection) -> Result<bool, Error> {
+    pub(super) async fn is_there(&self, connection: &ServerConnection) -> Result<bool, Error> {
         Ok(connection.row(TOKEN, &[&self.task, &self.seq, &self.token]).await?.is_some())
     }
 
@@ -212,7 +212,12 @@ impl<'a> WriteSet<'a> {
     }
 
     /// Writes everything and commits. `k` is its place in the feed.
-    pub(super) async fn commit(&self, connection: &Connection, token: i64, k: i64) -> Result<(), Trouble> {
+    pub(super) async fn commit(
+        &self,
+        connection: &ServerConnection,
+        token: i64,
+        k: i64,
+    ) -> Result<(), TransactionFailure> {
         let (format, fold) = (i32::from(FORMAT), FOLD);
         let insert = async {
             let (new, fixed) = (&self.new, &self.fixed);
@@ -286,7 +291,7 @@ impl<'a> WriteSet<'a> {
         let Ok((insert, update, append, uses, commit)) =
             tokio::time::timeout(ANSWER + Duration::from_secs(1), sent).await
         else {
-            return Err(Trouble::Unknown);
+            return Err(TransactionFailure::Unknown);
         };
         let refused: Vec<&Error> =
             [insert.as_ref().err(), update.as_ref().err(), append.as_ref().err(), uses.as_ref().err()]
@@ -295,13 +300,15 @@ impl<'a> WriteSet<'a> {
                 .collect();
         // Refused by the server, which goes on: then the commit was none.
         let is_certain = |error: &&Error| error.as_db_error().is_some() && !is_fatal(error);
-        if let Some(trouble) = Trouble::of_first(connection, refused.iter().copied().filter(is_certain)) {
-            return Err(trouble);
+        if let Some(failure) =
+            TransactionFailure::of_first(connection, refused.iter().copied().filter(is_certain))
+        {
+            return Err(failure);
         }
         match commit {
             Ok(()) if refused.is_empty() => Ok(()),
-            Err(error) if is_certain(&&error) => Err(Trouble::of(connection, &error)),
-            _ => Err(Trouble::Unknown),
+            Err(error) if is_certain(&&error) => Err(TransactionFailure::of(connection, &error)),
+            _ => Err(TransactionFailure::Unknown),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// What opening says; checks that it gives nothing away.
 async fn refusal(options: PostgresOptions, says: &[&str]) -> String {
-    let error = PostgresStore::open(options.patience(Duration::from_millis(100))).await.unwrap_err();
+    let error = PostgresStore::open(options.retry_for(Duration::from_millis(100))).await.unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, StoreError::Database { .. }), "{error:?}");
     for word in says {

@@ -90,6 +90,12 @@ impl Store for InTurns {
     fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
         self.store().put_stored_value(name, after, bytes)
     }
+    fn stored_value_names(&self) -> StoreFuture<'_, Vec<String>> {
+        self.store().stored_value_names()
+    }
+    fn import_journals(&self, journals: Vec<(TaskId, Vec<Record>)>) -> StoreFuture<'_, ()> {
+        self.store().import_journals(journals)
+    }
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
         self.store().delete(tasks)
     }

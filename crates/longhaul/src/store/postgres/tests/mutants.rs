@@ -41,7 +41,7 @@ async fn delete_while_writing(server: &TestPostgres, mutant: Option<Mutant>) -> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_waits_for_the_row_of_its_task() {
-    let server = server_or_skip!();
+    let server = beside_or_skip!();
     delete_while_writing(server, None).await.unwrap();
     let caught = delete_while_writing(server, Some(Mutant::NoRowLock)).await;
     assert!(caught.is_err(), "without row locks this is not noticed");
@@ -89,7 +89,7 @@ async fn submit_at_the_limit(server: &TestPostgres, mutant: Option<Mutant>) -> R
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_holds_across_two_processes() {
-    let server = server_or_skip!();
+    let server = beside_or_skip!();
     submit_at_the_limit(server, None).await.unwrap();
     assert!(
         submit_at_the_limit(server, Some(Mutant::NoLimitLock)).await.is_err(),
@@ -115,7 +115,7 @@ async fn judge_leases(server: &TestPostgres, mutant: Option<Mutant>) -> Result<(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_are_judged_by_the_servers_clock() {
-    let server = server_or_skip!();
+    let server = beside_or_skip!();
     judge_leases(server, None).await.unwrap();
     let caught = judge_leases(server, Some(Mutant::ClientClock(3_600_000))).await;
     assert!(caught.is_err(), "a wrong clock of this machine is not noticed");
@@ -123,7 +123,7 @@ async fn leases_are_judged_by_the_servers_clock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_without_tokens_writes_a_lost_answer_twice() {
-    let server = server_or_skip!();
+    let server = beside_or_skip!();
     assert!(
         lose_answers(server, 10, Some(Mutant::NoToken)).await.is_err(),
         "without tokens this is not noticed"

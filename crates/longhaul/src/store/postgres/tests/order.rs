@@ -6,7 +6,11 @@ use crate::store::FeedItem;
 /// Another process began first, and so has the lower number; it waits, and writes second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_began_first_and_wrote_second_comes_second_in_the_feed() {
-    let server = server_or_skip!();
+    // Of its own: a transaction that stays open on a server holds up the feeds of all its stores.
+    let Some(server) = TestPostgres::start(&[]) else {
+        return crate::testing::report_skipped("there is no PostgreSQL server");
+    };
+    let server = &server;
     let options = fresh(server).await;
     let store = PostgresStore::open(options.clone()).await.unwrap();
     let (task, other) = (running(&store, "one").await, running(&store, "other").await);
@@ -47,7 +51,11 @@ async fn who_began_first_and_wrote_second_comes_second_in_the_feed() {
 /// Two stores write to the same tasks at once; a reader that always reads on finds each journal in order, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_of_the_feed_finds_what_two_stores_write_in_order() {
-    let server = server_or_skip!();
+    // Of its own: a transaction that stays open on a server holds up the feeds of all its stores.
+    let Some(server) = TestPostgres::start(&[]) else {
+        return crate::testing::report_skipped("there is no PostgreSQL server");
+    };
+    let server = &server;
     let options = fresh(server).await.lanes(3);
     let stores = [0, 1].map(|_| now(PostgresStore::open(options.clone())).unwrap()).map(Arc::new);
     let mut tasks = Vec::new();
@@ -94,7 +102,11 @@ async fn a_reader_of_the_feed_finds_what_two_stores_write_in_order() {
 /// the last entry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dump_from_another_server_goes_on_after_it_was_migrated() {
-    let server = server_or_skip!();
+    // Of its own: a transaction that stays open on a server holds up the feeds of all its stores.
+    let Some(server) = TestPostgres::start(&[]) else {
+        return crate::testing::report_skipped("there is no PostgreSQL server");
+    };
+    let server = &server;
     let options = fresh(server).await;
     let store = PostgresStore::open(options.clone()).await.unwrap();
     let task = running(&store, "moved").await;

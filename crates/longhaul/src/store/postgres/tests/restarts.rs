@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use super::*;
 
-/// Many tasks write, each entry until it is acknowledged, as a runner does; meanwhile `trouble` happens.
+/// Many tasks write, each entry until it is acknowledged, as a runner does; meanwhile `failure` happens.
 async fn write_through(
     server: &TestPostgres,
     options: &PostgresOptions,
     tasks: usize,
-    trouble: impl FnOnce(&TestPostgres) + Send,
+    failure: impl FnOnce(&TestPostgres) + Send,
 ) {
     let store = Arc::new(PostgresStore::open(options.clone()).await.unwrap());
     let mut all = Vec::new();
@@ -47,7 +47,7 @@ async fn write_through(
         })
         .collect();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    tokio::task::block_in_place(|| trouble(server));
+    tokio::task::block_in_place(|| failure(server));
     let back = std::time::Instant::now();
     store.append(Batch::one(all[0], Fence::Anyone, vec![letter("are you there?")])).await.unwrap();
     assert!(back.elapsed() < Duration::from_secs(5), "on again after {:?}", back.elapsed());
@@ -118,7 +118,7 @@ async fn a_synchronous_replica_that_takes_over_has_everything() {
     }
     let schema = primary.fresh_schema();
     let both = format!(
-        "postgres://{}:{}@127.0.0.1:{},127.0.0.1:{}/postgres?schema={schema}&target_session_attrs=read-write",
+        "postgres://{}:{}@127.0.0.1:{},127.0.0.1:{}/postgres?schema={schema}",
         TestPostgres::USER,
         TestPostgres::PASSWORD,
         primary.port(),
