@@ -2,10 +2,12 @@
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use longhaul::agent::{TASK_SECRET, TASK_SOCKET};
 use longhaul::entry::TeamRef;
 use longhaul::{Longhaul, TaskId};
 use longhaul_server::backend::{Backend, BackendError, CarryError, ServedTeam, TaskCarrier};
@@ -24,6 +26,9 @@ use crate::trust::TeamFileTrust;
 pub(super) async fn run(context: &CliContext, args: &McpArgs) -> Result<CliExitCode, CliError> {
     if let Some(McpSubcommand::Install(install)) = &args.command {
         return mcp_install::run(context, install);
+    }
+    if args.task {
+        return Err(CliError::new(CliExitCode::Usage, "`mcp --task` takes nothing else"));
     }
     let mut signals = ExitSignals::listen()?;
     let data_dir = context.data_dir()?;
@@ -65,6 +70,30 @@ pub(super) async fn run(context: &CliContext, args: &McpArgs) -> Result<CliExitC
     match served {
         Ok(()) => Ok(CliExitCode::Success),
         Err(error) => Err(CliError::new(CliExitCode::Failed, error.to_string())),
+    }
+}
+
+/// Passes the calls of an MCP client on to the process that owns the client's task. Knows nothing but its socket and
+/// the secret, which come in variables.
+pub(crate) fn forward_task_tools() -> ExitCode {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let (socket, secret) = (variable(TASK_SOCKET), variable(TASK_SECRET));
+    let forwarded = match (socket, secret.and_then(|secret| secret.into_string().ok())) {
+        (Some(socket), Some(secret)) => {
+            let (input, output) = (std::io::stdin(), std::io::stdout());
+            longhaul::agent::forward_task_tools(Path::new(&socket), &secret, input, output)
+                .map_err(|error| format!("the task cannot be reached: {error}"))
+        }
+        _ => Err(format!(
+            "{TASK_SOCKET} and {TASK_SECRET} are not set: Longhaul starts this command itself, for programs that run agents"
+        )),
+    };
+    match forwarded {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -28,6 +28,7 @@ mod tools;
 mod wait;
 
 pub(crate) use completions_and_man::complete;
+pub(crate) use mcp::forward_task_tools;
 
 use std::path::PathBuf;
 
