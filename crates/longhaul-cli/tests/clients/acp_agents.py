@@ -28,7 +28,7 @@ def claude(scenario, url, package="@agentclientprotocol/claude-agent-acp", node=
     # The newest adapter needs Node 22.
     return {"type": "claude-code", "command": [node, str(MODULES / package / "dist/index.js")],
             "env": {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-test", "IS_SANDBOX": "1",
-                    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}}
+                    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false", "DISABLE_AUTOUPDATER": "1"}}
 
 
 def claude_before(scenario, url):
@@ -76,6 +76,7 @@ class Run:
         self.gate, self.asked = threading.Event(), threading.Event()
         self.requests = []
         self.line = LINE
+        self.started = []
         self.provider = Provider(self.play, self.scenario.log)
         agent, self.shell = AGENTS[name]
         acp = agent(self.scenario, self.provider.url)
@@ -116,8 +117,16 @@ class Run:
 
     def start(self, *args):
         command = [LONGHAUL, "--data", str(self.scenario.data), *args]
-        return subprocess.Popen(command, cwd=self.scenario.project, env=self.scenario.env, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.started.append(subprocess.Popen(command, cwd=self.scenario.project, env=self.scenario.env, text=True,
+                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+        return self.started[-1]
+
+    def end(self):
+        """Ends what a step that failed has left."""
+        self.gate.set()
+        for process in self.started:
+            process.kill()
+        self.started.clear()
 
     def processes(self):
         """The processes of the agent: those that carry our mark and its variables."""
@@ -173,7 +182,7 @@ class Run:
         run = self.start("run", "team.yaml", "--trust", "Say the word PINEAPPLE-9.")
         assert self.asked.wait(120), "the provider was never asked"
         task = next(task for task in self.scenario.tasks() if task["status"] == "running")
-        self.scenario.longhaul("send", task["id"] if "id" in task else task["task"], "Mind the LEMON.")
+        self.scenario.longhaul("send", task["id"], "Mind the LEMON.")
         time.sleep(1)
         self.gate.set()
         out, _ = run.communicate(timeout=120)
@@ -182,10 +191,9 @@ class Run:
         assert told, f"the letter never came: {out}"
         times = told[-1].all.count("Mind the LEMON.")
         assert times == 1, f"the letter is there {times} times: {told[-1].all[-2000:]}"
-        journal = self.scenario.longhaul("logs", task["id"] if "id" in task else task["task"], "--json")
-        replies = sum('"replied"' in line.lower() for line in journal.splitlines())
+        turns = next(now["turns"] for now in self.scenario.tasks() if now["id"] == task["id"])
         self.gone()
-        return f"in the middle of the turn ({replies})" if replies == 1 else f"after the turn ({replies})"
+        return "in the middle of the turn" if turns == 1 else f"after the turn ({turns} turns)"
 
     def sandbox(self):
         """The same program in a sandbox: it works, and cannot write elsewhere."""
@@ -213,7 +221,7 @@ class Run:
         assert self.asked.wait(120), "the provider was never asked"
         task = next(task for task in self.scenario.tasks() if task["status"] == "running")
         begun = time.time()
-        self.scenario.longhaul("stop", task["id"] if "id" in task else task["task"])
+        self.scenario.longhaul("stop", task["id"])
         run.communicate(timeout=30)
         assert time.time() - begun < 10, f"a stop took {time.time() - begun:.1f} s"
         self.gate.set()
@@ -254,6 +262,7 @@ def main(names):
                 print(f"  {step}: ok ({time.time() - begun:.1f} s) {said or ''}", flush=True)
             except Exception as error:
                 failed = broken = True
+                run.end()
                 print(f"  {step}: FAILED: {type(error).__name__} {str(error)[-1500:]} (in {run.scenario.dir})", flush=True)
         run.scenario.end(keep=broken)
     sys.exit(1 if failed else 0)
