@@ -33,6 +33,10 @@ fn main() -> ExitCode {
     if let Some(code) = cmd::complete() {
         return code;
     }
+    // Before anything else is read or opened.
+    if std::env::args_os().skip(1).eq(["mcp", "--task"]) {
+        return cmd::forward_task_tools();
+    }
     let cli =
         args::parse(args::with_default_command(std::env::args_os())).unwrap_or_else(|error| error.exit());
     let out = cli.command.progress_stream();

@@ -219,3 +219,100 @@ async fn a_cancelled_turn_spares_background_tasks_and_says_so() {
     assert!(said.contains("Here again.") || said.contains("It was found."), "{said}");
     longhaul.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_model_and_approvals_are_chosen_before_the_first_prompt() {
+    let dir = tempfile::tempdir().unwrap();
+    let speak = |name: &'static str| {
+        model(move |last, results| match (last, results) {
+            ("run", 0) => reply().call("shell", json!({ "cmd": "echo hello" })),
+            _ => reply().text(format!("{name} is here.")),
+        })
+    };
+    let shell = Shell::builder().env("PATH", "/usr/bin:/bin").build();
+    let scout = Agent::builder("scout").model(speak("scout")).toolset(shell).build().unwrap();
+    let root =
+        Agent::builder("root").model(speak("root")).sub_agent(scout).dialect(SubAgentDialect::Background);
+    let team = Team::new(root.build().unwrap()).unwrap().with_permissions(Permissions::default());
+    let (mut client, longhaul) = connect(team, Arc::new(MemoryStore::new()), dir.path()).await;
+    client.call("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} })).await;
+    let new =
+        client.call("session/new", json!({ "cwd": dir.path(), "mcpServers": [] })).await["result"].clone();
+    let current = |options: &Value| -> Vec<String> {
+        let options = options.as_array().unwrap().iter();
+        options.map(|option| option["currentValue"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(current(&new["configOptions"]), ["root", "default", "ask"]);
+    assert_eq!(new["modes"]["currentModeId"], "ask");
+    let session = new["sessionId"].as_str().unwrap().to_owned();
+    let set = json!({ "sessionId": session, "configId": "agent", "value": "scout" });
+    let set = client.call("session/set_config_option", set).await;
+    assert_eq!(current(&set["result"]["configOptions"]), ["scout", "default", "ask"], "{set}");
+    let wrong = json!({ "sessionId": session, "configId": "agent", "value": "nobody" });
+    assert!(
+        client.call("session/set_config_option", wrong).await["error"]["message"]
+            .to_string()
+            .contains("nobody")
+    );
+    let mode = client.call("session/set_mode", json!({ "sessionId": session, "modeId": "yolo" })).await;
+    assert_eq!(current(&mode["result"]["configOptions"])[2], "yolo", "{mode}");
+    client.prompt(&session, "run").await;
+    assert_eq!(client.text("agent_message_chunk"), "scout is here.");
+    let asked = client.heard.iter().any(|message| message["method"] == "session/request_permission");
+    assert!(!asked, "everything was allowed: {:#?}", client.heard);
+    let late = json!({ "sessionId": session, "modeId": "ask" });
+    assert!(
+        client.call("session/set_mode", late).await["error"]["message"].to_string().contains("has begun")
+    );
+    let load = json!({ "sessionId": session, "cwd": dir.path(), "mcpServers": [] });
+    let loaded = client.call("session/load", load).await;
+    assert_eq!(current(&loaded["result"]["configOptions"]), ["scout", "default", "yolo"], "{loaded}");
+    longhaul.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_knows_sub_agents_gets_a_session_for_each_task() {
+    let dir = tempfile::tempdir().unwrap();
+    let lead = model(|last, results| match (last, results) {
+        ("go", 0) => reply().call("run_background_agent", json!({ "agent": "scout", "task": "look" })),
+        ("go", _) => reply().text("Sent."),
+        _ => reply().text("It was found."),
+    });
+    let scout = Agent::builder("scout").model(model(|_, _| reply().text("found"))).build().unwrap();
+    let root = Agent::builder("root").model(lead).sub_agent(scout).dialect(SubAgentDialect::Background);
+    let team = Team::new(root.build().unwrap()).unwrap();
+    let (mut client, longhaul) = connect(team, Arc::new(MemoryStore::new()), dir.path()).await;
+    let about = json!({ "protocolVersion": 1, "clientCapabilities": { "subagents": {} } });
+    client.call("initialize", about).await;
+    let new = client.call("session/new", json!({ "cwd": dir.path(), "mcpServers": [] })).await;
+    let session = new["result"]["sessionId"].as_str().unwrap().to_owned();
+    client.prompt(&session, "go").await;
+    let updates: Vec<&Value> = client.heard.iter().map(|message| &message["params"]).collect();
+    let of = |kind: &str| -> Vec<&&Value> {
+        updates.iter().filter(|params| params["update"]["sessionUpdate"] == kind).collect()
+    };
+    let announced = of("subagent_update");
+    let child = announced[0]["update"]["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&announced[0]["sessionId"], &announced[0]["update"]["title"]),
+        (&json!(session), &json!("scout · look"))
+    );
+    assert_eq!(announced.last().unwrap()["update"]["state"]["state"], "idle");
+    let between: Vec<_> = of("session_message");
+    assert_eq!(
+        (&between[0]["sessionId"], &between[0]["update"]["senderSessionId"]),
+        (&json!(child), &json!(session))
+    );
+    assert!(
+        between.iter().any(|params| params["update"]["senderSessionId"] == child),
+        "its result: {between:#?}"
+    );
+    let said = of("agent_message_chunk");
+    assert!(
+        said.iter()
+            .any(|params| params["sessionId"] == child && params["update"]["content"]["text"] == "found")
+    );
+    let cards = of("tool_call").iter().filter(|params| params["update"]["toolCallId"] == child).count();
+    assert_eq!(cards, 0, "and no card besides");
+    longhaul.shutdown().await;
+}

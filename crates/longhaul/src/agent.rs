@@ -1,6 +1,7 @@
 //! Agents as data, and the validated [`Team`].
 
 mod acp;
+pub(crate) mod task_connection;
 mod policy;
 mod preamble;
 mod output_schema;
@@ -23,6 +24,7 @@ pub use policy::{
     AtTurnLimit, CompletionNotice, LaunchLimits, Policy, RetryPolicy, SubAgentDialect, Unattended,
 };
 pub use preamble::Preamble;
+pub use task_connection::{TASK_SECRET, TASK_SOCKET, forward_task_tools};
 pub use team::{Team, TeamError};
 
 /// An agent: a model, its instruction, its tools and the agents that it may call.
@@ -185,7 +187,9 @@ impl AgentBuilder {
         let model = model.ok_or_else(|| TeamError::NoModel(name.clone()))?;
         let mut toolsets = self.toolsets;
         toolsets.insert(0, Arc::new(self.tools));
-        match self.dialect.unwrap_or_default() {
+        // A program that runs an agent can make calls, and cannot hand its conversation over.
+        let usual = if self.acp.is_some() { SubAgentDialect::Background } else { SubAgentDialect::default() };
+        match self.dialect.unwrap_or(usual) {
             _ if self.sub_agents.is_empty() => {}
             SubAgentDialect::SubAgents => {
                 if let Some(other) = self.sub_agents.iter().find(|other| !is_tool_name(other.as_str())) {
@@ -198,7 +202,7 @@ impl AgentBuilder {
             SubAgentDialect::Transfer => {}
         }
         let transfers = matches!(self.dialect, Some(SubAgentDialect::Background | SubAgentDialect::Transfer));
-        if !self.handoffs.is_empty() || transfers {
+        if self.acp.is_none() && (!self.handoffs.is_empty() || transfers) {
             toolsets.push(Arc::new(Delegation));
         }
         Ok(Agent {

@@ -28,7 +28,7 @@ pub(crate) use compaction::summary_text;
 pub(crate) use compaction::truncate_middle;
 use fold::letters_text;
 pub(crate) use fold::repeated_calls;
-pub(crate) use foreign_session::ForeignSession;
+pub(crate) use foreign_session::{CALL_KINDS, ForeignSession};
 use launch_history::LaunchHistory;
 use loop_detector::LoopDetector;
 

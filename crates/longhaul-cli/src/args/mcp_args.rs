@@ -10,6 +10,11 @@ use super::ProviderArgs;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct McpArgs {
+    /// Pass calls on to the task that a program works for
+    ///
+    /// Longhaul gives this command to programs that run agents (docs/acp.md). It has no use elsewhere.
+    #[arg(long, exclusive = true)]
+    pub(crate) task: bool,
     #[command(flatten)]
     pub(crate) served: ServedTeamArgs,
     #[command(flatten)]

@@ -31,6 +31,7 @@ mod unsandboxed;
 mod wait;
 
 pub(crate) use completions_and_man::complete;
+pub(crate) use mcp::forward_task_tools;
 
 use std::path::PathBuf;
 

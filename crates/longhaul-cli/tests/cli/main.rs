@@ -31,6 +31,8 @@ mod long;
 #[cfg(target_os = "linux")]
 mod mcp;
 mod mcp_server;
+#[cfg(target_os = "linux")]
+mod mcp_task;
 mod mcp_wire;
 #[cfg(target_os = "linux")]
 mod sandbox;

@@ -1,18 +1,17 @@
 """Editors drive `longhaul acp`: the official Python SDK and acpx from npm. A prompt that streams, a permission, a cancel, and a load after kill -9.
 
-    python3 -m pip install --target target/clients/py agent-client-protocol==0.12.1
-    npm i --prefix target/clients acpx node@22
     python3 crates/longhaul-cli/tests/clients/acp_editors.py
 """
 
 import asyncio
-import os
+import json
 import pathlib
 import signal
 import subprocess
 import sys
+import time
 
-from scenario import LONGHAUL, MODULES, Scenario
+from scenario import LONGHAUL, MODULES, Scenario, kill_and_see_dead
 
 sys.path.insert(0, str(MODULES.parent / "py"))
 import acp  # noqa: E402
@@ -44,6 +43,8 @@ models:
               turns:
                 - calls: [{ tool: run_background_agent, arguments: { agent: scout, task: "look around" } }]
                 - text: "Someone is on the way."
+            - when: one
+              turns: [{ text: "You said: one" }, { delay: 30s, text: "That took a while." }, { text: "And now {{ task }}, two." }]
             - turns: [{ text: "You said: {{ task }}" }]
         scout:
           turns: [{ delay: 20s, text: "Nothing there." }]
@@ -123,24 +124,104 @@ async def sdk(scenario):
         print("  load after kill -9, and go on: ok", flush=True)
 
 
+class Acpx:
+    """acpx with a home of its own. It keeps a process for its session, which drives `longhaul acp`."""
+
+    def __init__(self, scenario):
+        self.scenario = scenario
+        node = MODULES / "node/bin/node"
+        self.command = [str(node), str((MODULES / ".bin/acpx").resolve()), "--agent", " ".join(agent(scenario))]
+        self.env = {**scenario.env, "PATH": f"{node.parent}:{scenario.env['PATH']}"}
+
+    def start(self, *args):
+        return subprocess.Popen([*self.command, *args], cwd=self.scenario.project, env=self.env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def __call__(self, *args):
+        out, _ = self.start(*args).communicate(timeout=120)
+        return out
+
+    def processes(self):
+        """Those of `longhaul acp` for this scenario, and the processes of acpx that keep its sessions."""
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+            try:
+                line = (path.parent / "cmdline").read_bytes()
+                if str(self.scenario.home).encode() in path.read_bytes() and (b"acpx" in line or b"\0acp\0" in line):
+                    found.append(int(path.parent.name))
+            except OSError:
+                pass
+        return found
+
+
 def acpx(scenario):
-    node = MODULES / "node/bin/node"
-    entry = next(iter((MODULES / ".bin").glob("acpx"))).resolve()
-    env = {**scenario.env, "PATH": f"{node.parent}:{scenario.env['PATH']}"}
-    done = subprocess.run([str(node), str(entry), "--approve-all", "--agent", " ".join(agent(scenario)), "exec", "hello from acpx"],
-                          cwd=scenario.project, env=env, capture_output=True, text=True, timeout=120)
-    assert "You said: hello from acpx" in done.stdout, done.stdout + done.stderr
-    print("  acpx exec: ok", flush=True)
+    run = Acpx(scenario)
+    out = run("exec", "hello from acpx")
+    assert "You said: hello from acpx" in out, out
+    out = run("--format", "json", "--json-strict", "exec", "hello in pieces")
+    updates = [json.loads(line) for line in out.splitlines() if line.strip()]
+    chunks = [update for update in updates if "agent_message_chunk" in json.dumps(update)]
+    assert chunks, out
+    print(f"  acpx: prompt and stream ({len(chunks)} pieces): ok", flush=True)
+    ran = scenario.project / "ran.txt"
+    for flag, there in (("--deny-all", False), ("--approve-all", True)):
+        ran.unlink(missing_ok=True)
+        out = run(flag, "exec", "run it")
+        assert ran.exists() == there, f"{flag}: {out}"
+    print("  acpx: permission, denied and allowed: ok", flush=True)
+    print("  " + run("sessions", "new").strip().splitlines()[0], flush=True)
+    assert "You said: one" in run("prompt", "one")
+    asked = run.start("prompt", "wait a while")
+    mine = [task for task in scenario.tasks() if task["headline"] == "one"]
+    assert len(mine) == 1, mine
+    task = mine[0].get("id") or mine[0]["task"]
+    deadline = time.monotonic() + 60
+    while scenario.longhaul("logs", task).count("  read ") == 0:
+        assert time.monotonic() < deadline, "the prompt never came"
+        time.sleep(0.2)
+    begun = time.monotonic()
+    said = run("cancel")
+    assert "nothing" not in said, said
+    out, _ = asked.communicate(timeout=60)
+    assert time.monotonic() - begun < 20 and "That took a while" not in out, f"{time.monotonic() - begun:.0f} s: {out}"
+    print("  acpx: cancel: ok", flush=True)
+    killed = run.processes()
+    assert killed, "there is nothing to kill"
+    kill_and_see_dead(killed)
+    out = run("prompt", "two")
+    assert "end_turn" in out, out
+    # A cancelled turn is continued by a new task, which has the conversation before it.
+    journals = [scenario.longhaul("logs", task.get("id") or task["task"]) for task in scenario.tasks() if task["agent"] == "root"]
+    assert any("two" in journal for journal in journals), f"the session was not loaded: {out}"
+    print("  acpx: loaded after kill -9, and went on: ok", flush=True)
+    kill_and_see_dead(run.processes())
+
+
+def nothing_but_the_protocol(scenario):
+    """Whatever is sent, each line of stdout is a message."""
+    session = {"cwd": str(scenario.project), "mcpServers": []}
+    messages = [{"id": 1, "method": "initialize", "params": {"protocolVersion": 1}}, {"id": 2, "method": "session/new", "params": session},
+                {"id": 3, "method": "no/such"}, {"id": 4, "method": "session/prompt", "params": {"sessionId": "none", "prompt": []}}]
+    sent = "not json\n\n[]\n" + "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
+    done = subprocess.run(agent(scenario), cwd=scenario.project, env={**scenario.env, "RUST_LOG": "trace"}, input=sent, capture_output=True,
+                          text=True, timeout=60)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and {line.get("id") for line in lines} >= {1, 2, 3, 4}, done
+    assert all(line["jsonrpc"] == "2.0" for line in lines), lines
+    print("  stdout has nothing but the protocol: ok", flush=True)
 
 
 def main():
     scenario = Scenario("acp-editors")
     (scenario.project / "team.yaml").write_text(TEAM)
+    passed = False
     try:
+        nothing_but_the_protocol(scenario)
         asyncio.run(sdk(scenario))
         acpx(scenario)
+        passed = True
     finally:
-        scenario.end(keep=True)
+        scenario.end(keep=not passed)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Request:
 
 def short(name):
     """The name of a tool without what the client puts before it."""
-    for mark in ("mcp__longhaul__", "longhaul_", "longhaul__"):
+    for mark in ("mcp__longhaul__", "mcp_longhaul_", "longhaul_", "longhaul__"):
         if name.startswith(mark):
             return name[len(mark):]
     return name

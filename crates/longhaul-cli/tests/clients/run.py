@@ -6,7 +6,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCENARIOS = ["claude", "codex", "opencode", "conformance"]
+SCENARIOS = ["claude", "codex", "opencode", "conformance", "acp_agents", "acp_editors", "acp_example"]
 
 
 def main(names):

@@ -5,6 +5,7 @@
 //! Nothing but the protocol is written to the writer.
 
 mod connection;
+mod options;
 mod prompt;
 mod sessions;
 mod updates;
@@ -39,6 +40,8 @@ pub struct AcpServer {
 #[derive(Debug, Clone, Copy, Default)]
 struct ClientAbout {
     elicits: bool,
+    /// Whether it shows sub-agents as sessions of their own.
+    subagents: bool,
 }
 
 /// Why a client could not be served.
@@ -119,12 +122,16 @@ impl AcpServer {
                 "initialize" => {
                     let elicitation = params.pointer("/clientCapabilities/elicitation");
                     about.elicits = elicitation.is_some_and(|elicitation| !elicitation.is_null());
+                    let subagents = params.pointer("/clientCapabilities/subagents");
+                    about.subagents = subagents.is_some_and(|subagents| !subagents.is_null());
                     client.answer(&id, Ok(initialized())).await;
                 }
                 // In order, and quick: what follows may need the session.
                 "session/new" => {
-                    let created = sessions.create(&params).map(|session| json!({ "sessionId": session }));
-                    client.answer(&id, created).await;
+                    client.answer(&id, sessions.create(&params)).await;
+                }
+                "session/set_config_option" | "session/set_mode" => {
+                    client.answer(&id, sessions.set_option(&params)).await;
                 }
                 "session/close" => {
                     let closed = session_id(&params).map(|session| sessions.close(session));
@@ -138,10 +145,11 @@ impl AcpServer {
                         let result = match method.as_str() {
                             "session/list" => sessions.list(&params).await,
                             "session/prompt" => {
-                                prompt::run(&backend, &sessions, &client, about.elicits, &params).await
+                                prompt::run(&backend, &sessions, &client, about, &params).await
                             }
                             method => {
-                                open(&backend, &sessions, &client, &params, method == "session/load").await
+                                let replays = method == "session/load";
+                                open(&backend, &sessions, &client, about, &params, replays).await
                             }
                         };
                         client.answer(&id, result).await;
@@ -174,25 +182,27 @@ async fn open(
     backend: &Backend,
     sessions: &AcpSessions,
     client: &AcpClient,
+    about: ClientAbout,
     params: &Value,
     replays: bool,
 ) -> Result<Value, RequestError> {
-    let (id, first) = sessions.open(params).await?;
+    let (id, first, opened) = sessions.open(params).await?;
     let mut task = Some(first);
     while let Some(now) = task.filter(|_| replays) {
-        replay(backend, client, &id, now).await?;
+        replay(backend, client, about, &id, now).await?;
         task = backend.longhaul().state(now).await?.continued_by;
     }
     // What a killed process left goes on as soon as someone looks.
     let last = backend.longhaul().session_task(first).await?;
     backend.carry(last.id).await?;
-    Ok(json!({}))
+    Ok(opened)
 }
 
 /// Tells what is in the journals of a task and of everything below it.
 async fn replay(
     backend: &Backend,
     client: &AcpClient,
+    about: ClientAbout,
     session: &str,
     task: TaskId,
 ) -> Result<(), RequestError> {
@@ -205,7 +215,7 @@ async fn replay(
     if let Some(Entry::Submitted(submitted)) = records.first().map(|record| &record.entry) {
         client.update(session, user_message(&submitted.order.task)).await;
     }
-    let mut updates = SessionUpdates::new(task, true);
+    let mut updates = SessionUpdates::new(session, task, true, about.subagents);
     let mut events = longhaul.follow(task);
     let state = longhaul.state(task).await?;
     loop {
@@ -213,8 +223,8 @@ async fn replay(
         let next = tokio::time::timeout(std::time::Duration::from_millis(300), events.try_next()).await;
         let Ok(Some(event)) = next.unwrap_or(Ok(None)) else { break };
         for effect in updates.take(&event) {
-            if let ClientEffect::Update(update) = effect {
-                client.update(session, update).await;
+            if let ClientEffect::Update(of, update) = effect {
+                client.update(&of, update).await;
             }
         }
         let is_end = event.task == task && matches!(event.kind, EventKind::Finished { .. });

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ClientAbout;
 use super::connection::{AcpClient, RequestError};
 use super::sessions::{AcpSession, AcpSessions, session_id};
 use super::updates::{
@@ -31,7 +32,7 @@ pub(super) async fn run(
     backend: &Backend,
     sessions: &AcpSessions,
     client: &AcpClient,
-    elicits: bool,
+    about: ClientAbout,
     params: &Value,
 ) -> Result<Value, RequestError> {
     let id = session_id(params)?.to_owned();
@@ -40,7 +41,7 @@ pub(super) async fn run(
         return Err(super::empty_prompt());
     }
     let (session, cancel) = sessions.begin(&id)?;
-    let prompt = SessionPrompt { backend, client, session: &id, elicits, question: None };
+    let prompt = SessionPrompt { backend, client, session: &id, about, question: None };
     let (result, question) = prompt.run(sessions, &session, &cancel, text).await;
     sessions.end(&id, question);
     result
@@ -50,7 +51,7 @@ struct SessionPrompt<'a> {
     backend: &'a Backend,
     client: &'a AcpClient,
     session: &'a str,
-    elicits: bool,
+    about: ClientAbout,
     /// A question that only the next prompt can answer.
     question: Option<EditorQuestion>,
 }
@@ -104,7 +105,7 @@ impl SessionPrompt<'_> {
         mut events: TaskEvents,
         cancel: &CancellationToken,
     ) -> Result<Value, RequestError> {
-        let mut updates = SessionUpdates::new(task, false);
+        let mut updates = SessionUpdates::new(self.session, task, false, self.about.subagents);
         let mut answers: FuturesUnordered<BoxFuture<'_, Answer>> = FuturesUnordered::new();
         let mut cancelled: Option<Instant> = None;
         let mut ended = None;
@@ -127,7 +128,7 @@ impl SessionPrompt<'_> {
                     let Some(event) = event? else { break };
                     for effect in updates.take(&event) {
                         match effect {
-                            ClientEffect::Update(update) => self.client.update(self.session, update).await,
+                            ClientEffect::Update(of, update) => self.client.update(&of, update).await,
                             ClientEffect::Ask(asked) if cancelled.is_none() => match self.ask(&asked) {
                                 Some(answer) => answers.push(answer),
                                 None => {
@@ -173,7 +174,7 @@ impl SessionPrompt<'_> {
                 .boxed(),
             );
         }
-        if !self.elicits {
+        if !self.about.elicits {
             return None;
         }
         let schema = json!({

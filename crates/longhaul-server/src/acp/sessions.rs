@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{INTERNAL, INVALID_PARAMS, INVALID_REQUEST, RequestError};
+use super::options::SessionOptions;
 use super::updates::EditorQuestion;
-use crate::backend::{Backend, BackendError, NewTask};
+use crate::backend::{Backend, BackendError, NewTask, ServedTeam};
 
 /// The labels that a session's first task has.
 const SESSION: &str = "acp.session";
@@ -33,6 +34,7 @@ pub(super) struct AcpSession {
     pub(super) running: Option<CancellationToken>,
     /// A question that the next prompt answers.
     pub(super) question: Option<EditorQuestion>,
+    pub(super) options: SessionOptions,
 }
 
 /// The open sessions.
@@ -72,6 +74,11 @@ fn dir(params: &Value) -> Result<PathBuf, RequestError> {
     }
 }
 
+fn not_open(id: &str) -> RequestError {
+    let text = format!("session '{id}' is not open: use session/new or session/load");
+    RequestError::new(INVALID_PARAMS, text)
+}
+
 impl AcpSessions {
     pub(super) fn new(backend: Backend) -> AcpSessions {
         AcpSessions { backend, open: Arc::default() }
@@ -82,24 +89,56 @@ impl AcpSessions {
     }
 
     /// A new session. It has no task before its first prompt.
-    pub(super) fn create(&self, params: &Value) -> Result<String, RequestError> {
+    pub(super) fn create(&self, params: &Value) -> Result<Value, RequestError> {
         let id = uuid::Uuid::now_v7().to_string();
-        let session = AcpSession { dir: dir(params)?, task: None, running: None, question: None };
-        self.lock().insert(id.clone(), session);
-        Ok(id)
+        let options = SessionOptions::default();
+        let mut result = options.opened(self.team()?);
+        result["sessionId"] = id.as_str().into();
+        let session = AcpSession { dir: dir(params)?, task: None, running: None, question: None, options };
+        self.lock().insert(id, session);
+        Ok(result)
+    }
+
+    /// The team that answers.
+    fn team(&self) -> Result<&ServedTeam, RequestError> {
+        let first = self.backend.teams().first();
+        first.ok_or_else(|| RequestError::new(INTERNAL, "no team is served"))
+    }
+
+    /// Sets an option of a session that has not begun.
+    pub(super) fn set_option(&self, params: &Value) -> Result<Value, RequestError> {
+        let id = session_id(params)?;
+        let missing = |key: &str| RequestError::new(INVALID_PARAMS, format!("{key} is missing"));
+        let (option, value) = match text_at(params, "modeId") {
+            Some(mode) => ("mode", mode),
+            None => (
+                text_at(params, "configId").ok_or_else(|| missing("configId"))?,
+                text_at(params, "value").ok_or_else(|| missing("value"))?,
+            ),
+        };
+        let mut open = self.lock();
+        let session = open.get_mut(id).ok_or_else(|| not_open(id))?;
+        if session.task.is_some() || session.running.is_some() {
+            let text = "the session has begun: what it works with is chosen before the first prompt. Open a new session";
+            return Err(RequestError::new(INVALID_REQUEST, text));
+        }
+        session.options.set(self.team()?, option, value)?;
+        Ok(json!({ "configOptions": session.options.describe(self.team()?) }))
     }
 
     /// Opens a session that exists.
-    pub(super) async fn open(&self, params: &Value) -> Result<(String, TaskId), RequestError> {
+    pub(super) async fn open(&self, params: &Value) -> Result<(String, TaskId, Value), RequestError> {
         let id = session_id(params)?.to_owned();
         let dir = dir(params)?;
         let found =
             self.roots(SEARCHED).await?.into_iter().find(|(_, order)| order.labels.get(SESSION) == Some(&id));
-        let (state, _) =
+        let (state, order) =
             found.ok_or_else(|| RequestError::new(INVALID_PARAMS, format!("there is no session '{id}'")))?;
-        let session = AcpSession { dir, task: Some(state.id), running: None, question: None };
+        let options = SessionOptions::of_order(&order);
+        let opened = options.opened(self.team()?);
+        let session = AcpSession { dir, task: Some(state.id), running: None, question: None, options };
         self.lock().insert(id.clone(), session);
-        Ok((id, state.id))
+        Ok((id, state.id, opened))
     }
 
     /// The first tasks of sessions, newest first.
@@ -150,12 +189,7 @@ impl AcpSessions {
     /// Begins a prompt: one at a time.
     pub(super) fn begin(&self, id: &str) -> Result<(AcpSession, CancellationToken), RequestError> {
         let mut open = self.lock();
-        let session = open.get_mut(id).ok_or_else(|| {
-            RequestError::new(
-                INVALID_PARAMS,
-                format!("session '{id}' is not open: use session/new or session/load"),
-            )
-        })?;
+        let session = open.get_mut(id).ok_or_else(|| not_open(id))?;
         if session.running.is_some() {
             return Err(RequestError::new(INVALID_REQUEST, "the session is working on another prompt"));
         }
@@ -192,6 +226,7 @@ impl AcpSessions {
         let labels = BTreeMap::from([(SESSION.to_owned(), id.to_owned()), (DIR.to_owned(), dir)]);
         let mut order = Order::default().interactive().labels(labels).working_dir(session.dir.clone());
         order.task = text.into();
+        session.options.apply(&mut order);
         let new = NewTask { order, own_dir: true, key: Some(format!("acp/{id}")), ..NewTask::default() };
         let task = self.backend.start(new).await?.task;
         if let Some(session) = self.lock().get_mut(id) {

@@ -1,9 +1,10 @@
 //! Events of a tree of tasks as updates of an ACP session: pure.
 //!
 //! The root's words are the agent's words, its calls are tool calls, and each task below it is a tool-call card
-//! that shows what the task does now and how it ended.
+//! that shows what the task does now and how it ended. A client that knows sub-agents gets a session for each task
+//! instead: with all that the task says and does, and its letters as messages between sessions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use longhaul::entry::{ExpectedAnswer, Question, QuestionAnswer, Sender};
 use longhaul::id::{CallId, QuestionId};
@@ -28,7 +29,8 @@ pub(super) struct EditorQuestion {
 /// What an event means for the client.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ClientEffect {
-    Update(Value),
+    /// News about a session.
+    Update(String, Value),
     Ask(Box<EditorQuestion>),
     /// The root has ended.
     Ended {
@@ -40,10 +42,17 @@ pub(super) enum ClientEffect {
 /// What was told about a tree so far.
 #[derive(Debug)]
 pub(super) struct SessionUpdates {
+    session: String,
     root: TaskId,
     /// Whether letters of people are told: when a session is loaded.
     replays: bool,
+    /// Whether tasks are sessions of their own.
+    subagents: bool,
     cards: HashMap<TaskId, Card>,
+    /// The tasks that were told as sessions.
+    announced: HashSet<TaskId>,
+    /// The sessions above them.
+    above: HashMap<TaskId, String>,
 }
 
 #[derive(Debug, Default)]
@@ -53,8 +62,25 @@ struct Card {
 }
 
 impl SessionUpdates {
-    pub(super) fn new(root: TaskId, replays: bool) -> SessionUpdates {
-        SessionUpdates { root, replays, cards: HashMap::new() }
+    pub(super) fn new(session: &str, root: TaskId, replays: bool, subagents: bool) -> SessionUpdates {
+        let session = session.to_owned();
+        SessionUpdates {
+            session,
+            root,
+            replays,
+            subagents,
+            cards: HashMap::new(),
+            announced: HashSet::new(),
+            above: HashMap::new(),
+        }
+    }
+
+    /// The session of a task.
+    fn session_of(&self, task: TaskId) -> String {
+        match self.announced.contains(&task) {
+            true => task.to_string(),
+            false => self.session.clone(),
+        }
     }
 
     /// The effects of the next event.
@@ -65,18 +91,88 @@ impl SessionUpdates {
                 return vec![ClientEffect::Ask(Box::new(asks))];
             }
             EventKind::Answered { answer: QuestionAnswer::Nobody(why), .. } => {
-                return vec![ClientEffect::Update(thought(&format!("Nobody answered: {why}\n")))];
+                let update = thought(&format!("Nobody answered: {why}\n"));
+                return vec![ClientEffect::Update(self.session.clone(), update)];
             }
             _ => Vec::new(),
         };
-        let updates = if event.task == self.root { self.own(event) } else { self.below(event) };
-        effects.extend(updates.into_iter().map(ClientEffect::Update));
+        if self.subagents {
+            effects.extend(self.message_between(event));
+        }
+        if event.task == self.root {
+            let session = self.session.clone();
+            effects.extend(
+                self.own(event).into_iter().map(|update| ClientEffect::Update(session.clone(), update)),
+            );
+        } else if self.subagents {
+            effects.extend(self.subagent(event));
+        } else {
+            let session = self.session.clone();
+            effects.extend(
+                self.below(event).into_iter().map(|update| ClientEffect::Update(session.clone(), update)),
+            );
+        }
         if event.task == self.root
             && let EventKind::Finished { status, error, .. } = &event.kind
         {
             effects.push(ClientEffect::Ended { status: *status, error: error.clone() });
         }
         effects
+    }
+
+    /// A letter from one task to another, in the session of its reader.
+    fn message_between(&self, event: &Event) -> Option<ClientEffect> {
+        let EventKind::Letter { from: Sender::Task(sender), text, .. } = &event.kind else { return None };
+        let to = self.session_of(event.task);
+        let update = session_message(event, &self.session_of(*sender), &to, text);
+        Some(ClientEffect::Update(to, update))
+    }
+
+    /// The news of a task that is a session of its own.
+    fn subagent(&mut self, event: &Event) -> Vec<ClientEffect> {
+        let id = event.task.to_string();
+        let state = |above: String, state: Value| {
+            let update = json!({ "sessionUpdate": "subagent_update", "sessionId": id, "state": state });
+            ClientEffect::Update(above, update)
+        };
+        match &event.kind {
+            EventKind::Submitted { agent, headline, parent, .. } => {
+                let above = parent.map_or_else(|| self.session.clone(), |parent| self.session_of(parent));
+                self.announced.insert(event.task);
+                self.above.insert(event.task, above.clone());
+                let update = json!({
+                    "sessionUpdate": "subagent_update",
+                    "sessionId": id,
+                    "title": shorten(&format!("{agent} · {headline}")),
+                    "description": headline,
+                    "state": { "state": "idle" },
+                });
+                let order = session_message(event, &above, &id, headline);
+                vec![ClientEffect::Update(above, update), ClientEffect::Update(id.clone(), order)]
+            }
+            _ if !self.announced.contains(&event.task) => Vec::new(),
+            EventKind::Started { .. } => vec![state(self.above(event.task), json!({ "state": "running" }))],
+            EventKind::Finished { status, error, .. } => {
+                let reason = match status {
+                    Status::Cancelled => "cancelled",
+                    _ => "end_turn",
+                };
+                let said = error.iter().map(|error| {
+                    ClientEffect::Update(id.clone(), message(&format!("\n\nThe task failed: {error}")))
+                });
+                let end = state(self.above(event.task), json!({ "state": "idle", "stopReason": reason }));
+                said.chain([end]).collect()
+            }
+            _ => {
+                let updates = self.own(event).into_iter();
+                updates.map(|update| ClientEffect::Update(id.clone(), update)).collect()
+            }
+        }
+    }
+
+    /// The session of the task above.
+    fn above(&self, task: TaskId) -> String {
+        self.above.get(&task).cloned().unwrap_or_else(|| self.session.clone())
     }
 
     fn own(&self, event: &Event) -> Vec<Value> {
@@ -152,6 +248,17 @@ impl SessionUpdates {
             _ => Vec::new(),
         }
     }
+}
+
+/// A message from one session to another.
+fn session_message(event: &Event, from: &str, to: &str, text: &str) -> Value {
+    json!({
+        "sessionUpdate": "session_message",
+        "messageId": format!("{}/{}", event.task, event.seq.0),
+        "senderSessionId": from,
+        "recipientSessionId": to,
+        "content": [{ "type": "text", "text": text }],
+    })
 }
 
 fn call_id(task: TaskId, call: CallId) -> String {
@@ -282,9 +389,9 @@ mod tests {
 
     #[test]
     fn the_root_speaks_and_each_task_below_it_is_a_card() {
-        let mut updates = SessionUpdates::new("t-00001".parse().unwrap(), false);
+        let mut updates = SessionUpdates::new("s", "t-00001".parse().unwrap(), false, false);
         let said = updates.take(&event("t-00001", EventKind::Text { text: "Hello".to_owned() }));
-        assert_eq!(said, [ClientEffect::Update(message("Hello"))]);
+        assert_eq!(said, [ClientEffect::Update("s".to_owned(), message("Hello"))]);
         let submitted = EventKind::Submitted {
             agent: AgentName::from("researcher"),
             headline: "Go".to_owned(),
@@ -292,7 +399,7 @@ mod tests {
             continues: None,
         };
         let card = updates.take(&event("t-00002", submitted));
-        let [ClientEffect::Update(card)] = &card[..] else { panic!("{card:?}") };
+        let [ClientEffect::Update(_, card)] = &card[..] else { panic!("{card:?}") };
         assert_eq!((&card["title"], &card["toolCallId"]), (&json!("researcher · Go"), &json!("t-00002")));
         let silent = updates.take(&event("t-00002", EventKind::Text { text: "a word".to_owned() }));
         assert_eq!(silent, [], "not every word of a child is told");
@@ -302,8 +409,52 @@ mod tests {
             error: Some("it broke".to_owned()),
         };
         let end = updates.take(&event("t-00002", end));
-        let [ClientEffect::Update(end)] = &end[..] else { panic!("{end:?}") };
+        let [ClientEffect::Update(_, end)] = &end[..] else { panic!("{end:?}") };
         assert_eq!((&end["status"], end.to_string().contains("it broke")), (&json!("failed"), true));
+    }
+
+    #[test]
+    fn for_a_client_that_knows_sub_agents_each_task_is_a_session() {
+        let mut updates = SessionUpdates::new("s", "t-00001".parse().unwrap(), false, true);
+        let mut take = |task: &str, kind| -> Vec<(String, Value)> {
+            let effects = updates.take(&event(task, kind)).into_iter();
+            effects
+                .map(|effect| match effect {
+                    ClientEffect::Update(of, update) => (of, update),
+                    other => panic!("{other:?}"),
+                })
+                .collect()
+        };
+        let submitted = |parent: &str| EventKind::Submitted {
+            agent: AgentName::from("researcher"),
+            headline: "Go".to_owned(),
+            parent: Some(parent.parse().unwrap()),
+            continues: None,
+        };
+        let new = take("t-00002", submitted("t-00001"));
+        assert_eq!((new[0].0.as_str(), &new[0].1["sessionId"]), ("s", &json!("t-00002")));
+        assert_eq!((new[1].0.as_str(), &new[1].1["sessionUpdate"]), ("t-00002", &json!("session_message")));
+        assert_eq!(
+            (&new[1].1["senderSessionId"], &new[1].1["recipientSessionId"]),
+            (&json!("s"), &json!("t-00002"))
+        );
+        let below = take("t-00003", submitted("t-00002"));
+        assert_eq!(below[0].0, "t-00002", "told on the session right above");
+        assert_eq!(
+            take("t-00003", EventKind::Text { text: "Hm".to_owned() }),
+            [("t-00003".to_owned(), message("Hm"))]
+        );
+        let letter = EventKind::Letter {
+            letter: longhaul::id::LetterId::from("l"),
+            from: Sender::Task("t-00002".parse().unwrap()),
+            text: "Done.".into(),
+            ended: None,
+        };
+        let told = take("t-00001", letter);
+        assert_eq!((told[0].0.as_str(), &told[0].1["senderSessionId"]), ("s", &json!("t-00002")));
+        let end = EventKind::Finished { status: Status::Completed, output: "Go".into(), error: None };
+        let end = take("t-00002", end);
+        assert_eq!((end[0].0.as_str(), &end[0].1["state"]["state"]), ("s", &json!("idle")));
     }
 
     #[test]

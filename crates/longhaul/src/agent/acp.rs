@@ -41,9 +41,13 @@ pub struct AcpAgent {
     default_modes: Vec<String>,
     /// The MCP servers that it gets, as the protocol describes them.
     mcp_servers: Vec<Value>,
+    /// The command that connects it to the tools of its task.
+    task_tools: Vec<String>,
     tells_cost: bool,
     login_hint: Option<String>,
     guardian: ProcessGuardian,
+    #[cfg(feature = "toolsets")]
+    sandbox: Option<crate::toolset::Sandbox>,
 }
 
 impl AcpAgent {
@@ -60,9 +64,12 @@ impl AcpAgent {
             mode: None,
             default_modes: Vec::new(),
             mcp_servers: Vec::new(),
+            task_tools: Vec::new(),
             tells_cost: false,
             login_hint: None,
             guardian: ProcessGuardian::new(),
+            #[cfg(feature = "toolsets")]
+            sandbox: None,
         }
     }
 
@@ -129,6 +136,15 @@ impl AcpAgent {
         self
     }
 
+    /// Sets the command that connects the program to the tools of its agent, as an MCP server: `longhaul mcp --task`,
+    /// or another one that calls [`forward_task_tools`](super::forward_task_tools). Without it the program has only its own tools, and its agent
+    /// can have no tasks of its own.
+    #[must_use]
+    pub fn task_tools<S: Into<String>>(mut self, command: impl IntoIterator<Item = S>) -> Self {
+        self.task_tools = command.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Sets whether the program says what its work costs. If it does not, a cost limit is refused.
     #[must_use]
     pub fn tells_cost(mut self, tells: bool) -> Self {
@@ -147,6 +163,15 @@ impl AcpAgent {
     #[must_use]
     pub fn guardian(mut self, guardian: ProcessGuardian) -> Self {
         self.guardian = guardian;
+        self
+    }
+
+    /// Runs the program in a sandbox. Besides the task's working directory it can write to its home directory and to
+    /// the logins that it shares. What it starts is in the same sandbox.
+    #[cfg(feature = "toolsets")]
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: crate::toolset::Sandbox) -> Self {
+        self.sandbox = Some(sandbox);
         self
     }
 
@@ -190,12 +215,33 @@ impl AcpAgent {
         self.mcp_servers.iter().filter(fits).cloned().collect()
     }
 
+    pub(crate) fn task_tools_command(&self) -> &[String] {
+        &self.task_tools
+    }
+
+    /// A name for the MCP server of a task that no other server has.
+    pub(crate) fn task_server_name(&self) -> &'static str {
+        let is_taken = |name: &&&str| self.mcp_servers.iter().any(|server| server["name"] == **name);
+        ["longhaul", "longhaul_task", "longhaul_own"]
+            .iter()
+            .find(|name| !is_taken(name))
+            .unwrap_or(&"longhaul_tools")
+    }
+
     pub(crate) fn reports_cost(&self) -> bool {
         self.tells_cost
     }
 
     pub(crate) fn login_help(&self) -> Option<&str> {
         self.login_hint.as_deref()
+    }
+
+    /// The sandbox, with what the program may write to in it.
+    #[cfg(feature = "toolsets")]
+    pub(crate) fn open_sandbox(&self) -> Option<crate::toolset::Sandbox> {
+        let logins = self.logins.iter().map(|(source, _)| source).filter(|source| source.exists());
+        let writable = std::iter::once(&self.home).chain(logins);
+        Some(writable.fold(self.sandbox.clone()?, |sandbox, path| sandbox.allow_write(path)))
     }
 
     pub(crate) fn process_guardian(&self) -> &ProcessGuardian {

@@ -34,15 +34,19 @@ impl Conversation {
             Entry::Read { letters, known, all_ended } => self.read(letters, known, *all_ended, record.at),
             Entry::Replied(reply) => self.replied(reply),
             Entry::SessionOpened(session) => self.session.opened(session),
-            Entry::Prompted { text, again } => self.session.prompted(text, *again, self.conversation.len()),
-            Entry::Called { call, tool, effects, foreign: true, .. } => {
+            Entry::Prompted { text, held: true, .. } => self.session.hold(text),
+            Entry::Prompted { text, again, .. } => {
+                self.session.prompted(text, *again, self.conversation.len());
+            }
+            Entry::Called { call, tool, arguments, effects, foreign: true } => {
                 if *effects {
                     self.launches.something_happened();
                 }
-                self.session.called(*call, tool);
+                self.session.called(*call, tool, arguments.as_deref());
             }
             Entry::Returned(returned) if returned.foreign.is_some() => {
                 self.session.returned(returned.call);
+                self.collected.extend(&returned.collected);
                 self.asked_questions.retain(|asked| asked.question.call != returned.call);
             }
             Entry::Called { call, arguments, effects, .. } => {
@@ -167,7 +171,7 @@ impl Conversation {
         self.live.clear();
         self.replies += 1;
         self.turns += 1;
-        self.session.replied();
+        let held = self.session.replied();
         let new = self.launches.replied(self.replies, reply);
         let had_tools = !std::mem::take(&mut self.tools_off);
         if had_tools {
@@ -213,6 +217,9 @@ impl Conversation {
             for call in reply.calls() {
                 self.count_repeats(call);
             }
+        }
+        for text in held {
+            self.push_user_message(text);
         }
     }
 

@@ -6,7 +6,7 @@ use super::loop_detector::LoopResponse;
 use super::{Conversation, NextSpeaker, NextStep, PendingCall};
 use crate::agent::{AtTurnLimit, CompletionNotice, OutputSchema, Policy};
 use crate::entry::{Delivery, Failure, FailureKind, Letter, NudgeReason, Outcome};
-use crate::id::CallId;
+use crate::id::{CallId, LetterId};
 use crate::message::{Message, StopReason};
 use crate::tool::ToolEffects;
 
@@ -238,6 +238,22 @@ impl Conversation {
         let letters: Vec<_> =
             self.mailbox.iter().filter(|l| !self.is_known(l) && which(l)).map(|l| l.id.clone()).collect();
         (!letters.is_empty()).then(|| NextStep::ReadLetters { letters, known: self.known_letters() })
+    }
+
+    /// The letters that a running turn of another program's agent is told, those that are known already, and the
+    /// text. Results of tasks wait for the end of the turn: the agent may be collecting them.
+    pub(crate) fn letters_for_turn(
+        &self,
+        policy: &Policy,
+    ) -> Option<(Vec<LetterId>, Vec<LetterId>, Arc<str>)> {
+        let is_due = |letter: &Letter| letter.ending.is_none() && letter.deliver == Delivery::Asap;
+        if policy.letter_delivery != Delivery::Asap || self.last_word.is_some() {
+            return None;
+        }
+        let NextStep::ReadLetters { letters, known } = self.letters_to_read(is_due)? else { return None };
+        let read: Vec<Letter> =
+            self.mailbox.iter().filter(|letter| letters.contains(&letter.id)).cloned().collect();
+        Some((letters, known, super::fold::letters_text(&read)))
     }
 
     /// How often in a row the model has made the pending call to this tool.

@@ -200,6 +200,9 @@ pub enum Entry {
         /// Whether it replaces the prompt before it, which did not arrive.
         #[serde(default, skip_serializing_if = "is_false")]
         again: bool,
+        /// Whether it was meant for a turn that had ended, and was not taken: it is sent after the reply.
+        #[serde(default, skip_serializing_if = "is_false")]
+        held: bool,
     },
     /// An attempt ended without an outcome; the task can be claimed again.
     Released {

@@ -292,9 +292,10 @@ impl PendingQuestions {
         tool: Arc<str>,
         arguments: Option<String>,
         effects: bool,
+        foreign: bool,
         go: oneshot::Sender<()>,
     ) {
-        self.beginning.push((call, Entry::Called { call, tool, arguments, effects, foreign: false }, go));
+        self.beginning.push((call, Entry::Called { call, tool, arguments, effects, foreign }, go));
     }
 
     /// Drops all open questions and pending starts.

@@ -28,17 +28,17 @@ use crate::toolset::truncate_output;
 const GRACE: Duration = Duration::from_secs(3);
 
 /// The result of a call; `None` if it was cancelled while it only waited, to be made again later.
-struct CallOutcome {
-    call: CallId,
-    result: Option<Result<ToolOutput, ToolError>>,
+pub(super) struct CallOutcome {
+    pub(super) call: CallId,
+    pub(super) result: Option<Result<ToolOutput, ToolError>>,
     /// Text of hooks for the model.
-    hook_texts: Vec<String>,
+    pub(super) hook_texts: Vec<String>,
     /// Whether it needed approval and nobody was there.
-    unattended: bool,
+    pub(super) unattended: bool,
 }
 
 impl CallOutcome {
-    fn new(call: CallId, result: Option<Result<ToolOutput, ToolError>>) -> CallOutcome {
+    pub(super) fn new(call: CallId, result: Option<Result<ToolOutput, ToolError>>) -> CallOutcome {
         CallOutcome { call, result, hook_texts: Vec::new(), unattended: false }
     }
 }
@@ -189,7 +189,7 @@ impl TaskRun {
         if fresh.is_empty() { Ok(()) } else { self.append_entries(fresh).await }
     }
 
-    fn start(
+    pub(super) fn start(
         &self,
         mut pending: PendingCall,
         line: &RunnerChannel,
@@ -302,7 +302,7 @@ impl TaskRun {
     }
 
     /// All running calls only wait: give up the seat.
-    async fn wait_for(&mut self, now: &ActiveCalls) -> Result<(), Halt> {
+    pub(super) async fn wait_for(&mut self, now: &ActiveCalls) -> Result<(), Halt> {
         self.seat.park();
         let for_tasks = || Entry::Waiting { on: WaitReason::Tasks(now.tasks()), until: None };
         let person = now.asking.waiting_calls().next().and_then(|_| self.waiting_for_person_entry());
@@ -314,7 +314,11 @@ impl TaskRun {
     }
 
     /// Handles a signal of a running call.
-    async fn handle_signal(&mut self, signal: CallSignal, now: &mut ActiveCalls) -> Result<(), Halt> {
+    pub(super) async fn handle_signal(
+        &mut self,
+        signal: CallSignal,
+        now: &mut ActiveCalls,
+    ) -> Result<(), Halt> {
         match signal {
             CallSignal::Progress(text) => now.progress.push(text),
             CallSignal::WaitsForTasks { call, tasks } => drop(now.waiting.insert(call, tasks)),
@@ -343,7 +347,7 @@ impl TaskRun {
     }
 
     /// Handles the request of a call that is about to start.
-    async fn handle_approval_request(
+    pub(super) async fn handle_approval_request(
         &mut self,
         request: ApprovalRequest,
         now: &mut ActiveCalls,
@@ -356,7 +360,7 @@ impl TaskRun {
             }
             ApprovalRequest::Begin { call, tool, arguments, go } => {
                 let effects = self.has_effects(&tool);
-                now.asking.add_ready_call(call, tool, arguments, effects, go);
+                now.asking.add_ready_call(call, tool, arguments, effects, false, go);
             }
             ApprovalRequest::HooksFailed(failures) => {
                 self.append_entries(call_hooks::hook_failed_entries(failures).collect()).await?
@@ -443,26 +447,26 @@ impl TaskRun {
 
 /// The state of the running calls.
 #[derive(Default)]
-struct ActiveCalls {
+pub(super) struct ActiveCalls {
     /// Calls that wait for other tasks, and those tasks.
-    waiting: HashMap<CallId, Vec<TaskId>>,
+    pub(super) waiting: HashMap<CallId, Vec<TaskId>>,
     /// Calls that wait for a person, or to start.
-    asking: PendingQuestions,
-    progress: ProgressBuffer,
-    give_up: HashMap<CallId, CancellationToken>,
+    pub(super) asking: PendingQuestions,
+    pub(super) progress: ProgressBuffer,
+    pub(super) give_up: HashMap<CallId, CancellationToken>,
     /// Fires for calls that a person moves to the background.
-    backgrounded: HashMap<CallId, CancellationToken>,
+    pub(super) backgrounded: HashMap<CallId, CancellationToken>,
     draining: bool,
 }
 
 impl ActiveCalls {
     /// Moves these calls to the background.
-    fn background(&self, calls: &[CallId]) {
+    pub(super) fn background(&self, calls: &[CallId]) {
         calls.iter().filter_map(|call| self.backgrounded.get(call)).for_each(CancellationToken::cancel);
     }
 
     /// The tasks that calls wait for.
-    fn tasks(&self) -> Vec<TaskId> {
+    pub(super) fn tasks(&self) -> Vec<TaskId> {
         let mut tasks: Vec<TaskId> = self.waiting.values().flatten().copied().collect();
         tasks.sort();
         tasks.dedup();
@@ -470,7 +474,7 @@ impl ActiveCalls {
     }
 
     /// How many calls only wait.
-    fn idle(&self) -> usize {
+    pub(super) fn idle(&self) -> usize {
         let mut asking: Vec<CallId> =
             self.asking.waiting_calls().filter(|call| !self.waiting.contains_key(call)).collect();
         asking.sort();
@@ -491,9 +495,9 @@ impl ActiveCalls {
 
 /// Progress messages: only the latest in an interval is written.
 #[derive(Default)]
-struct ProgressBuffer {
+pub(super) struct ProgressBuffer {
     last: Option<String>,
-    due: Option<Instant>,
+    pub(super) due: Option<Instant>,
 }
 
 impl ProgressBuffer {
@@ -504,7 +508,7 @@ impl ProgressBuffer {
         self.due = self.due.or_else(|| Some(Instant::now() + Self::MOMENT));
     }
 
-    fn take(&mut self) -> Vec<Entry> {
+    pub(super) fn take(&mut self) -> Vec<Entry> {
         self.due = None;
         self.last.take().map(|text| Entry::Said { voice: LiveTextKind::Progress, text }).into_iter().collect()
     }

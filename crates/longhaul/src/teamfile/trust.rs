@@ -198,6 +198,7 @@ impl TrustCollector {
             for login in &acp.logins {
                 self.add(TrustItem::File { what: format!("login of {what}"), path: format!("~/{login}") });
             }
+            self.sandbox(acp.sandbox.as_ref(), acp.network, &format!("the program of {what}"));
             if let Some(mode) = acp.mode.as_deref().filter(|mode| AcpAgent::is_bypass_mode(mode)) {
                 self.add(TrustItem::Unprotected { what: format!("approvals of {what} (mode {mode})") });
             }

@@ -79,6 +79,8 @@ pub use a2a::A2a;
 pub use api::{Api, ApiSettings};
 pub use background_agents::BackgroundAgents;
 pub use call_description::with_call_description;
+#[cfg(feature = "toolsets")]
+pub(crate) use command::remove_paths;
 pub use delegation::Delegation;
 #[cfg(feature = "toolsets")]
 pub use fetch::Fetch;
@@ -103,10 +105,10 @@ pub use own_server::OwnServer;
 #[cfg(feature = "toolsets")]
 pub use project_tasks::ProjectTasks;
 pub use redaction::with_redaction;
-#[cfg(feature = "toolsets")]
-pub(crate) use sandbox::linked_git_dirs;
 #[cfg(all(feature = "toolsets", target_os = "linux"))]
 pub use sandbox::sandbox_exec;
+#[cfg(feature = "toolsets")]
+pub(crate) use sandbox::{ConfinedProgram, linked_git_dirs};
 #[cfg(feature = "toolsets")]
 pub use sandbox::{SANDBOX_EXEC, Sandbox};
 #[cfg(feature = "toolsets")]

@@ -43,6 +43,14 @@ pub struct Sandbox {
     backend: Arc<OnceCell<SandboxBackend>>,
 }
 
+/// A program in a sandbox, and what to remove when it has ended.
+pub(crate) struct ConfinedProgram {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) dir: PathBuf,
+    pub(crate) remove_afterwards: Vec<PathBuf>,
+}
+
 /// What a command may do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct SandboxRules {
@@ -132,6 +140,26 @@ impl Sandbox {
                 landlocked(helper, &paths, self.rules.network, spec)
             }
         })
+    }
+
+    /// Returns what to start instead of a program, so that it is confined: the program, its arguments and its directory.
+    pub(crate) async fn confine_program(
+        &self,
+        command: &[String],
+        dir: &Path,
+    ) -> Result<ConfinedProgram, ToolError> {
+        let (program, args) =
+            command.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let spec = CommandSpec {
+            program: program.into(),
+            args: args.iter().map(OsString::from).collect(),
+            dir: dir.to_owned(),
+            env: Default::default(),
+            contained: false,
+            remove_afterwards: Vec::new(),
+        };
+        let CommandSpec { program, args, dir, remove_afterwards, .. } = self.confine(spec, dir).await?;
+        Ok(ConfinedProgram { program, args, dir, remove_afterwards })
     }
 
     /// Detects the backend of this system.

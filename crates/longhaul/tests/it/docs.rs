@@ -118,7 +118,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             let session = AgentSession::new("worker".into(), "s-1", "agent 1.0", "/work".into());
             Entry::SessionOpened(Box::new(session))
         }
-        "Prompted" => Entry::Prompted { text: "go on".into(), again: false },
+        "Prompted" => Entry::Prompted { text: "go on".into(), again: false, held: false },
         "BudgetSet" => Entry::BudgetSet { budget: Default::default() },
         "Denied" => Entry::Denied { call: call(), tool: "tool".into() },
         "Worked" => Entry::Worked { ms: 1500, paused: false },

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::wire::{self, CallStatus, CallUpdate, Update};
+use crate::conversation::CALL_KINDS;
 use crate::entry::LiveTextKind;
 use crate::message::{Block, Reply, StopReason, Usage};
 
@@ -58,7 +59,8 @@ struct TurnCall {
 
 impl TurnCall {
     fn tool(&self) -> Arc<str> {
-        if self.kind.is_empty() { "other".into() } else { self.kind.as_str().into() }
+        // Other names are those of our own tools.
+        if CALL_KINDS.contains(&&*self.kind) { self.kind.as_str().into() } else { "other".into() }
     }
 
     fn is_over(&self) -> bool {
@@ -77,6 +79,10 @@ pub(super) struct AskedCall {
     pub(super) tool: Arc<str>,
     pub(super) arguments: Value,
     pub(super) harmless: bool,
+    /// What the agent called it before it asked.
+    pub(super) first_title: String,
+    /// The MCP server and the tool that it names, if its input is nothing but a call of that tool.
+    pub(super) server_tool: Option<(String, String)>,
 }
 
 impl AgentTurn {
@@ -111,6 +117,7 @@ impl AgentTurn {
     /// that is not recorded because there are too many.
     pub(super) fn asked(&mut self, call: CallUpdate) -> (Vec<TurnEffect>, Option<AskedCall>) {
         let id = call.id.clone();
+        let first_title = self.by_id.get(&id).map(|at| self.calls[*at].title.clone());
         let mut effects = self.call(call);
         let Some(at) = self.by_id.get(&id).copied() else { return (effects, None) };
         effects.extend(self.record(at));
@@ -120,8 +127,17 @@ impl AgentTurn {
             tool: call.tool(),
             arguments: call.arguments(),
             harmless: HARMLESS.contains(&&*call.kind),
+            first_title: first_title.unwrap_or_default(),
+            server_tool: call.input.as_ref().and_then(server_tool),
         });
         (effects, asked)
+    }
+
+    /// The index of a call that is not the agent's own.
+    pub(super) fn take_index(&mut self) -> u32 {
+        let index = self.next_index;
+        self.next_index = self.next_index.saturating_add(1);
+        index
     }
 
     /// Whether a call of the agent is running: then it need not say anything.
@@ -257,6 +273,15 @@ impl AgentTurn {
         }
         Reply { blocks, stop, usage, model, cost }
     }
+}
+
+/// The server and the tool of an input that has nothing but these and the arguments: a model that writes them into
+/// the input of another tool does not get through.
+fn server_tool(input: &Value) -> Option<(String, String)> {
+    let fields = input.as_object()?;
+    let is_plain = fields.keys().all(|key| matches!(key.as_str(), "server" | "tool" | "arguments"));
+    let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
+    Some((text("server")?, text("tool")?)).filter(|_| is_plain)
 }
 
 /// Adds to a text up to its limit.

@@ -2,10 +2,11 @@
 //!
 //! One task polls all three pipes, so an agent that reads nothing while it floods its output blocks only itself.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use tokio::time::timeout;
 use super::wire::{self, AgentMessage};
 use crate::agent::AcpAgent;
 use crate::process::ProcessGroup;
+#[cfg(feature = "toolsets")]
+use crate::toolset::{ConfinedProgram, remove_paths};
 
 /// The longest line that an agent may send.
 const LINE: usize = 32 << 20;
@@ -38,6 +41,7 @@ pub(super) struct Connection {
     /// How much of the inbox has no end of a line.
     searched: usize,
     last_words: Vec<u8>,
+    remove_afterwards: Vec<PathBuf>,
 }
 
 /// Why there is no further message.
@@ -60,13 +64,15 @@ impl fmt::Display for ConnectionLost {
 
 impl Connection {
     /// Starts the agent's program in a directory.
-    pub(super) fn start(agent: &AcpAgent, dir: &Path) -> io::Result<Connection> {
+    pub(super) async fn start(agent: &AcpAgent, dir: &Path) -> io::Result<Connection> {
         prepare_home(agent)?;
-        let (program, args) =
-            agent.command().split_first().ok_or_else(|| io::Error::other("its command is empty"))?;
-        let mut group = ProcessGroup::start(program, agent.process_guardian(), |command| {
-            command.args(args).current_dir(dir).env_clear().envs(agent.environment());
+        let launch = Launch::new(agent, dir).await?;
+        let mut group = ProcessGroup::start(&launch.program, agent.process_guardian(), |command| {
+            command.args(&launch.args).current_dir(&launch.dir).env_clear().envs(agent.environment());
             command.env("HOME", agent.home());
+            if let Some(temporary) = &launch.temporary {
+                command.env("TMPDIR", temporary);
+            }
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         })?;
         let stdout = group.child.stdout.take().ok_or_else(|| io::Error::other("it has no stdout"))?;
@@ -81,6 +87,7 @@ impl Connection {
             inbox: Vec::new(),
             searched: 0,
             last_words: Vec::new(),
+            remove_afterwards: launch.remove_afterwards,
         })
     }
 
@@ -169,8 +176,63 @@ impl Connection {
             Ok(_) => drop(self.group.kill().await),
             Err(_) => self.group.terminate(TERMINATING).await,
         }
+        remove_paths(&self.remove_afterwards).await;
     }
 }
+
+/// What is started: the program, or a sandbox with the program in it.
+struct Launch {
+    program: OsString,
+    args: Vec<OsString>,
+    dir: PathBuf,
+    /// The directory for its temporary files, if it cannot use that of the system.
+    temporary: Option<PathBuf>,
+    /// Paths to remove when it has ended.
+    remove_afterwards: Vec<PathBuf>,
+}
+
+impl Launch {
+    async fn new(agent: &AcpAgent, dir: &Path) -> io::Result<Launch> {
+        let command = agent.command();
+        let (program, args) =
+            command.split_first().ok_or_else(|| io::Error::other("its command is empty"))?;
+        #[cfg(feature = "toolsets")]
+        if let Some(sandbox) = agent.open_sandbox() {
+            let temporary = agent.home().join("tmp");
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&temporary)?;
+            let path = agent.environment().get("PATH").map(String::as_str).unwrap_or_default();
+            // In the sandbox a program that is missing would end with the words of the sandbox.
+            let found = find_program(program, path, dir);
+            let found = found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            let command: Vec<String> = std::iter::once(found).chain(args.iter().cloned()).collect();
+            let confined = sandbox.confine_program(&command, dir).await;
+            let confined = confined.map_err(|error| io::Error::other(error.to_string()))?;
+            let ConfinedProgram { program, args, dir, remove_afterwards } = confined;
+            return Ok(Launch { program, args, dir, temporary: Some(temporary), remove_afterwards });
+        }
+        Ok(Launch {
+            program: program.into(),
+            args: args.iter().map(OsString::from).collect(),
+            dir: dir.to_owned(),
+            temporary: None,
+            remove_afterwards: Vec::new(),
+        })
+    }
+}
+
+/// The path of a program, found as the system finds it.
+#[cfg(feature = "toolsets")]
+fn find_program(program: &str, path: &str, dir: &Path) -> Option<String> {
+    if program.contains('/') {
+        return dir.join(program).is_file().then(|| program.to_owned());
+    }
+    let mut found =
+        std::env::split_paths(path).map(|place| place.join(program)).filter(|file| file.is_file());
+    found.next().and_then(|file| file.to_str().map(str::to_owned))
+}
+
+#[cfg(not(feature = "toolsets"))]
+async fn remove_paths(_: &[PathBuf]) {}
 
 async fn read_some(pipe: Option<&mut ChildStderr>, words: &mut [u8]) -> usize {
     match pipe {

@@ -9,6 +9,9 @@ mod connection;
 mod permission;
 mod prompt;
 mod session;
+mod steering;
+mod task_calls;
+mod task_server;
 #[cfg(test)]
 mod tests;
 mod agent_turn;
@@ -26,6 +29,7 @@ use crate::journal;
 use crate::message::Message;
 use prompt::{INTERRUPTED, PromptKind};
 use session::{AgentError, AgentProcess, SessionRequest};
+use task_server::TaskServer;
 use turn_loop::TurnEnd;
 
 /// How often in a row the program may die in one turn.
@@ -37,6 +41,14 @@ pub(super) struct OpenAgent(Box<AgentProcess>);
 impl TaskRun {
     /// One turn of the program that runs the agent.
     pub(super) async fn prompt_agent(&mut self, acp: &AcpAgent) -> Result<(), Halt> {
+        let ended = self.prompt_until_replied(acp).await;
+        if let Err(Halt::Stop | Halt::Fail(_)) = &ended {
+            self.close_interrupted_task_calls().await?;
+        }
+        ended
+    }
+
+    async fn prompt_until_replied(&mut self, acp: &AcpAgent) -> Result<(), Halt> {
         self.take_seat().await?;
         self.ledger.check(&self.state, self.stopwatch.total(), &*self.context.store).await?;
         self.check_told_cost(acp)?;
@@ -51,7 +63,7 @@ impl TaskRun {
             let text: Arc<str> = text.into();
             self.ensure_lease().await?;
             let again = kind == PromptKind::Again;
-            self.append_entries(vec![Entry::Prompted { text: text.clone(), again }]).await?;
+            self.append_entries(vec![Entry::Prompted { text: text.clone(), again, held: false }]).await?;
             let ended = match self.run_turn(acp, &mut process, &text).await {
                 Ok(ended) => ended,
                 Err(halt) => {
@@ -128,6 +140,7 @@ impl TaskRun {
             unanswered: known.is_outstanding().then(|| known.prompts().to_vec()),
             approved: self.order.approved,
             cost: self.state.cost,
+            server: self.start_task_server(acp).map_err(|error| Halt::Fail(error.into_failure(acp)))?,
         };
         self.ensure_lease().await?;
         let acp = acp.clone();
@@ -136,6 +149,15 @@ impl TaskRun {
         let process = opened.map_err(|error: AgentError| Halt::Fail(error.into_failure(&acp)))?;
         self.append_entries(vec![Entry::SessionOpened(Box::new(process.session.clone()))]).await?;
         Ok(process)
+    }
+
+    /// The MCP server with the tools of the agent, if it has some and can be given them.
+    fn start_task_server(&self, acp: &AcpAgent) -> Result<Option<TaskServer>, AgentError> {
+        if acp.task_tools_command().is_empty() || self.tools.specs.is_empty() {
+            return Ok(None);
+        }
+        let server = TaskServer::start(acp.home(), &self.state.id.to_string(), &self.tools);
+        server.map(Some).map_err(|error| AgentError::NotStarted(format!("the socket of its task: {error}")))
     }
 
     /// What to send now.
@@ -148,7 +170,13 @@ impl TaskRun {
             || (session.prompts().is_empty()
                 && messages.iter().any(|message| matches!(message, Message::Assistant(_))));
         let kind = prompt::choose(!session.prompts().is_empty(), lacks, outstanding);
-        let last = session.prompts().last().cloned();
+        let steered = session.unanswered().len() > 1;
+        // Of several prompts to one turn, some may have arrived.
+        let kind = if kind == PromptKind::Again && steered { PromptKind::Unsure } else { kind };
+        let last = match steered {
+            true => Some(session.unanswered().join("\n\n").into()),
+            false => session.prompts().last().cloned(),
+        };
         let unsent: Vec<&str> = messages
             .iter()
             .skip(session.sent())
@@ -164,11 +192,14 @@ impl TaskRun {
             }
             _ => String::new(),
         };
+        let mut system = self.system.to_string();
+        if let Some(name) = &process.server_name {
+            system += &format!("\n\nThe tools that are named above are those of the MCP server '{name}'.");
+        }
         let system = match self.agent.output_schema.as_deref() {
-            None => self.system.to_string(),
+            None => system,
             Some(schema) => format!(
-                "{}\n\nYour final answer must be nothing but JSON that matches this schema: {}",
-                self.system,
+                "{system}\n\nYour final answer must be nothing but JSON that matches this schema: {}",
                 schema.prompt_text()
             ),
         };

@@ -53,6 +53,26 @@ pub(super) fn decide(
     }
 }
 
+/// Whether a program asks for a call of one of our own tools, on this MCP server. It need not: what the call may do
+/// is decided when it arrives. Programs write the names of such tools in their own way, and never let a model write
+/// them.
+pub(super) fn is_task_tool(server: &str, has_tool: impl Fn(&str) -> bool, call: &AskedCall) -> bool {
+    if call.server_tool.as_ref().is_some_and(|(on, tool)| on == server && has_tool(tool)) {
+        return true;
+    }
+    if &*call.tool != "other" {
+        return false;
+    }
+    let title = call.arguments.get("title").and_then(Value::as_str).unwrap_or_default();
+    let titles = [call.first_title.as_str(), title];
+    let before = [format!("mcp__{server}__"), format!("mcp.{server}."), format!("{server}_")];
+    let after = format!(" ({server} MCP Server)");
+    titles.iter().any(|title| {
+        let bare = before.iter().find_map(|before| title.strip_prefix(before.as_str()));
+        bare.or_else(|| title.strip_suffix(after.as_str())).is_some_and(&has_tool)
+    })
+}
+
 fn question(program: &str, call: &AskedCall, why: Option<String>) -> Question {
     let arguments = call.arguments.to_string();
     let title = call.arguments.get("title").and_then(Value::as_str).unwrap_or_default();
@@ -85,5 +105,41 @@ pub(super) fn is_allowed(answer: &QuestionAnswer) -> bool {
             matches!(Approval::parse(words), Ok(Approval::Yes | Approval::Always(_)))
         }
         QuestionAnswer::Declined | QuestionAnswer::Nobody(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::agent_turn::{AgentTurn, AskedCall};
+    use super::super::wire::parse_call;
+    use super::is_task_tool;
+
+    fn asked(call: serde_json::Value) -> AskedCall {
+        AgentTurn::new(0).asked(parse_call(&call).unwrap()).1.unwrap()
+    }
+
+    #[test]
+    fn calls_of_our_own_tools_are_known_however_a_program_writes_them() {
+        let has_tool = |name: &str| name == "run_background_agent";
+        let is_ours = |call| is_task_tool("longhaul", has_tool, &asked(call));
+        for title in [
+            "mcp__longhaul__run_background_agent",
+            "mcp.longhaul.run_background_agent",
+            "longhaul_run_background_agent",
+            "run_background_agent (longhaul MCP Server)",
+        ] {
+            assert!(is_ours(json!({ "toolCallId": "1", "kind": "other", "title": title })), "{title}");
+            // What a model can write as the description of a command is not ours.
+            assert!(!is_ours(json!({ "toolCallId": "1", "kind": "execute", "title": title })), "{title}");
+        }
+        let codex = json!({ "server": "longhaul", "tool": "run_background_agent", "arguments": {} });
+        assert!(is_ours(json!({ "toolCallId": "1", "kind": "execute", "rawInput": codex })));
+        let smuggled = json!({ "server": "longhaul", "tool": "run_background_agent", "command": "rm -rf /" });
+        assert!(!is_ours(json!({ "toolCallId": "1", "kind": "execute", "rawInput": smuggled })));
+        for title in ["mcp__other__run_background_agent", "mcp__longhaul__rm", "run_background_agent"] {
+            assert!(!is_ours(json!({ "toolCallId": "1", "kind": "other", "title": title })), "{title}");
+        }
     }
 }

@@ -102,6 +102,7 @@ pub(super) fn compose(
         PromptKind::Next => unsent.collect(),
         PromptKind::Continue => [GO_ON.to_owned()].into_iter().chain(unsent).collect(),
         PromptKind::Again => [last].into_iter().chain(unsent).collect(),
+        // Also for several that were sent to one turn.
         PromptKind::Unsure => [UNSURE.to_owned(), last].into_iter().chain(unsent).collect(),
         PromptKind::Restart => {
             vec![system, LOST.to_owned(), format!("<transcript>\n{}\n</transcript>", transcript())]

@@ -8,7 +8,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, ConnectionLost};
 use super::prompt::{Arrival, arrival};
-use super::wire::{self, AgentAbout, AgentMessage, Modes, RpcError, Update};
+use super::task_server::TaskServer;
+use super::wire::{self, AgentAbout, AgentMessage, Modes, RpcError, Steering, Update};
 use crate::agent::AcpAgent;
 use crate::entry::{AgentSession, Failure, FailureKind};
 use crate::id::AgentName;
@@ -30,6 +31,10 @@ pub(super) struct AgentProcess {
     pub(super) arrival: Option<Arrival>,
     /// The cost of the session so far, as far as it is accounted for.
     pub(super) cost: u64,
+    /// The server with the tools of the task, and its name.
+    pub(super) server: Option<TaskServer>,
+    pub(super) server_name: Option<&'static str>,
+    pub(super) steering: Steering,
     next_id: u64,
 }
 
@@ -133,20 +138,31 @@ pub(super) struct SessionRequest {
     pub(super) approved: bool,
     /// The cost so far.
     pub(super) cost: u64,
+    /// The server with the tools of the task.
+    pub(super) server: Option<TaskServer>,
 }
 
 /// Starts the program and opens a session. If this is dropped, the program ends.
-pub(super) async fn open(acp: &AcpAgent, request: SessionRequest) -> Result<AgentProcess, AgentError> {
+pub(super) async fn open(acp: &AcpAgent, mut request: SessionRequest) -> Result<AgentProcess, AgentError> {
     if let Some(mode) = acp.wanted_mode().filter(|mode| AcpAgent::is_bypass_mode(mode) && !request.approved) {
         return Err(AgentError::Bypass(mode.to_owned()));
     }
     let program = acp.command().first().cloned().unwrap_or_default();
-    let connection = Connection::start(acp, &request.dir).map_err(|error| match error.kind() {
+    let connection = Connection::start(acp, &request.dir).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound if request.dir.is_dir() => AgentError::NotFound(program),
         _ => AgentError::NotStarted(error.to_string()),
     })?;
     let session = AgentSession::new(request.agent.clone(), "", acp.program_name(), request.dir.clone());
-    let mut process = AgentProcess { connection, session, arrival: None, cost: 0, next_id: 0 };
+    let mut process = AgentProcess {
+        connection,
+        session,
+        arrival: None,
+        cost: 0,
+        server: request.server.take(),
+        server_name: None,
+        steering: Steering::None,
+        next_id: 0,
+    };
     let hello = process.request("initialize", wire::initialize(), STARTING, &mut |_| {}).await?;
     let about = wire::parse_about(&hello);
     if about.version != wire::VERSION {
@@ -155,7 +171,13 @@ pub(super) async fn open(acp: &AcpAgent, request: SessionRequest) -> Result<Agen
     if let Some(program) = &about.program {
         process.session.program.clone_from(program);
     }
-    let servers = acp.mcp_servers(about.mcp_http);
+    process.steering = about.steering;
+    let mut servers = acp.mcp_servers(about.mcp_http);
+    if let Some(server) = &process.server {
+        let name = acp.task_server_name();
+        servers.push(server.entry(name, acp.task_tools_command()));
+        process.server_name = Some(name);
+    }
     let modes = match process.load(&about, &request, &servers).await? {
         Some(modes) => modes,
         None => process.create(&about, &request.dir, &servers).await?,

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::super::approval::PendingQuestions;
 use super::super::model_call::LiveTextBuffer;
 use super::super::{Halt, TaskRun, deadline_passed, journal_may_have_changed};
 use super::agent_turn::{self, AgentTurn, TurnEffect};
 use super::permission::{self, AskDecision};
 use super::session::AgentProcess;
+use super::steering::TurnPrompts;
+use super::task_calls::{TaskCalls, next_call};
 use super::wire::{self, AgentMessage, PermissionAsked, RpcError, Update};
 use crate::agent::AcpAgent;
 use crate::entry::{Entry, Failure, FailureKind, LiveTextKind, QuestionAnswer};
@@ -39,7 +40,7 @@ pub(super) enum TurnEnd {
 }
 
 /// A request for permission that waits for a person.
-struct Waiting {
+pub(super) struct Waiting {
     request: Value,
     asked: PermissionAsked,
     call: CallId,
@@ -48,18 +49,19 @@ struct Waiting {
 }
 
 /// A turn that is going on.
-struct RunningTurn<'a> {
+pub(super) struct RunningTurn<'a> {
     acp: &'a AcpAgent,
-    process: &'a mut AgentProcess,
-    prompt: u64,
-    turn: AgentTurn,
+    pub(super) process: &'a mut AgentProcess,
+    pub(super) prompts: TurnPrompts,
+    pub(super) turn: AgentTurn,
     words: LiveTextBuffer,
-    asking: PendingQuestions,
-    waiting: FuturesUnordered<BoxFuture<'static, Waiting>>,
+    /// Calls of our own tools, and all questions to people.
+    pub(super) tasks: TaskCalls,
+    pub(super) waiting: FuturesUnordered<BoxFuture<'static, Waiting>>,
     /// Requests that wait for a person.
     open_requests: Vec<Value>,
     /// Why it was cancelled, and until when its end is waited for.
-    halt: Option<(Halt, Instant)>,
+    pub(super) halt: Option<(Halt, Instant)>,
     silent_at: Option<Instant>,
     progress_at: Instant,
     cost: Option<u64>,
@@ -67,7 +69,7 @@ struct RunningTurn<'a> {
 
 impl RunningTurn<'_> {
     /// Cancels the turn. Its end is waited for a little.
-    fn cancel(&mut self, halt: Halt) {
+    pub(super) fn cancel(&mut self, halt: Halt) {
         if self.halt.is_some() {
             return;
         }
@@ -77,7 +79,7 @@ impl RunningTurn<'_> {
         for request in self.open_requests.drain(..) {
             self.process.connection.send(&wire::response(&request, wire::cancelled()));
         }
-        self.asking.clear();
+        self.tasks.cancel();
         self.waiting.clear();
     }
 }
@@ -95,10 +97,10 @@ impl TaskRun {
         let mut now = RunningTurn {
             acp,
             process,
-            prompt,
+            prompts: TurnPrompts::new(prompt),
             turn: AgentTurn::new(self.conversation.session().next_call()),
             words: LiveTextBuffer::default(),
-            asking: PendingQuestions::default(),
+            tasks: TaskCalls::new(),
             waiting: FuturesUnordered::new(),
             open_requests: Vec::new(),
             halt: None,
@@ -128,7 +130,8 @@ impl TaskRun {
     ) -> Result<Result<Result<Value, RpcError>, String>, Halt> {
         loop {
             let until = now.halt.as_ref().map(|(_, until)| *until);
-            let quiet = now.waiting.is_empty() && !now.turn.is_calling() && now.halt.is_none();
+            let is_working = now.turn.is_calling() || !now.tasks.running.is_empty();
+            let quiet = now.waiting.is_empty() && !is_working && now.halt.is_none();
             let silent_at = now.silent_at.filter(|_| quiet);
             // In this order: an agent that talks without end must not delay a stop.
             tokio::select! {
@@ -136,8 +139,12 @@ impl TaskRun {
                 () = deadline_passed(until), if until.is_some() => {
                     return Ok(Err("it did not end its turn".to_owned()));
                 }
+                () = deadline_passed(now.prompts.due()), if now.prompts.due().is_some() => {
+                    return Ok(Err("it did not say whether it took a message".to_owned()));
+                }
                 () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {
                     self.catch_up().await?;
+                    now.tasks.active.background(&self.state.backgrounded);
                     if self.state.stop.is_some() {
                         now.cancel(Halt::Stop);
                     }
@@ -147,7 +154,12 @@ impl TaskRun {
                 () = deadline_passed(self.stopwatch.deadline()), if now.halt.is_none() => {
                     now.cancel(self.timeout_halt());
                 }
-                () = deadline_passed(now.asking.due()) => self.expire_questions(&now.asking).await?,
+                () = deadline_passed(now.tasks.active.asking.due()) => {
+                    self.expire_questions(&now.tasks.active.asking).await?;
+                }
+                () = deadline_passed(now.tasks.active.progress.due) => {
+                    self.append_entries(now.tasks.active.progress.take()).await?;
+                }
                 () = deadline_passed(now.words.due) => self.append_entries(now.words.take()).await?,
                 () = deadline_passed(silent_at) => {
                     let time = self.policy.inactivity_timeout;
@@ -155,16 +167,27 @@ impl TaskRun {
                     now.cancel(Halt::Fail(Failure::new(FailureKind::Silent, text)));
                 }
                 Some(answered) = now.waiting.next() => self.answer_permission(now, answered).await?,
+                Some(end) = now.tasks.running.next() => self.end_task_call(now, end).await?,
+                Some(signal) = now.tasks.signals.recv() => self.handle_signal(signal, &mut now.tasks.active).await?,
+                Some(request) = now.tasks.requests.recv() => self.take_task_call_request(now, request).await?,
+                call = next_call(now.process.server.as_mut()), if now.halt.is_none() => {
+                    self.start_task_call(now, call).await?;
+                }
                 message = now.process.connection.receive() => {
                     now.silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
                     match message {
-                        Ok(AgentMessage::Response { id, result }) if id == now.prompt => return Ok(Ok(result)),
+                        Ok(AgentMessage::Response { id, result }) => self.take_turn_answer(now, id, result).await?,
                         Ok(message) => self.take_message(now, message).await?,
                         Err(lost) => return Ok(Err(lost.to_string())),
                     }
                 }
             }
-            self.deliver_answers(&mut now.asking);
+            if let Some(result) = now.prompts.take_end() {
+                return Ok(Ok(result));
+            }
+            self.steer(now).await?;
+            self.deliver_answers(&mut now.tasks.active.asking);
+            self.rest_while_waiting(now).await?;
             if now.words.is_enough() {
                 self.append_entries(now.words.take()).await?;
             }
@@ -274,6 +297,11 @@ impl TaskRun {
             refuse(now, &request);
             return Ok(());
         };
+        let has_tool = |name: &str| self.tools.tool(name).is_some();
+        if now.process.server_name.is_some_and(|server| permission::is_task_tool(server, has_tool, &call)) {
+            now.process.connection.send(&wire::response(&request, asked.outcome(true)));
+            return Ok(());
+        }
         let id = self.foreign_call(call.index);
         let dir = self.order.working_dir.clone();
         let program = now.acp.program_name().to_owned();
@@ -289,12 +317,12 @@ impl TaskRun {
             AskDecision::Ask(question) => *question,
         };
         let (reply, answer) = oneshot::channel();
-        self.ask_approval(&mut now.asking, id, question, reply).await?;
+        self.ask_approval(&mut now.tasks.active.asking, id, question, reply).await?;
         now.open_requests.push(request.clone());
         let tool = call.tool;
         let wait = async move { Waiting { request, asked, call: id, tool, answer: answer.await.ok() } };
         now.waiting.push(wait.boxed());
-        self.deliver_answers(&mut now.asking);
+        self.deliver_answers(&mut now.tasks.active.asking);
         // An answer that is known already needs no wait.
         if let Some(Some(answered)) = now.waiting.next().now_or_never() {
             return self.answer_permission(now, answered).await;
@@ -340,6 +368,7 @@ impl TaskRun {
         let name = now.acp.program_name();
         let effects = now.turn.close_calls("the agent ended its turn without saying how this call ended");
         self.record_effects(&mut now, effects).await?;
+        self.close_task_calls(None, "the agent ended its turn without waiting for this call").await?;
         self.flush_live_text(&mut now.words).await?;
         let result = match result {
             Ok(result) => result,

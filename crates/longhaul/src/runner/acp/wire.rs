@@ -95,10 +95,14 @@ pub(super) fn response(id: &Value, result: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
+/// An answer with an error.
+pub(super) fn rpc_failure(id: &Value, code: i64, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
 /// The answer to a request for something that was not offered.
 pub(super) fn not_offered(id: &Value, method: &str) -> Value {
-    let message = format!("{method} is not offered by this client");
-    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": METHOD_NOT_FOUND, "message": message } })
+    rpc_failure(id, METHOD_NOT_FOUND, &format!("{method} is not offered by this client"))
 }
 
 /// No files, no terminals: the agent works on disk itself, within its own confinement.
@@ -122,6 +126,19 @@ pub(super) struct AgentAbout {
     pub(super) program: Option<String>,
     /// How one can log in, as it says.
     pub(super) logins: Vec<String>,
+    pub(super) steering: Steering,
+}
+
+/// How a message reaches an agent in the middle of a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Steering {
+    /// Not at all: it waits until the turn ends.
+    #[default]
+    None,
+    /// By a request of its own (`_session/steering`), which says whether the turn took it.
+    Request,
+    /// By a prompt that the agent queues.
+    Queue,
 }
 
 pub(super) fn parse_about(result: &Value) -> AgentAbout {
@@ -139,6 +156,11 @@ pub(super) fn parse_about(result: &Value) -> AgentAbout {
             Some(version) => format!("{name} {version}"),
             None => name.to_owned(),
         }),
+        steering: match capabilities.pointer("/_meta/claudeCode/promptQueueing") {
+            _ if result.pointer("/_meta/steering/supported") == Some(&Value::Bool(true)) => Steering::Request,
+            Some(Value::Bool(true)) => Steering::Queue,
+            _ => Steering::None,
+        },
         logins: logins.filter_map(|login| text_at(login, "name")).map(str::to_owned).collect(),
     }
 }

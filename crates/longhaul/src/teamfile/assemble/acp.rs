@@ -36,12 +36,14 @@ struct KnownProgram {
     /// What to do in the team file if it requires a login.
     login: &'static str,
     tells_cost: bool,
+    /// Whether letters reach it in the middle of a turn.
+    steers: bool,
     /// The mode to use if none is set: the one in which it asks.
     mode: Option<&'static str>,
 }
 
 const fn known(name: &'static str, command: &'static [&'static str], login: &'static str) -> KnownProgram {
-    KnownProgram { name, command, env: &[], login, tells_cost: false, mode: None }
+    KnownProgram { name, command, env: &[], login, tells_cost: false, steers: false, mode: None }
 }
 
 const KEY_OR_LOGIN: &str = "name its key under `acp.env`, or its login files under `acp.logins`";
@@ -52,6 +54,7 @@ static KNOWN: [KnownProgram; 19] = [
         // Our own background tasks take the place of its own, which block its permission requests.
         env: &[("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")],
         tells_cost: true,
+        steers: true,
         ..known(
             "claude-code",
             &["npx", "-y", "@agentclientprotocol/claude-agent-acp"],
@@ -61,6 +64,7 @@ static KNOWN: [KnownProgram; 19] = [
     KnownProgram {
         // In its own default mode, a model decides what a person is asked about.
         mode: Some("read-only"),
+        steers: true,
         ..known(
             "codex",
             &["npx", "-y", "@agentclientprotocol/codex-acp"],
@@ -205,6 +209,24 @@ impl TeamAssembler<'_> {
             }
         }
         agent = self.mcp_servers_of(job, part, agent, path);
+        if let Some(helper) = self.environment.sandbox_helper.as_ref().and_then(|helper| helper.to_str()) {
+            agent = agent.task_tools([helper, "mcp", "--task"]);
+        }
+        match self.sandbox(acp.sandbox.as_ref(), Some(acp.network.unwrap_or(true))) {
+            Some(sandbox) => {
+                agent = agent.sandbox(sandbox);
+                if acp.network == Some(false) {
+                    let help = "leave it out unless its models are on this machine, behind a socket in the file system";
+                    let message = "without network it cannot reach its models";
+                    self.warn(job, &format!("{path}.acp.network"), message.to_owned(), help);
+                }
+            }
+            None if acp.network.is_some() => {
+                let message = "'network' has no effect without a sandbox".to_owned();
+                self.warn(job, &format!("{path}.acp.network"), message, "set `sandbox: on` beside it");
+            }
+            None => {}
+        }
         if let Some(mode) = &acp.mode {
             agent = agent.mode(mode);
             if AcpAgent::is_bypass_mode(mode) {
@@ -263,23 +285,19 @@ impl TeamAssembler<'_> {
             post_tool_use: part.hooks.post_tool_use.clone(),
             ..HooksConfig::default()
         };
-        let is_mcp = |kind: &ToolsetKind| matches!(kind, ToolsetKind::Mcp(_));
-        let has_other_tools = part.toolsets.iter().any(|toolset| !is_mcp(&toolset.kind));
+        let is_passed_on =
+            |kind: &ToolsetKind| matches!(kind, ToolsetKind::Mcp(_) | ToolsetKind::BackgroundAgents(_));
+        let has_other_tools = part.toolsets.iter().any(|toolset| !is_passed_on(&toolset.kind));
         let unused = [
             ("model", !part.model.is_empty(), "set the model in the program's own settings, or by `acp.env`"),
             ("fallback", part.fallback.is_some(), "the program calls its models itself"),
             (
                 "toolsets",
                 has_other_tools,
-                "the program has its own tools; only its MCP servers are passed on",
+                "the program has its own tools; only MCP servers and background_agents are passed on",
             ),
             ("use_toolsets", !part.use_toolsets.is_empty(), "the program has its own tools"),
             ("skills", part.skills.is_some(), "the program has its own skills"),
-            (
-                "sub_agents",
-                !part.sub_agents.is_empty(),
-                "the program cannot send tasks to agents of this file yet",
-            ),
             ("handoffs", !part.handoffs.is_empty(), "the program cannot hand its conversation over"),
             (
                 "hooks",
@@ -303,8 +321,9 @@ impl TeamAssembler<'_> {
             let message = format!("'{key}' has no effect on an agent that another program runs");
             self.warn(job, &format!("{path}.{key}"), message, why);
         }
-        if part.background.letters == Some(crate::entry::Delivery::Asap) {
-            let message = "letters to an agent that another program runs wait until its turn ends";
+        let steers = part.acp.as_ref().and_then(known_program).is_some_and(|known| known.steers);
+        if part.background.letters == Some(crate::entry::Delivery::Asap) && !steers {
+            let message = "letters to this program wait until its turn ends";
             self.warn(job, &format!("{path}.background.letters"), message, "use letters: when_idle");
         }
     }

@@ -65,8 +65,7 @@ impl<'a> TeamAssembler<'a> {
             builder =
                 builder.permissions(permissions(&of_file.unwrap_or(&usual).merged_with(&part.permissions))?);
         }
-        let sub_agents = part.sub_agents.iter().filter(|_| !is_foreign);
-        for (index, other) in sub_agents.enumerate() {
+        for (index, other) in part.sub_agents.iter().enumerate() {
             let path = format!("{path}.sub_agents[{index}]");
             if let Some(other) = self.resolve_agent(job, other, &path)? {
                 builder = builder.sub_agent_named(other.as_str());
@@ -91,12 +90,12 @@ impl<'a> TeamAssembler<'a> {
                 Err(why) => job.add_error(&format!("{path}.structured_output.schema"), why.to_string()),
             }
         }
-        let mut agent = builder.dialect(dialect(&job.team, &part)).build()?;
         if is_foreign {
-            agent.toolsets.clear();
-            self.agents.push(agent);
+            // It gets the tools for its sub-agents over MCP, and has all others itself.
+            self.agents.push(builder.dialect(SubAgentDialect::Background).build()?);
             return Ok(());
         }
+        let mut agent = builder.dialect(dialect(&job.team, &part)).build()?;
         let toolsets = self.toolsets(job, name, &part);
         agent.toolsets.extend(toolsets);
         if part.redact_secrets {

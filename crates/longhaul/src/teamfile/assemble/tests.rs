@@ -467,7 +467,8 @@ fn what_another_program_cannot_do_is_told() {
     );
     let told = made(
         "agents:\n  root:\n    acp: {type: claude-code, mode: bypassPermissions}\n    budget: {max_cost: 1}\n    model: openai/gpt-5\n    \
-         toolsets: [{type: shell}]\n    readonly: true\n    background: {letters: asap}\n",
+         toolsets: [{type: shell}]\n    readonly: true\n    sub_agents: [other]\n  other:\n    acp: {type: gemini, network: false}\n    \
+         background: {letters: asap}\n",
     );
     let told: Vec<String> = told.warnings.into_iter().map(|notice| notice.problem.message).collect();
     for words in [
@@ -475,6 +476,7 @@ fn what_another_program_cannot_do_is_told() {
         "'toolsets' has no effect",
         "'readonly' has no effect",
         "wait until its turn ends",
+        "'network' has no effect without a sandbox",
         "asks for nothing",
     ] {
         assert!(told.iter().any(|message| message.contains(words)), "{words}: {told:#?}");

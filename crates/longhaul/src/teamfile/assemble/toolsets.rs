@@ -188,7 +188,7 @@ impl TeamAssembler<'_> {
     }
 
     /// The sandbox for commands, if it is on.
-    fn sandbox(
+    pub(super) fn sandbox(
         &self,
         part: Option<&SandboxConfig>,
         network: Option<bool>,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
-use super::{ToolsetConfig, doc_text, time};
+use super::toolset::SANDBOX;
+use super::{SandboxConfig, ToolsetConfig, doc_text, time};
 use crate::agent::CompletionNotice;
 use crate::entry::{Delivery, OnFinish};
 use crate::teamfile::file_schema::{
@@ -99,7 +100,7 @@ team_config! {
 
 team_config! {
     /// A program that runs an agent, over the Agent Client Protocol.
-    AcpConfig [Eq] = ACP("acp", "Acp") {
+    AcpConfig [] = ACP("acp", "Acp") {
         /// The name of a known program: claude-code, codex, gemini, opencode, goose and others.
         program ("type"): Option<String> = Text,
         /// The program and its arguments, if it is another one or in another place.
@@ -110,6 +111,10 @@ team_config! {
         env: IndexMap<String, String> = Map(&TextWithVariables),
         /// Files and directories of your home directory that it shares, such as .codex/auth.json. Otherwise it has its own home.
         logins: Vec<String> = Texts,
+        /// Whether it may write only below the working directory and its own home.
+        sandbox: Option<SandboxConfig> = SANDBOX,
+        /// Whether it may use the network in the sandbox. Default: true, because it calls its models itself.
+        network: Option<bool> = Bool,
     }
 }
 

@@ -160,7 +160,7 @@ pub enum SandboxConfig {
     Old(serde_json::Map<String, Value>),
 }
 
-const SANDBOX: ValueType =
+pub(super) const SANDBOX: ValueType =
     ValueType::AnyOf(&[ValueType::Bool, ValueType::Keyword(&["on", "off"]), ValueType::Map(&ValueType::Any)]);
 
 team_config! {

@@ -65,7 +65,7 @@ impl CommandSpec {
 }
 
 /// Removes files that a command must not create.
-pub(super) async fn remove_paths(paths: &[PathBuf]) {
+pub(crate) async fn remove_paths(paths: &[PathBuf]) {
     if paths.is_empty() {
         return;
     }

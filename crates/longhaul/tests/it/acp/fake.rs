@@ -17,6 +17,11 @@ const FAULTS: &str = "FAKE_ACP_FAULTS";
 
 /// The program as an agent of a team: its files are in `dir`, and these are its faults.
 pub(crate) fn program(dir: &Path, faults: &str) -> AcpAgent {
+    program_after("", dir, faults)
+}
+
+/// The same, after a command line of a shell.
+pub(crate) fn program_after(line: &str, dir: &Path, faults: &str) -> AcpAgent {
     let exe = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
     let args = ["--exact", "acp::fake_agent", "--ignored", "--nocapture"].map(str::to_owned);
     let mut command: Vec<String> = std::iter::once(exe).chain(args).collect();
@@ -25,8 +30,16 @@ pub(crate) fn program(dir: &Path, faults: &str) -> AcpAgent {
         let ignoring = ["/bin/sh", "-c", "trap '' TERM; exec \"$0\" \"$@\""].map(str::to_owned);
         command = ignoring.into_iter().chain(command).collect();
     }
+    if !line.is_empty() {
+        let first = ["/bin/sh", "-c", &format!("{line}; exec \"$0\" \"$@\"")].map(str::to_owned);
+        command = first.into_iter().chain(command).collect();
+    }
+    // Its output begins with lines of the test harness, which the fake skips.
+    let exe = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+    let forwarding = [exe.as_str(), "--exact", "acp::task_tools", "--ignored", "--nocapture"];
     AcpAgent::new(command, dir.join("home"))
         .name("fake")
+        .task_tools(forwarding)
         .tells_cost(true)
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env(DIR, dir.to_str().unwrap())
@@ -47,12 +60,22 @@ pub(crate) fn pids(dir: &Path) -> Vec<i32> {
     lines(&dir.join("pids")).iter().map(|pid| pid.parse().unwrap()).collect()
 }
 
+/// Whether a process of it runs anywhere: one whose environment names this directory.
+pub(crate) fn is_running(dir: &Path) -> bool {
+    let mark = format!("{DIR}={}\0", dir.display()).into_bytes();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut environments = processes.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
+    environments.any(|environment| environment.windows(mark.len()).any(|part| part == mark))
+}
+
 struct Fake {
     dir: PathBuf,
     faults: String,
     input: std::sync::mpsc::Receiver<Value>,
     next_id: u64,
     cancelled: bool,
+    /// The MCP servers of the session.
+    servers: Value,
 }
 
 /// Plays the agent until its input ends.
@@ -71,7 +94,7 @@ pub(crate) fn play() {
         }
     });
     let faults = std::env::var(FAULTS).unwrap_or_default();
-    let fake = Fake { dir, faults, input, next_id: 0, cancelled: false };
+    let fake = Fake { dir, faults, input, next_id: 0, cancelled: false, servers: Value::Null };
     fake.serve();
     std::process::exit(0);
 }
@@ -107,14 +130,21 @@ impl Fake {
 
     fn take(&mut self, message: &Value) {
         let (id, params) = (message["id"].clone(), &message["params"]);
+        if let Some(servers) = params.get("mcpServers") {
+            self.servers = servers.clone();
+        }
         match message["method"].as_str().unwrap_or_default() {
             "initialize" => {
                 assert_eq!(params["clientCapabilities"]["terminal"], false);
                 let version = if self.has("version") { 2 } else { 1 };
                 let resume = if self.has("resumes") { json!({ "resume": {} }) } else { json!({}) };
+                let queues = json!({ "claudeCode": { "promptQueueing": self.has("queues") } });
                 let result = json!({
                     "protocolVersion": version,
-                    "agentCapabilities": { "loadSession": !self.has("no_load"), "sessionCapabilities": resume },
+                    "_meta": { "steering": { "supported": self.has("steers") } },
+                    "agentCapabilities": {
+                        "loadSession": !self.has("no_load"), "sessionCapabilities": resume, "_meta": queues,
+                    },
                     "agentInfo": { "name": "fake", "version": "1.0" },
                     "authMethods": [{ "id": "key", "name": "An API key" }],
                 });
@@ -161,6 +191,17 @@ impl Fake {
                 self.prompt(&id, &session, &text);
             }
             "session/cancel" => self.cancelled = true,
+            "_session/steering" if self.has("refuses_steering") => {
+                self.answer(&id, json!({ "outcome": "promptRequired", "reason": "noRunningTurn" }));
+            }
+            "_session/steering" => {
+                assert_eq!(params["_meta"]["steering"]["idleBehavior"], "promptRequired");
+                self.receive(
+                    params["sessionId"].as_str().unwrap(),
+                    params["prompt"][0]["text"].as_str().unwrap(),
+                );
+                self.answer(&id, json!({ "outcome": "injected" }));
+            }
             _ => {}
         }
     }
@@ -169,11 +210,45 @@ impl Fake {
         self.dir.join("sessions").join(session)
     }
 
-    /// One turn.
-    fn prompt(&mut self, id: &Value, session: &str, text: &str) {
+    fn receive(&self, session: &str, text: &str) {
         let user = json!({ "kind": "user_message_chunk", "text": text });
         write_line(&self.history(session), &user.to_string());
         write_line(&self.dir.join("received"), &json!({ "session": session, "text": text }).to_string());
+    }
+
+    /// Waits until another message of the user has come, in the middle of the turn.
+    fn wait_for_message(&mut self) {
+        let before = lines(&self.dir.join("received")).len();
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while lines(&self.dir.join("received")).len() == before && std::time::Instant::now() < until {
+            let Ok(message) = self.input.recv_timeout(Duration::from_millis(20)) else { continue };
+            match message["method"].as_str() {
+                Some("session/prompt") => {
+                    // Queued: it is part of this turn.
+                    let params = &message["params"];
+                    self.receive(
+                        params["sessionId"].as_str().unwrap(),
+                        params["prompt"][0]["text"].as_str().unwrap(),
+                    );
+                    self.answer(
+                        &message["id"],
+                        json!({ "stopReason": "end_turn", "usage": { "inputTokens": 1 } }),
+                    );
+                }
+                Some("_session/steering") => {
+                    self.take(&message);
+                    if self.has("refuses_steering") {
+                        return;
+                    }
+                }
+                _ => self.take(&message),
+            }
+        }
+    }
+
+    /// One turn.
+    fn prompt(&mut self, id: &Value, session: &str, text: &str) {
+        self.receive(session, text);
         if self.has("malformed") {
             raw(b"{\"jsonrpc\": \"2.0\", \"id\":\n\xff\xfe\n[1, 2\n\n\"text\"\n{\"id\":99,\"result\":{}}\n");
             raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"update\":{\"sessionUpdate\":\"tool_call\"}}}\n");
@@ -194,6 +269,13 @@ impl Fake {
         }
         if self.cancelled && !self.has("ignores_cancel") {
             return self.answer(id, json!({ "stopReason": "cancelled" }));
+        }
+        if self.has("waits_for_message") && text.contains("tag<one>") {
+            write_line(&self.dir.join("waits"), "x");
+            self.wait_for_message();
+        }
+        if self.has("delegates") || self.has("delegates_letters") {
+            self.delegate(session);
         }
         let call = format!("call-{}", lines(&self.dir.join("received")).len());
         self.update(session, json!({ "sessionUpdate": "tool_call", "toolCallId": call, "title": "echo", "kind": "execute", "status": "pending" }));
@@ -237,10 +319,46 @@ impl Fake {
         let history = lines(&self.history(session)).join("\n");
         let mut asked: Vec<&str> =
             history.split("tag<").skip(1).filter_map(|rest| rest.split('>').next()).collect();
-        asked.dedup();
+        // What its own background tasks have said.
+        asked.extend(history.split("PART[").skip(1).filter_map(|rest| rest.split(']').next()));
         asked.sort_unstable();
         asked.dedup();
         format!("FOUND[{}{}]", asked.join(" "), if allowed { "" } else { " denied" })
+    }
+
+    /// Sends out a background task of the team through the MCP server `longhaul`, once, and collects its result or ends its turn.
+    fn delegate(&self, session: &str) {
+        let history = lines(&self.history(session)).join("\n");
+        if history.contains("PART[") {
+            return;
+        }
+        let mut tools = TaskTools::connect(&self.servers);
+        let names = tools.request("tools/list", json!({}))["tools"].clone();
+        assert!(
+            names.as_array().unwrap().iter().any(|tool| tool["name"] == "run_background_agent"),
+            "{names}"
+        );
+        let remembered = history.split("launched<").nth(1).and_then(|rest| rest.split('>').next());
+        let task = match remembered {
+            Some(task) => task.to_owned(),
+            None => {
+                let said =
+                    tools.call("run_background_agent", json!({ "agent": "helper", "task": "weigh it" }));
+                let task = said.lines().next().unwrap_or_default().to_owned();
+                if !task.starts_with("t-") {
+                    return write_line(&self.dir.join("refused"), &said);
+                }
+                let note = json!({ "kind": "agent_message_chunk", "text": format!("launched<{task}>") });
+                write_line(&self.history(session), &note.to_string());
+                task
+            }
+        };
+        if self.has("delegates_letters") {
+            return;
+        }
+        let said = tools.call("wait_background_agents", json!({ "task_ids": [task] }));
+        let note = json!({ "kind": "agent_message_chunk", "text": said });
+        write_line(&self.history(session), &note.to_string());
     }
 
     fn ask(&mut self, session: &str, call: &str) -> bool {
@@ -295,5 +413,68 @@ fn raw(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
     if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
         std::process::exit(0);
+    }
+}
+
+/// The MCP client of the fake: it starts the command that it was given, as real ones do.
+struct TaskTools {
+    child: std::process::Child,
+    input: std::process::ChildStdin,
+    output: std::io::BufReader<std::process::ChildStdout>,
+    next_id: u64,
+}
+
+impl Drop for TaskTools {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl TaskTools {
+    fn connect(servers: &Value) -> TaskTools {
+        let server = servers.as_array().unwrap().iter().find(|server| server["name"] == "longhaul");
+        let server = server.unwrap_or_else(|| panic!("no server: {servers}"));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let env =
+            server["env"].as_array().unwrap().iter().map(|pair| (text(&pair["name"]), text(&pair["value"])));
+        let mut child = std::process::Command::new(text(&server["command"]))
+            .args(server["args"].as_array().unwrap().iter().map(text))
+            .env_clear()
+            .envs(env)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut tools = TaskTools { child, input, output: std::io::BufReader::new(output), next_id: 0 };
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "fake", "version": "1" } });
+        assert_eq!(tools.request("initialize", hello)["protocolVersion"], "2025-06-18");
+        tools
+    }
+
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        self.next_id += 1;
+        let message = json!({ "jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params });
+        if writeln!(self.input, "{message}").is_err() {
+            std::process::exit(8);
+        }
+        loop {
+            let mut line = String::new();
+            // Whoever answers may be gone.
+            if self.output.read_line(&mut line).unwrap_or(0) == 0 {
+                std::process::exit(8);
+            }
+            // Other lines are those of the test harness.
+            let Ok(answer) = serde_json::from_str::<Value>(&line) else { continue };
+            if answer["id"] == self.next_id {
+                return answer.get("result").cloned().unwrap_or_else(|| panic!("{answer}"));
+            }
+        }
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> String {
+        let result = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
+        result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 }

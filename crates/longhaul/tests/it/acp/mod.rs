@@ -3,6 +3,9 @@
 pub(crate) mod fake;
 mod faults;
 mod rights;
+mod sandbox;
+mod steering;
+mod team_tools;
 mod turns;
 
 use std::path::Path;
@@ -19,6 +22,18 @@ use longhaul::{Agent, Longhaul, Order, Policy, TaskId, Team};
 #[ignore = "the tests of ACP start it"]
 fn fake_agent() {
     fake::play();
+}
+
+/// What `longhaul mcp --task` does: the fake agent starts it as its MCP server.
+#[test]
+#[ignore = "the fake agent starts it"]
+fn task_tools() {
+    use longhaul::agent::{TASK_SECRET, TASK_SOCKET, forward_task_tools};
+    let variable = |name: &str| std::env::var(name).unwrap();
+    let (socket, secret) = (variable(TASK_SOCKET), variable(TASK_SECRET));
+    println!();
+    let forwarded = forward_task_tools(Path::new(&socket), &secret, std::io::stdin(), std::io::stdout());
+    std::process::exit(i32::from(forwarded.is_err()));
 }
 
 /// A team of one agent that another program runs.

@@ -21,7 +21,8 @@ const KILLS: u32 = 12;
 /// How far into a generation its death can be.
 const FAR: u64 = 22;
 /// The agents, and what is wrong with each.
-const AGENTS: [(&str, &str); 3] = [("loads", ""), ("forgets", "forgets"), ("resumes", "no_load resumes")];
+const AGENTS: [(&str, &str); 4] =
+    [("loads", ""), ("forgets", "forgets"), ("resumes", "no_load resumes"), ("sends", "delegates")];
 
 const SCRIPT: &str = r#"
 defaults: { delay: 0ms }
@@ -32,17 +33,24 @@ agents:
           - { tool: run_background_agent, arguments: { agent: loads, task: "do tag<kale>" } }
           - { tool: run_background_agent, arguments: { agent: forgets, task: "do tag<leek>" } }
           - { tool: run_background_agent, arguments: { agent: resumes, task: "do tag<mint>" } }
-      - until: find_all('FOUND\[(.+?)\]') | length >= 3
+          - { tool: run_background_agent, arguments: { agent: sends, task: "do tag<oats>" } }
+      - until: find_all('FOUND\[(.+?)\]') | length >= 4
         text: Waiting for more.
       - text: "ALL: {{ find_all('FOUND\\[(.+?)\\]') | join(' | ') }}"
+  helper:
+    turns: [{ text: "PART[{{ task }}]" }]
 "#;
 
-/// A lead with three agents of other programs.
+/// A lead with four agents of other programs, one of which sends out a helper itself.
 pub(crate) fn team(dir: &Path) -> Team {
     let mut lead = Agent::builder("lead").model(scripted(SCRIPT)).dialect(SubAgentDialect::Background);
     for (name, faults) in AGENTS {
         let program = fake::program(&home(dir, name), faults);
-        lead = lead.sub_agent(Agent::builder(name).acp(program).build().unwrap());
+        let mut agent = Agent::builder(name).acp(program);
+        if name == "sends" {
+            agent = agent.sub_agent(Agent::builder("helper").model(scripted(SCRIPT)).build().unwrap());
+        }
+        lead = lead.sub_agent(agent.build().unwrap());
     }
     Team::new(lead.build().unwrap()).unwrap()
 }
@@ -78,9 +86,11 @@ fn kills(options: &Options, seeds: u64, least: u64) {
         let audit = Audit::of(dir);
         audit.all_ended_once();
         let answer = audit.answer();
-        for found in ["kale", "leek", "mint"] {
+        for found in ["kale", "leek", "mint", "oats weigh it"] {
             assert!(answer.contains(found), "{answer}");
         }
+        let helpers = audit.tasks.values().filter(|(state, _)| state.agent.as_str() == "helper").count();
+        assert_eq!(helpers, 1, "the agent of another program sent out {helpers} helpers");
         no_prompt_came_twice(&audit, dir);
         nobody_is_left(dir);
         kills
@@ -98,7 +108,8 @@ fn no_prompt_came_twice(audit: &Audit, dir: &Path) {
             let mut open = 0;
             for record in journal {
                 match &record.entry {
-                    Entry::Prompted { text, again } => {
+                    Entry::Prompted { held: true, .. } => {}
+                    Entry::Prompted { text, again, .. } => {
                         *written.entry(text.to_string()).or_default() += usize::from(!again);
                     }
                     Entry::Called { foreign: true, .. } => open += 1,

@@ -21,7 +21,7 @@ mod seeded;
 mod stop;
 mod stopped;
 mod store;
-mod team;
+pub(crate) mod team;
 
 use std::sync::{Mutex, PoisonError};
 
