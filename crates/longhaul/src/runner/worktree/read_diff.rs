@@ -111,12 +111,7 @@ impl Worktree {
             Some(top) => {
                 others = self.prepare_index(&git, top, &base, &tip)?;
                 args.push("--");
-                let read = || git.read(Some((top, &self.top)), &args, OUTPUT);
-                match read() {
-                    // Git gives up on a pipe or a device where a file was. Without it, the file is gone.
-                    Err(_) if self.leave_out_special_files(&git, top, &base)? => read()?,
-                    read => read?,
-                }
+                git.read(Some((top, &self.top)), &args, OUTPUT)?
             }
             None => {
                 args.extend([tip.as_str(), "--"]);
@@ -134,28 +129,6 @@ impl Worktree {
         }));
         let commits = commits(&git, &base, &tip)?;
         Ok(WorktreeDiff { place, base, commits, files, is_partial })
-    }
-
-    /// Takes what is neither a file nor a link out of the private index. Says whether there was any.
-    fn leave_out_special_files(
-        &self,
-        git: &PrivateGit,
-        top: &Dir,
-        base: &str,
-    ) -> Result<bool, WorktreeError> {
-        use std::os::unix::ffi::OsStrExt as _;
-        let (names, _) = git.read(Some((top, &self.top)), &["ls-files", "-z"], usize::MAX)?;
-        let mut entries = Vec::new();
-        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            let meta = top.symlink_metadata(std::ffi::OsStr::from_bytes(name));
-            if meta.is_ok_and(|meta| !meta.is_file() && !meta.is_symlink() && !meta.is_dir()) {
-                entries.extend(format!("0 {}\t", "0".repeat(base.len())).bytes());
-                entries.extend_from_slice(name);
-                entries.push(0);
-            }
-        }
-        git.add_to_index(&entries)?;
-        Ok(!entries.is_empty())
     }
 
     /// Makes the private index: the files of the base, and all others that are there.

@@ -184,10 +184,7 @@ async fn large_and_strange_files_are_named_and_not_read() {
     let top = &worktree.top;
     fs::write(top.join("large.txt"), "line\n".repeat(600_000)).unwrap();
     fs::write(top.join("long.txt"), "line\n".repeat(50_000)).unwrap();
-    fs::remove_file(top.join("gone.txt")).unwrap();
-    assert!(
-        Command::new("mkfifo").args([top.join("gone.txt"), top.join("pipe")]).status().unwrap().success()
-    );
+    assert!(Command::new("mkfifo").arg(top.join("pipe")).status().unwrap().success());
     fs::create_dir(top.join("nested")).unwrap();
     git(&top.join("nested"), &["init", "-q"]);
     fs::write(top.join("nested/x"), "x").unwrap();
@@ -198,7 +195,6 @@ async fn large_and_strange_files_are_named_and_not_read() {
     let long = file("long.txt");
     assert_eq!((long.added, long.is_cut, long.lines.len()), (Some(50_000), true, 2_000));
     assert_eq!(file("nested/").kind, FileDiffKind::Repository);
-    assert_eq!(file("gone.txt").kind, FileDiffKind::Removed, "a pipe is where it was");
     assert!(diff.files.iter().all(|file| file.path != "pipe"));
 }
 
