@@ -35,7 +35,7 @@ pub(crate) fn some_kills(options: &Options) {
 }
 
 pub(crate) fn kills_500(options: &Options) {
-    kills(options, 70, 500);
+    kills(options, 46, 500);
 }
 
 pub(crate) fn two_processes(options: &Options) {
