@@ -159,6 +159,23 @@ async fn a_session_is_a_task_and_is_loaded_from_its_journal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_at_once_gets_its_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(|_, _| reply().text("Done."));
+    let team = Team::new(Agent::builder("root").model(model).build().unwrap()).unwrap();
+    let (mut client, longhaul) = connect(team, Arc::new(MemoryStore::new()), dir.path()).await;
+    client
+        .send(
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": 1 } }),
+        )
+        .await;
+    client.send(json!({ "jsonrpc": "2.0", "id": 2, "method": "no/such" })).await;
+    client.input.shutdown().await.unwrap();
+    assert_eq!((client.next().await["id"].clone(), client.next().await["id"].clone()), (json!(1), json!(2)));
+    longhaul.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn permissions_and_questions_go_to_the_client() {
     let dir = tempfile::tempdir().unwrap();
     let model = model(|last, results| match (last, results) {

@@ -203,10 +203,16 @@ def nothing_but_the_protocol(scenario):
     messages = [{"id": 1, "method": "initialize", "params": {"protocolVersion": 1}}, {"id": 2, "method": "session/new", "params": session},
                 {"id": 3, "method": "no/such"}, {"id": 4, "method": "session/prompt", "params": {"sessionId": "none", "prompt": []}}]
     sent = "not json\n\n[]\n" + "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
-    done = subprocess.run(agent(scenario), cwd=scenario.project, env={**scenario.env, "RUST_LOG": "trace"}, input=sent, capture_output=True,
-                          text=True, timeout=60)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0 and {line.get("id") for line in lines} >= {1, 2, 3, 4}, done
+    process = subprocess.Popen(agent(scenario), cwd=scenario.project, env={**scenario.env, "RUST_LOG": "trace"}, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process.stdin.write(sent)
+    process.stdin.flush()
+    lines = []
+    while not {line.get("id") for line in lines} >= {1, 2, 3, 4}:
+        lines.append(json.loads(process.stdout.readline()))
+    rest, _ = process.communicate(timeout=60)
+    lines += [json.loads(line) for line in rest.splitlines()]
+    assert process.returncode == 0, process.returncode
     assert all(line["jsonrpc"] == "2.0" for line in lines), lines
     print("  stdout has nothing but the protocol: ok", flush=True)
 

@@ -28,6 +28,8 @@ use updates::{ClientEffect, SessionUpdates, user_message};
 const VERSION: u64 = 1;
 /// How many lines wait to be written before the writers wait.
 const WAITING: usize = 256;
+/// How long a client that has closed its end is still written to.
+const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
 /// The longest line that a client may send, in bytes.
 const LINE: u64 = 64 << 20;
 
@@ -75,10 +77,14 @@ impl AcpServer {
     ) -> Result<(), AcpError> {
         let (lines, written) = mpsc::channel(WAITING);
         let client = AcpClient::new(lines);
-        tokio::select! {
+        let mut writing = std::pin::pin!(write_lines(writer, written));
+        let served = tokio::select! {
             served = self.read(reader, client) => served,
-            () = write_lines(writer, written) => Ok(()),
-        }
+            () = &mut writing => return Ok(()),
+        };
+        // What was answered before it left, it gets.
+        let _ = tokio::time::timeout(LEAVING, writing).await;
+        served
     }
 
     async fn read(self, reader: impl AsyncRead + Unpin + Send, client: AcpClient) -> Result<(), AcpError> {

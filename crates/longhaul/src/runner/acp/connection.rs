@@ -66,7 +66,7 @@ impl Connection {
     /// Starts the agent's program in a directory.
     pub(super) async fn start(agent: &AcpAgent, dir: &Path) -> io::Result<Connection> {
         prepare_home(agent)?;
-        let launch = Launch::new(agent, dir).await?;
+        let launch = ProgramLaunch::new(agent, dir).await?;
         let mut group = ProcessGroup::start(&launch.program, agent.process_guardian(), |command| {
             command.args(&launch.args).current_dir(&launch.dir).env_clear().envs(agent.environment());
             command.env("HOME", agent.home());
@@ -181,7 +181,7 @@ impl Connection {
 }
 
 /// What is started: the program, or a sandbox with the program in it.
-struct Launch {
+struct ProgramLaunch {
     program: OsString,
     args: Vec<OsString>,
     dir: PathBuf,
@@ -191,8 +191,8 @@ struct Launch {
     remove_afterwards: Vec<PathBuf>,
 }
 
-impl Launch {
-    async fn new(agent: &AcpAgent, dir: &Path) -> io::Result<Launch> {
+impl ProgramLaunch {
+    async fn new(agent: &AcpAgent, dir: &Path) -> io::Result<ProgramLaunch> {
         let command = agent.command();
         let (program, args) =
             command.split_first().ok_or_else(|| io::Error::other("its command is empty"))?;
@@ -208,9 +208,9 @@ impl Launch {
             let confined = sandbox.confine_program(&command, dir).await;
             let confined = confined.map_err(|error| io::Error::other(error.to_string()))?;
             let ConfinedProgram { program, args, dir, remove_afterwards } = confined;
-            return Ok(Launch { program, args, dir, temporary: Some(temporary), remove_afterwards });
+            return Ok(ProgramLaunch { program, args, dir, temporary: Some(temporary), remove_afterwards });
         }
-        Ok(Launch {
+        Ok(ProgramLaunch {
             program: program.into(),
             args: args.iter().map(OsString::from).collect(),
             dir: dir.to_owned(),

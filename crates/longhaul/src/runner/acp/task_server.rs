@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -63,12 +63,11 @@ pub(super) struct TaskServer {
     dir: PathBuf,
     secret: String,
     pub(super) calls: mpsc::Receiver<TaskToolCall>,
-    accepting: AbortHandle,
+    _accepting: JoinSet<()>,
 }
 
 impl Drop for TaskServer {
     fn drop(&mut self) {
-        self.accepting.abort();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
@@ -92,8 +91,9 @@ impl TaskServer {
         let (send, calls) = mpsc::channel(CALLS);
         let shared =
             Arc::new(Shared { secret: Digest::of_bytes(secret.as_bytes()), tools: list(tools), calls: send });
-        let accepting = tokio::spawn(accept(listener, shared)).abort_handle();
-        Ok(TaskServer { dir, secret, calls, accepting })
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(listener, shared));
+        Ok(TaskServer { dir, secret, calls, _accepting: accepting })
     }
 
     /// The server as the protocol describes it to an agent.
