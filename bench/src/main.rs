@@ -28,6 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             runtime.block_on(fanout::measure_bare(url, agents.parse()?, gate.parse()?))
         }
+        ["--engine"] => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(fanout::measure_engine())
+        }
         ["fanout", rest @ ..] => {
             let agents: Vec<usize> = rest.iter().filter_map(|arg| arg.parse().ok()).collect();
             let only: Vec<&str> = rest.iter().copied().filter(|arg| arg.parse::<usize>().is_err()).collect();

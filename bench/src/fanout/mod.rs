@@ -5,6 +5,7 @@
 
 mod bare;
 mod child;
+mod engine;
 mod server;
 
 use std::error::Error;
@@ -13,6 +14,7 @@ use std::path::Path;
 pub(crate) use bare::measure_bare;
 pub(crate) use child::spawn_and_measure;
 use child::{ProcessUsage, measure_child};
+pub(crate) use engine::measure_engine;
 pub(crate) use server::serve;
 use server::{FanoutServer, ServerCounts};
 
@@ -84,7 +86,12 @@ impl FanoutClient {
                 )?;
                 let mut args = vec!["run", "team.yaml", "Start everybody.", "--data", "data", "--trust"];
                 args.extend(flags.iter().map(String::as_str));
-                measure_child(&longhaul_binary()?, &args, dir.path())?
+                match flags {
+                    [flag] if flag == "--engine" => {
+                        measure_child(&std::env::current_exe()?, &["--engine"], dir.path())?
+                    }
+                    _ => measure_child(&longhaul_binary()?, &args, dir.path())?,
+                }
             }
             [] => return Err("no command".into()),
         };
@@ -154,6 +161,10 @@ fn print_table(pace: Pace, agents: usize, only: &[&str]) -> Result<(), Box<dyn E
     let mut clients = vec![FanoutClient::bare("bare loop", 0)];
     let mut others = vec![FanoutClient::bare("bare loop, 64 at once", 64)];
     others.extend(COLLECT.map(|collect| FanoutClient::run(collect, &["--quiet"])));
+    others.push(FanoutClient {
+        name: "letters, the library".to_owned(),
+        args: vec!["letters".to_owned(), "--engine".to_owned()],
+    });
     others.extend([FanoutClient::run("letters", &[]), FanoutClient::run("letters", &["--json"])]);
     others.retain(|client| only.is_empty() || only.iter().any(|part| client.name.contains(part)));
     clients.extend(others);
