@@ -179,6 +179,7 @@ fn goes_back(reply: &Reply) {
             turn: 1,
             retry: 0,
             wire_cache: &memo,
+            text_delay: None,
         };
         let settings = ModelSettings { model: reply.model.clone(), ..ModelSettings::default() };
         if let Ok(body) = wire.request_body(&request, &settings, &memo) {

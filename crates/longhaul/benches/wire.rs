@@ -114,6 +114,7 @@ fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
         turn: 0,
         retry: 0,
         wire_cache: &none,
+        text_delay: None,
     };
     bencher
         .with_inputs(|| {

@@ -137,6 +137,7 @@ mod tests {
             turn,
             retry: 0,
             wire_cache: &WireCache::default(),
+            text_delay: None,
         };
         model.stream(request).collect().await
     }
@@ -201,6 +202,7 @@ mod tests {
             turn: 0,
             retry: 0,
             wire_cache: &WireCache::default(),
+            text_delay: None,
         }));
         assert_eq!(asked.load(Ordering::Relaxed), 0);
         assert_eq!(ask(&model, 0).await, [Ok(ReplyChunk::Text("cut he".to_owned()))]);

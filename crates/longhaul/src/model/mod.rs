@@ -83,6 +83,31 @@ pub struct ModelRequest<'a> {
     pub retry: u32,
     /// Caches the part of the conversation that is already in the model's wire format.
     pub wire_cache: &'a WireCache,
+    /// How long text may be held back, so that more of it is passed on at once; not at all if `None`.
+    pub text_delay: Option<&'a TextDelay>,
+}
+
+/// How long streamed text may be held back. It is asked again and again while a reply streams, because someone
+/// may begin or stop to watch.
+#[derive(Clone)]
+pub struct TextDelay(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+impl TextDelay {
+    /// A delay that `now` returns.
+    pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> TextDelay {
+        TextDelay(Arc::new(now))
+    }
+
+    /// The delay at this moment.
+    pub fn get(&self) -> Duration {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for TextDelay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TextDelay").field(&self.get()).finish()
+    }
 }
 
 /// A tool as it is described to a model.

@@ -92,6 +92,7 @@ impl TaskRun {
             turn: self.conversation.replies(),
             retry: 0,
             wire_cache: &memo,
+            text_delay: None,
         });
         let mut silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
         loop {

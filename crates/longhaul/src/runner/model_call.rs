@@ -2,9 +2,11 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 
 use super::{Halt, TaskRun, deadline_passed, journal_may_have_changed};
@@ -13,7 +15,7 @@ use crate::conversation::repeated_calls;
 use crate::entry::{Entry, Failure, FailureKind, LiveTextKind, WaitReason};
 use crate::id::CallId;
 use crate::message::Reply;
-use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, RequestDelay};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, RequestDelay, TextDelay};
 
 impl TaskRun {
     /// Gets a reply and records it, together with the calls that start with it.
@@ -119,6 +121,15 @@ impl TaskRun {
             // The visible part of the conversation differs each time.
             memo.clear();
         }
+        let (store, root) = (self.context.store.clone(), self.state.root);
+        let holds_text = Arc::new(AtomicBool::new(false));
+        let delay = TextDelay::new({
+            let holds_text = holds_text.clone();
+            move || {
+                holds_text.store(true, Relaxed);
+                if store.is_read_live(root) { Duration::ZERO } else { LiveTextBuffer::HELD_BACK }
+            }
+        });
         let mut stream = model.stream(ModelRequest {
             task: self.state.id,
             root: self.state.root,
@@ -131,6 +142,7 @@ impl TaskRun {
             turn: self.conversation.replies(),
             retry,
             wire_cache: &memo,
+            text_delay: Some(&delay),
         });
         let failed = |kind| ModelError { model: model.name().to_owned(), kind, retry_after: None };
         let mut words = LiveTextBuffer::default();
@@ -189,10 +201,9 @@ impl TaskRun {
                 () = alarm.as_mut() => {
                     let now = Instant::now();
                     let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-                    if is_due(words.due) {
+                    if is_due(words.due) || is_due(self.deferred.due()) {
+                        // Both in one write, though only one is due.
                         self.append_entries(words.take()).await?;
-                    } else if is_due(self.deferred.due()) {
-                        self.flush().await?;
                     }
                     if is_due(silent_at) {
                         return Ok(Err((failed(ModelErrorKind::TimedOut(self.policy.inactivity_timeout)), words)));
@@ -209,6 +220,17 @@ impl TaskRun {
                 }
             }
         };
+        // What the model has said and the stream has held back. A stream that has not begun is not polled: that
+        // could send the request.
+        while holds_text.load(Relaxed)
+            && let Some(Some(Ok(chunk))) = stream.next().now_or_never()
+        {
+            match chunk {
+                ReplyChunk::Text(text) => words.push(LiveTextKind::Text, text, || false),
+                ReplyChunk::Reasoning(text) => words.push(LiveTextKind::Reasoning, text, || false),
+                _ => break,
+            }
+        }
         drop(stream);
         self.flush_live_text(&mut words).await?;
         Err(halt)
@@ -297,7 +319,9 @@ impl LiveTextBuffer {
     const OLD: Duration = Duration::from_millis(50);
     /// While no one does.
     const ENOUGH_UNWATCHED: usize = 16 << 10;
-    const OLD_UNWATCHED: Duration = Duration::from_secs(1);
+    const OLD_UNWATCHED: Duration = Duration::from_millis(750);
+    /// How long the model may hold text back while no one watches, before it is collected here.
+    const HELD_BACK: Duration = Duration::from_millis(250);
     /// How much of one reply is recorded while it streams, in bytes, in case a reply never ends.
     const MOST: usize = 1 << 20;
 

@@ -59,6 +59,7 @@ impl CallContext {
             turn: 0,
             retry: 0,
             wire_cache: &memo,
+            text_delay: None,
         });
         while let Some(chunk) = stream.next().await {
             if let ReplyChunk::Done(reply) = chunk? {

@@ -1,28 +1,29 @@
 //! A model behind HTTP.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::pin::Pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
 use jiff::Timestamp;
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::timeout;
 
 use super::rate_limit_gate::{GateStep, GateTicket, RateLimitGate, RequestPermit};
-use super::transport::{HttpResponse, ResponseBody};
+use super::response_reader::{ReadFailure, ResponseReader, SilenceLimits};
+use super::transport::HttpResponse;
 use super::{Endpoint, HttpClient, retry_after, unexpected_body};
 use crate::message::{Block, Reply, StopReason, Usage};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
 use crate::model::wire::tool_names::resolve_tool_name;
-use crate::model::wire::{ReplyParser, TextCalls, WireProtocol, parse_text_calls};
+use crate::model::wire::{TextCalls, WireProtocol, parse_text_calls};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream};
 
 /// The maximum number of bytes to read of an error response.
 const ERROR_BODY: usize = 64 * 1024;
-/// How long to wait for the end of an error response, or of a complete reply.
+/// How long to wait for more of an error response.
 const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A model behind HTTP: a wire protocol at an endpoint.
@@ -215,7 +216,6 @@ impl Model for HttpModel {
             model: self,
             request,
             ready: VecDeque::new(),
-            fresh: Vec::new(),
             failed: None,
             stage: RequestStage::AtGate { ticket, delayed: false },
         };
@@ -249,8 +249,6 @@ struct HttpReplyStream<'a> {
     model: &'a HttpModel,
     request: ModelRequest<'a>,
     ready: VecDeque<ReplyChunk>,
-    /// The chunks that were just parsed, before they move to `ready`.
-    fresh: Vec<ReplyChunk>,
     failed: Option<ModelError>,
     stage: RequestStage,
 }
@@ -258,18 +256,8 @@ struct HttpReplyStream<'a> {
 enum RequestStage {
     AtGate { ticket: GateTicket, delayed: bool },
     Sending(RequestPermit),
-    Reading(ResponseReader),
+    Reading(ResponseReader, RequestPermit),
     Done,
-}
-
-/// Reads the body of a response.
-struct ResponseReader {
-    body: ResponseBody,
-    parser: Box<dyn ReplyParser>,
-    begun: bool,
-    timeout: ReadTimeout,
-    /// Released when the response has ended.
-    permit: RequestPermit,
 }
 
 impl HttpReplyStream<'_> {
@@ -293,17 +281,25 @@ impl HttpReplyStream<'_> {
     /// Advances by one step. Returns `false` at the end.
     async fn step(&mut self) -> Result<bool, ModelError> {
         let model = self.model;
-        // Handle reading in place: this stage runs hundreds of times for each of the others.
-        if let RequestStage::Reading(reader) = &mut self.stage {
-            match reader.read_more(model, &mut self.ready, &mut self.fresh).await {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
-                Err(error) => {
-                    reader.permit.on_failure(&error.kind);
+        // Handle reading in place: this stage runs more often than the others.
+        if let RequestStage::Reading(reader, permit) = &mut self.stage {
+            let Some(end) = poll_fn(|context| reader.poll_next(context, &mut self.ready)).await else {
+                return Ok(true);
+            };
+            let error = match end {
+                Ok(reply) => {
                     self.stage = RequestStage::Done;
-                    return Err(error);
+                    let reply = model.finish_reply(reply, &self.request);
+                    self.ready.push_back(ReplyChunk::Done(Box::new(reply)));
+                    return Ok(true);
                 }
-            }
+                Err(ReadFailure::Failed(kind)) => model.error(kind, None),
+                Err(ReadFailure::NotAReply(what)) => model.not_a_reply_error(what),
+                Err(ReadFailure::Panicked(panic)) => std::panic::resume_unwind(panic),
+            };
+            permit.on_failure(&error.kind);
+            self.stage = RequestStage::Done;
+            return Err(error);
         }
         match std::mem::replace(&mut self.stage, RequestStage::Done) {
             RequestStage::AtGate { mut ticket, delayed } => match ticket.next_step().await {
@@ -321,56 +317,17 @@ impl HttpReplyStream<'_> {
                 let sent = Box::pin(model.send(&self.request, permit.slot())).await;
                 let body = sent.inspect_err(|error| permit.on_no_answer(&error.kind))?.body;
                 permit.on_answer();
-                let (parser, alarm) = (model.wire.parser(), ReadTimeout::new());
-                self.stage = RequestStage::Reading(ResponseReader {
-                    body,
-                    parser,
-                    begun: false,
-                    timeout: alarm,
-                    permit,
-                });
+                let limits = SilenceLimits {
+                    first_byte: model.first_byte_timeout(),
+                    idle: model.http.options().idle_timeout,
+                };
+                let delay = self.request.text_delay.cloned();
+                let reader = ResponseReader::start(body, model.wire.parser(), limits, delay);
+                self.stage = RequestStage::Reading(reader, permit);
             }
-            RequestStage::Reading(mut reader) => {
-                let reply = reader.parser.finish().map_err(|kind| model.error(kind, None))?;
-                self.ready.push_back(ReplyChunk::Done(Box::new(model.finish_reply(reply, &self.request))));
-            }
+            RequestStage::Reading(..) => {}
             RequestStage::Done => return Ok(false),
         }
-        Ok(true)
-    }
-}
-
-impl ResponseReader {
-    /// Reads more of the response. Returns `false` at its end.
-    async fn read_more(
-        &mut self,
-        model: &HttpModel,
-        ready: &mut VecDeque<ReplyChunk>,
-        fresh: &mut Vec<ReplyChunk>,
-    ) -> Result<bool, ModelError> {
-        let over = self.parser.is_complete();
-        let timeout = match (over, self.begun) {
-            // The reply is complete. Wait for the end of the body so that the connection can be reused.
-            (true, _) => LAST_BYTES_TIMEOUT,
-            (false, true) => model.http.options().idle_timeout,
-            (false, false) => model.first_byte_timeout(),
-        };
-        let more = match self.timeout.within(timeout, self.body.next_chunk()).await {
-            Some(Ok(more)) => more,
-            _ if over => None,
-            Some(Err(kind)) => return Err(model.error(kind, None)),
-            None => return Err(model.error(ModelErrorKind::TimedOut(timeout), None)),
-        };
-        let Some(bytes) = more else { return Ok(false) };
-        if !self.begun
-            && let Some(what) = unexpected_body::detect_by_first_bytes(&bytes)
-        {
-            return Err(model.not_a_reply_error(what));
-        }
-        self.begun = true;
-        let fed = self.parser.feed(&bytes, fresh);
-        fresh.drain(..).for_each(|chunk| push_chunk(ready, chunk));
-        fed.map_err(|kind| model.error(kind, None))?;
         Ok(true)
     }
 }
@@ -385,43 +342,4 @@ fn read_text_calls(reply: &mut Reply, request: &ModelRequest<'_>) {
     }
     reply.blocks.extend(calls.into_iter().map(Block::Call));
     reply.stop = StopReason::Calls;
-}
-
-/// A timer that is created once per response, not once per chunk.
-struct ReadTimeout(Pin<Box<Sleep>>);
-
-impl ReadTimeout {
-    fn new() -> ReadTimeout {
-        ReadTimeout(Box::pin(tokio::time::sleep(LAST_BYTES_TIMEOUT)))
-    }
-
-    /// Returns the output of the future, or `None` if it does not finish within this time.
-    async fn within<T>(&mut self, time: Duration, what: impl Future<Output = T>) -> Option<T> {
-        let mut what = std::pin::pin!(what);
-        let Some(until) = Instant::now().checked_add(time) else { return Some(what.await) };
-        if until < self.0.deadline() || self.0.is_elapsed() {
-            self.0.as_mut().reset(until);
-        }
-        loop {
-            tokio::select! {
-                biased;
-                came = what.as_mut() => return Some(came),
-                () = self.0.as_mut() => {}
-            }
-            // The timer was set for an earlier chunk: there may be time left.
-            if Instant::now() >= until {
-                return None;
-            }
-            self.0.as_mut().reset(until);
-        }
-    }
-}
-
-/// Adds a chunk to the queue, and merges it with the last one if both are text or both are reasoning.
-fn push_chunk(ready: &mut VecDeque<ReplyChunk>, chunk: ReplyChunk) {
-    match (ready.back_mut(), chunk) {
-        (Some(ReplyChunk::Text(said)), ReplyChunk::Text(more))
-        | (Some(ReplyChunk::Reasoning(said)), ReplyChunk::Reasoning(more)) => said.push_str(&more),
-        (_, chunk) => ready.push_back(chunk),
-    }
 }

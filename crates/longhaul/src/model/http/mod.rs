@@ -31,6 +31,7 @@ mod fallback;
 mod unexpected_body;
 mod rate_limit_gate;
 mod api_keys;
+mod response_reader;
 mod retry_after;
 mod auto_detect;
 mod provider_opts;

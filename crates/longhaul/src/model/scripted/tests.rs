@@ -55,6 +55,7 @@ impl ScriptFixture {
             turn: *turn,
             retry: *retry,
             wire_cache: memo,
+            text_delay: None,
         }
     }
 

@@ -62,6 +62,7 @@ async fn ask(model: &dyn Model, root: TaskId, depth: u32, text: &str) {
             turn: 0,
             retry,
             wire_cache: &memo,
+            text_delay: None,
         };
         match model.stream(request).collect::<Vec<_>>().await.pop() {
             Some(Ok(ReplyChunk::Done(_))) => return,

@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use longhaul::message::Message;
 use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
 use longhaul::model::wire::WireCache;
-use longhaul::model::{Model as _, ModelErrorKind, ModelRequest, ReplyChunk};
+use longhaul::model::{Model as _, ModelErrorKind, ModelRequest, ReplyChunk, TextDelay};
 use longhaul::{AgentName, Status};
 use serde_json::json;
 
@@ -54,6 +54,7 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
         turn: 0,
         retry: 0,
         wire_cache: &memo,
+        text_delay: None,
     };
     let mut stream = model.stream(request);
     assert_eq!(within(stream.next()).await, Some(Ok(ReplyChunk::Text("one ".into()))));
@@ -61,6 +62,42 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
     drop(stream);
     server.until(|server| server.gone().len() == 1).await;
     assert!(server.gone()[0].duration_since(dropped) < Duration::from_millis(100));
+}
+
+/// Text that may be held back comes in one piece, and it also comes if the model then falls silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_that_may_be_held_back_comes_in_one_piece_and_in_time() {
+    let server = Server::start(|asked| match asked.order().contains("stall") {
+        true => Act::Stall(says("one two three").drain(..2).collect()),
+        false => Act::Slowly(says("one two three"), Duration::from_millis(5)),
+    })
+    .await;
+    let model = http().model(&spec(&server.url()), &keys).unwrap();
+    let (agent, memo) = (AgentName::from("solo"), WireCache::default());
+    let (go, stall) = ([Message::User("go".into())], [Message::User("stall".into())]);
+    let (long, short) = (Duration::from_secs(60), Duration::from_millis(100));
+    let (hour, moment) = (TextDelay::new(move || long), TextDelay::new(move || short));
+    let request = ModelRequest {
+        task: "t-7f3k2".parse().unwrap(),
+        root: "t-7f3k2".parse().unwrap(),
+        depth: 0,
+        agent: &agent,
+        system: "",
+        messages: &go,
+        tools: &[],
+        output: None,
+        turn: 0,
+        retry: 0,
+        wire_cache: &memo,
+        text_delay: Some(&hour),
+    };
+    let whole: Vec<_> = within(model.stream(request).collect()).await;
+    assert_eq!(whole.len(), 2, "{whole:?}");
+    assert_eq!(whole[0], Ok(ReplyChunk::Text("one two three".into())));
+    let begun = Instant::now();
+    let mut stream = model.stream(ModelRequest { messages: &stall, text_delay: Some(&moment), ..request });
+    assert_eq!(within(stream.next()).await, Some(Ok(ReplyChunk::Text("one two ".into()))));
+    assert!(begun.elapsed() >= short, "{:?}", begun.elapsed());
 }
 
 /// No cryptography has to be installed by anybody, and what fails in it is a provider that cannot be reached.
@@ -84,6 +121,7 @@ async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
         turn: 0,
         retry: 0,
         wire_cache: &memo,
+        text_delay: None,
     };
     let error = within(model.stream(request).next()).await.unwrap().unwrap_err();
     assert!(matches!(error.kind, ModelErrorKind::Unreachable(_)), "{error}");

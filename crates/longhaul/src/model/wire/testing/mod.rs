@@ -189,7 +189,21 @@ pub(super) fn request<'a>(
     let task = TaskKey::named("test").candidate_ids().next().unwrap();
     let (system, output, turn, retry) = ("Be brief.", None, 0, 0);
     let (root, depth, agent) = (task, 0, &*AGENT);
-    ModelRequest { task, root, depth, agent, system, messages, tools, output, turn, retry, wire_cache }
+    let text_delay = None;
+    ModelRequest {
+        task,
+        root,
+        depth,
+        agent,
+        system,
+        messages,
+        tools,
+        output,
+        turn,
+        retry,
+        wire_cache,
+        text_delay,
+    }
 }
 
 /// The body of a request, as bytes and as JSON.
