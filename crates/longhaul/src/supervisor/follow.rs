@@ -33,6 +33,8 @@ impl Stream for TaskEvents {
 const SOON: Duration = Duration::from_millis(50);
 /// How long a follower that finds many events at once pauses.
 const BUSY: Duration = Duration::from_millis(20);
+/// The same for a follower without live text.
+const BUSY_WITHOUT_LIVE: Duration = Duration::from_millis(50);
 /// How many events are many.
 const MANY: usize = 32;
 
@@ -159,7 +161,7 @@ impl EventFollower {
     async fn wait_for_news(&self) -> Option<Vec<TaskId>> {
         if self.busy {
             // Reading much now and then costs less than reading a little all the time.
-            tokio::time::sleep(BUSY).await;
+            tokio::time::sleep(if self.live { BUSY } else { BUSY_WITHOUT_LIVE }).await;
         }
         tokio::select! {
             wake = self.subscription.next_wake() => (!wake.lagged).then(|| wake.tasks.into_iter().collect()),
@@ -212,14 +214,16 @@ impl EventFollower {
         // Events reported now, including held-back ones, must follow their cause, even if no hint about the
         // cause has arrived yet.
         let mut at = 0;
-        while let Some(event) = events.get(at) {
-            let now = at < before || event.at <= since;
-            let cause = cause(event).filter(|task| now && self.projectors.contains_key(task));
-            events.extend(match cause {
-                Some(task) => self.read_new_events(&[task]).await?,
-                None => Vec::new(),
-            });
-            at += 1;
+        while at < events.len() {
+            // Each once, however many events have the same cause: thousands of children have one parent.
+            let is_now = |(n, event): &(usize, &Event)| *n < before || event.at <= since;
+            let mut asked = HashSet::new();
+            let causes: Vec<TaskId> = (events.iter().enumerate().skip(at).filter(is_now))
+                .filter_map(|(_, event)| cause(event))
+                .filter(|task| self.projectors.contains_key(task) && asked.insert(*task))
+                .collect();
+            at = events.len();
+            events.extend(self.read_new_events(&causes).await?);
         }
         if self.over {
             return Ok((self.with_end_last(events), true));
