@@ -229,7 +229,7 @@ mod tests {
 
     const OUTPUT: &[u8] = b":100644 120000 587be6b 0000000 T\0b.txt\0:100644 100644 bf30bca 0000000 M\0bin\0\
         :100644 100644 71ac1b5 b9a82af R087\0a.txt\0moved.txt\0:000000 100755 0000000 3e75765 A\0we ird\nn\xff.txt\0\
-        1\t1\tb.txt\0-\t-\tbin\01\t1\t\0a.txt\0moved.txt\02\t0\twe ird\nn\xff.txt\0\0\
+        1\t1\tb.txt\0-\t-\tbin\x001\t1\t\0a.txt\0moved.txt\x002\t0\twe ird\nn\xff.txt\0\0\
         diff --git a/b.txt b/b.txt\ndeleted file mode 100644\nindex 587be6b..0000000\n--- a/b.txt\n+++ /dev/null\n\
         @@ -1 +0,0 @@\n-x\ndiff --git a/b.txt b/b.txt\nnew file mode 120000\nindex 0000000..e132db2\n--- /dev/null\n\
         +++ b/b.txt\n@@ -0,0 +1 @@\n+zzz\n\\ No newline at end of file\ndiff --git a/bin b/bin\n\
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn many_lines_long_lines_and_many_files_are_cut() {
         let mut patch =
-            b":100644 100644 a b M\0f\03000\t0\tf\0\0diff --git a/f b/f\n@@ -1 +1,3000 @@\n".to_vec();
+            b":100644 100644 a b M\0f\x003000\t0\tf\0\0diff --git a/f b/f\n@@ -1 +1,3000 @@\n".to_vec();
         (0..3_000).for_each(|_| patch.extend(format!("+{}\n", "ü".repeat(900)).bytes()));
         let (files, _) = parse(&patch);
         assert_eq!((files[0].lines.len(), files[0].is_cut, files[0].added), (FILE_LINES, true, Some(3_000)));
