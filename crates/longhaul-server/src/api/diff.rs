@@ -35,7 +35,7 @@ pub(super) async fn get_diff(
     let _turn = api.0.diffs.0.acquire().await;
     match api.longhaul().worktree_diff(id).await? {
         Some(diff) => Ok(Json(diff.into())),
-        None => Err(ProblemDocument::not_found(
+        None => Err(ProblemDocument::conflict(
             "no_worktree",
             format!("{id} has no git worktree, or it is gone together with its branch"),
         )),

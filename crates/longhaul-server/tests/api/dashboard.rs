@@ -156,6 +156,6 @@ async fn what_a_task_changes_in_its_worktree_is_read_also_when_only_the_branch_i
     let other = server.submit(json!({ "task": "one", "agent": "worker" })).await;
     assert!(server.ok(&format!("/tasks/{other}")).await["worktree"].is_null());
     let url = server.at(&format!("/tasks/{other}/diff"));
-    server.problem(server.client.get(url), 404, "no git worktree").await;
+    server.problem(server.client.get(url), 409, "no git worktree").await;
     server.problem(server.client.get(server.at("/tasks/t-00000/diff")), 404, "t-00000").await;
 }

@@ -89,8 +89,11 @@ impl TaskServer {
         };
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
         let (send, calls) = mpsc::channel(CALLS);
-        let shared =
-            Arc::new(Shared { secret: Digest::of_bytes(secret.as_bytes()), tools: list(tools), calls: send });
+        let shared = Arc::new(SocketContext {
+            secret: Digest::of_bytes(secret.as_bytes()),
+            tools: list(tools),
+            calls: send,
+        });
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, shared));
         Ok(TaskServer { dir, secret, calls, _accepting: accepting })
@@ -124,7 +127,8 @@ fn new_secret() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-struct Shared {
+/// What all connections to the socket share.
+struct SocketContext {
     /// Compared as a digest, so that the time it takes tells nothing.
     secret: Digest,
     tools: Vec<Value>,
@@ -146,7 +150,7 @@ fn list(tools: &OpenTools) -> Vec<Value> {
     tools.specs.iter().map(describe).collect()
 }
 
-async fn accept(listener: UnixListener, shared: Arc<Shared>) {
+async fn accept(listener: UnixListener, shared: Arc<SocketContext>) {
     let seats = Arc::new(Semaphore::new(CLIENTS));
     let mut clients = JoinSet::new();
     loop {
@@ -167,7 +171,7 @@ async fn accept(listener: UnixListener, shared: Arc<Shared>) {
     }
 }
 
-async fn serve(stream: UnixStream, shared: &Shared) -> io::Result<()> {
+async fn serve(stream: UnixStream, shared: &SocketContext) -> io::Result<()> {
     let own = nix::unistd::Uid::effective().as_raw();
     if stream.peer_cred()?.uid() != own {
         return Ok(());
@@ -219,7 +223,7 @@ async fn serve(stream: UnixStream, shared: &Shared) -> io::Result<()> {
 type Answered = (Value, Option<TaskToolReply>);
 
 async fn call_tool(
-    shared: &Shared,
+    shared: &SocketContext,
     id: Value,
     tool: String,
     arguments: String,
