@@ -7,6 +7,7 @@ Requests without tools (titles and the like) get a short text.
 
 import http.server
 import json
+import sys
 import threading
 import uuid
 
@@ -109,6 +110,13 @@ def gemini_whole(kind, what, body):
     return json.dumps(gemini_reply("say", "{}") if kind == "say" and what == "ok" else gemini_reply(kind, what)).encode(), "application/json"
 
 
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """Clients are killed on purpose, so a connection that breaks is no news."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class Provider:
     def __init__(self, play, log=None):
         self.play, self.log, self.errors = play, log, []
@@ -149,7 +157,7 @@ class Provider:
                     raise
                 self.answer(out, kind)
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
