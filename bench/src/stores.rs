@@ -212,10 +212,12 @@ async fn appends(place: &MeasuredStore, writers: usize, time: Duration) -> Resul
 
 /// Submit with a limit, claim, four entries, end with a letter to one of ten parents.
 async fn lives(place: &MeasuredStore, at_once: usize, time: Duration) -> Result<Rate, BenchError> {
-    let parents = Arc::new(claimed(&*place.store, "parents", 10).await?);
-    let store = place.store.clone();
-    let life = move |nth: usize| {
+    // A mailbox holds 256 letters, and nobody reads these: ten parents at a time get 2,000 of them.
+    let parents = Arc::new(claimed(&*place.store, "parents", 500).await?);
+    let (store, lived) = (place.store.clone(), Arc::new(AtomicUsize::new(0)));
+    let life = move |_| {
         let (store, parents) = (store.clone(), parents.clone());
+        let nth = lived.fetch_add(1, Ordering::Relaxed);
         async move {
             let mut batch = submission(fresh_id(), "lives");
             let filter = TaskFilter::default().live();
@@ -232,7 +234,7 @@ async fn lives(place: &MeasuredStore, at_once: usize, time: Duration) -> Result<
             let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
             let letter = Letter::new(LetterId::for_task_end(task), Sender::Person, "it ended".to_owned());
             let end = owned(task, vec![Entry::Finished(Box::new(outcome))]);
-            let parent = parents[nth % parents.len()];
+            let parent = parents[(nth / 2000 * 10 + nth % 10) % parents.len()];
             store.append(end.and_write(parent, Fence::Anyone, vec![Entry::Letter(Box::new(letter))])).await?;
             Ok(1)
         }
