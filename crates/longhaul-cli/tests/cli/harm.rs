@@ -234,12 +234,21 @@ fn six_retries_at_once_make_one_task() {
     let kit = Kit::new();
     kit.plays(
         "team.yaml",
-        "agents: { root: { model: play } }\n",
-        "agents: { root: { turns: [{ errors: [{ status: 400 }], text: never }] } }",
+        "permissions: { allow: [shell] }\nagents: { root: { model: play, toolsets: [{ type: shell }] } }\n",
+        r#"
+agents:
+  root:
+    turns:
+      - calls: [{ tool: shell, arguments: { cmd: "until [ -e go ]; do sleep 0.05; done", timeout: 300 } }]
+      - { errors: [{ status: 400 }], text: never }
+"#,
     );
+    kit.write("go", "");
     kit.run(&["run", "team.yaml", "Fail."]).ended(1);
     let failed = kit.journals()[0].0.id;
     for round in 1..3 {
+        // No retry ends before all six have asked for one.
+        fs::remove_file(kit.ground.path().join("go")).unwrap();
         let six: Vec<Running> = (0..6).map(|_| kit.start(&["retry", &failed.to_string()])).collect();
         let six: Vec<Ran> = six.into_iter().map(Running::end).collect();
         let made = six.iter().filter(|ran| ran.status.success()).count();
@@ -250,6 +259,7 @@ fn six_retries_at_once_make_one_task() {
             assert!(ran.err.contains("is already being retried") && ran.err.contains(&again), "{}", ran.err);
         }
         // When it has ended, it may be tried once more.
+        kit.write("go", "");
         kit.run(&["resume", &again]).ended(1);
     }
     let last = kit.journals().last().unwrap().0.id.to_string();
