@@ -3,27 +3,15 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { after, before, test } from "node:test";
-import { executable, launch, openPage } from "./browser.mjs";
+import { test } from "node:test";
+import { openPage } from "./browser.mjs";
 import { BINARY, Server } from "./server.mjs";
+import { browser, server, skip } from "./with_server.mjs";
 
 const require = createRequire(import.meta.url);
-const skip = executable ? false : "there is no Chromium";
 if (skip) console.log(`skipped: the dashboard is not tested in a browser: ${skip}`);
 const SHOTS = process.env.SCREENSHOTS;
 if (SHOTS) mkdirSync(SHOTS, { recursive: true });
-
-let server;
-let browser;
-before(async () => {
-  if (skip) return;
-  server = await Server.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
 
 const options = { skip, timeout: 90_000 };
 const start = (task, agent) => server.api("/tasks", { task, agent });

@@ -1,26 +1,14 @@
 // The budgets: first paint, a long journal, many tasks with many events. `LONG=1` watches the memory for ten minutes.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { executable, launch, openPage } from "./browser.mjs";
-import { Server } from "./server.mjs";
+import { test } from "node:test";
+import { openPage } from "./browser.mjs";
+import { browser, server, skip } from "./with_server.mjs";
 
-const skip = executable ? false : "there is no Chromium";
 if (skip) console.log(`skipped: the budgets of the dashboard are not measured: ${skip}`);
 const MINUTES = process.env.LONG ? 10 : 0.5;
 /** A machine that is busy with other things is slower. */
 const SLACK = Number(process.env.SLACK ?? 1);
 
-let server;
-let browser;
-before(async () => {
-  if (skip) return;
-  server = await Server.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
 const figure = (name, value) => console.log(`figure: ${name}: ${value}`);
 
 test("the first paint is quick", { skip, timeout: 60_000 }, async () => {

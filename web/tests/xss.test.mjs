@@ -2,25 +2,12 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { executable, launch, openPage } from "./browser.mjs";
+import { test } from "node:test";
+import { openPage } from "./browser.mjs";
 import { PAYLOADS } from "./payloads.mjs";
-import { Server } from "./server.mjs";
+import { browser, server, skip } from "./with_server.mjs";
 
-const skip = executable ? false : "there is no Chromium";
 if (skip) console.log(`skipped: foreign text is not tested in a browser: ${skip}`);
-
-let server;
-let browser;
-before(async () => {
-  if (skip) return;
-  server = await Server.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
 
 /** Nothing ran, nothing was loaded from elsewhere, and no element is there that text could have made. */
 async function harmless(page, what) {

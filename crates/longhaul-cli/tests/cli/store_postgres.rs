@@ -4,9 +4,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use longhaul::testing::TestPostgres;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kit::{Kit, Ran, Running, TIMEOUT};
+use crate::mcp_wire::McpWire;
 
 /// A server's schema, and a place to work in.
 struct Shared {
@@ -136,7 +137,6 @@ fn what_a_killed_process_left_goes_on_here_and_on_no_other_machine() {
         |args: &[&str]| Ran::from(shared.command(args).env("LONGHAUL_HOST", "elsewhere").output().unwrap());
     let refused = elsewhere(&["resume", &id]);
     assert!(!refused.status.success() && refused.err.contains("directory of the machine"), "{refused:?}");
-    shared.until("its release", |tasks| tasks[0]["status"] != "completed");
     let resumed = shared.run(&["resume", &id]).ended(0);
     assert!(resumed.out.contains("Done."), "{resumed:?}");
     assert_eq!(std::fs::read_to_string(&ran).unwrap(), "ran\n", "the call was not repeated");
@@ -165,6 +165,24 @@ fn a_pending_task_says_which_machine_it_waits_for() {
     let there = Ran::from(command.env("LONGHAUL_HOST", "there").output().unwrap()).ended(0);
     assert!(!there.out.contains("the machine 'there'"), "{}", there.out);
     // Whatever needs no directory works from anywhere.
+    shared.run(&["stop", &id]).ended(0);
+    shared.until("the stop", is("cancelled"));
+}
+
+/// The tasks of `mcp` work in a directory of its machine, too.
+#[test]
+fn a_task_of_an_mcp_client_stays_on_its_machine() {
+    let Some(shared) = Shared::new(ASKS) else { return };
+    let mut command = shared.command(&["mcp", "--team", "team.yaml", "--trust"]);
+    command.env("LONGHAUL_HOST", "there").env("LONGHAUL_LINGER", "1s");
+    let mut client = McpWire::spawn(command, "2025-06-18", json!({}));
+    client.call("run_background_agent", json!({ "agent": "root", "task": "Go." }));
+    shared.until("a question", |tasks| {
+        tasks.last().is_some_and(|task| !task["asked"].as_array().unwrap().is_empty())
+    });
+    let id = shared.id();
+    let refused = shared.run(&["resume", &id]);
+    assert!(!refused.status.success() && refused.err.contains("'there'"), "{refused:?}");
     shared.run(&["stop", &id]).ended(0);
     shared.until("the stop", is("cancelled"));
 }

@@ -10,6 +10,7 @@ mod tool_calls;
 mod poll_on_wake;
 mod system_prompt;
 mod compact;
+mod halt;
 mod open_tools;
 mod approval;
 mod lease;
@@ -41,6 +42,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use halt::{AttemptEnd, Halt};
 pub(crate) use lease::{LeaseKeeper, RunLease};
 pub(crate) use open_tools::{OpenTools, ToolCache};
 pub(crate) use poll_on_wake::PollOnWake;
@@ -52,7 +54,7 @@ pub(crate) use tool_calls::panic_message;
 use crate::agent::{Agent, Policy, Team, Unattended};
 use crate::conversation::{Conversation, NextStep, PendingCall};
 use crate::dispatch::{Caller, Dispatcher};
-use crate::entry::{Entry, EntryCodecError, EntryKind, Failure, FailureKind, Isolation, Order, Submission};
+use crate::entry::{Entry, EntryKind, Failure, FailureKind, Isolation, Order, Submission};
 use crate::hook::HookInput;
 use crate::id::{AgentName, Attempt, Seq, TaskId};
 use crate::journal::{self, SubmissionCache};
@@ -161,58 +163,6 @@ pub(crate) struct TaskRun {
     tool_notices: Vec<String>,
     /// The program that runs its agent, if it has one and a session.
     open_agent: Option<OpenAgent>,
-}
-
-/// What interrupts a run.
-#[derive(Debug)]
-pub(crate) enum Halt {
-    /// The task was asked to stop.
-    Stop,
-    /// The worker is draining.
-    Drain,
-    /// The task has failed.
-    Fail(Failure),
-    /// Another worker owns the task now.
-    Lost,
-    /// The journal is not the one that this run has read and written: the store has lost its end.
-    Stale,
-    /// A newer version of Longhaul has written to the journal: this one cannot continue it.
-    Newer(StoreError),
-    /// The store failed.
-    Store(StoreError),
-}
-
-impl From<StoreError> for Halt {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Superseded { .. } | StoreError::NoTask(_) => Halt::Lost,
-            error @ StoreError::BadEntry { why: EntryCodecError::NewerFormat { .. }, .. } => {
-                Halt::Newer(error)
-            }
-            // No worker can continue a journal that is unreadable or inconsistent.
-            error @ (StoreError::BadEntry { .. }
-            | StoreError::Illegal { .. }
-            | StoreError::Damaged { .. }) => {
-                Halt::Fail(Failure::new(FailureKind::Journal, error.to_string()))
-            }
-            error => Halt::Store(error),
-        }
-    }
-}
-
-/// How an attempt ended.
-#[derive(Debug)]
-pub(crate) enum AttemptEnd {
-    /// With an outcome.
-    Finished,
-    /// Without one: the task can be claimed again.
-    Released,
-    /// Without one, and this process cannot run it: a newer version of Longhaul has to claim it.
-    LeftToNewer,
-    /// Another worker owns the task.
-    Lost,
-    /// The store failed: a process that finds the lease expired will continue.
-    StoreFailed(StoreError),
 }
 
 /// How often to read the journal even without a hint: hints may be lost.

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use repository::{CancelFlag, Repository};
 
 mod diff;
+mod private_git;
 mod read_diff;
 mod repository;
 

@@ -9,18 +9,21 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
-use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 
-use crate::entry::{Entry, EntryCodecError, EntryKind, Record, TeamRef};
-use crate::id::{AgentName, Attempt, Digest, Seq, TaskId, WorkerId};
-use crate::task::{IllegalTransition, Status, TaskState};
+use crate::entry::{Entry, Record, TeamRef};
+use crate::id::{Attempt, Digest, Seq, TaskId, WorkerId};
+use crate::task::TaskState;
 
 mod subscriptions;
 mod clock;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod columns;
 mod copy;
+mod error;
 mod feed;
+mod filter;
+mod hint;
 mod validate;
 mod leases;
 mod live_readers;
@@ -35,7 +38,12 @@ mod sqlite;
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
 pub use copy::{CopiedStore, copy_store};
+pub use error::{DatabaseFault, StoreError};
+use error::{no_feed, unsupported};
 pub use feed::{FeedItem, FeedPage, FeedPosition, FeedScope, ParseFeedPositionError};
+pub use filter::TaskFilter;
+use hint::HINT_CAPACITY;
+pub use hint::{EntryKinds, Hint, HintStream};
 pub use live_readers::LiveReader;
 pub(crate) use live_readers::LiveReaders;
 pub use memory::MemoryStore;
@@ -339,101 +347,6 @@ impl CountCondition {
     }
 }
 
-/// Selects tasks: those that match every field.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
-pub struct TaskFilter {
-    /// With one of these statuses; any if empty.
-    pub status: Vec<Status>,
-    /// In this tree.
-    pub root: Option<TaskId>,
-    /// Children of one of these tasks; of any if empty.
-    pub parents: Vec<TaskId>,
-    /// Continuing this task.
-    pub continues: Option<TaskId>,
-    /// Retrying this task.
-    pub retries: Option<TaskId>,
-    /// Of one of these agents; of any if empty.
-    pub agents: Vec<AgentName>,
-    /// Of one of these teams; of any if empty.
-    pub teams: Vec<TeamRef>,
-    /// Run by this worker now.
-    pub worker: Option<WorkerId>,
-    /// Only roots.
-    pub roots: bool,
-    /// Submitted before this task, in submission order; none if there is no such task. With a limit, this is
-    /// the next page of a list from the newest to the oldest.
-    pub submitted_before: Option<TaskId>,
-    /// Submitted at or after this.
-    pub since: Option<Timestamp>,
-    /// Submitted before this.
-    pub before: Option<Timestamp>,
-    /// Unfinished, or active at or after this time.
-    pub active_since: Option<Timestamp>,
-    /// Ended, and not active at or after this time.
-    pub quiet_before: Option<Timestamp>,
-    /// At most this many, the newest ones.
-    pub limit: Option<usize>,
-}
-
-fluent_setters!(TaskFilter {
-    status: Vec<Status>,
-    root: Option<TaskId>,
-    parents: Vec<TaskId>,
-    continues: Option<TaskId>,
-    retries: Option<TaskId>,
-    agents: Vec<AgentName>,
-    teams: Vec<TeamRef>,
-    worker: Option<WorkerId>,
-    roots: bool,
-    submitted_before: Option<TaskId>,
-    since: Option<Timestamp>,
-    before: Option<Timestamp>,
-    active_since: Option<Timestamp>,
-    quiet_before: Option<Timestamp>,
-    limit: Option<usize>,
-});
-
-impl TaskFilter {
-    /// All tasks of the tree with this root.
-    pub fn tree(root: TaskId) -> Self {
-        TaskFilter { root: Some(root), ..TaskFilter::default() }
-    }
-
-    /// The children of a task.
-    pub fn children(parent: TaskId) -> Self {
-        TaskFilter { parents: vec![parent], ..TaskFilter::default() }
-    }
-
-    /// The newest tasks.
-    pub fn newest(limit: usize) -> Self {
-        TaskFilter { limit: Some(limit), ..TaskFilter::default() }
-    }
-
-    /// Whether a task matches, whatever the limit and `submitted_before` are: those depend on other tasks.
-    pub fn matches(&self, state: &TaskState) -> bool {
-        (self.status.is_empty() || self.status.contains(&state.status))
-            && self.root.is_none_or(|root| state.root == root)
-            && (self.parents.is_empty() || state.parent.is_some_and(|parent| self.parents.contains(&parent)))
-            && self.continues.is_none_or(|old| state.continues == Some(old))
-            && self.retries.is_none_or(|old| state.retries == Some(old))
-            && (self.agents.is_empty() || self.agents.contains(&state.agent))
-            && (self.teams.is_empty() || self.teams.contains(&state.team))
-            && self.worker.as_ref().is_none_or(|worker| state.worker.as_ref() == Some(worker))
-            && (!self.roots || state.parent.is_none())
-            && self.since.is_none_or(|since| state.created >= since)
-            && self.before.is_none_or(|before| state.created < before)
-            && self.active_since.is_none_or(|since| !state.status.is_final() || state.active >= since)
-            && self.quiet_before.is_none_or(|before| state.status.is_final() && state.active < before)
-    }
-
-    /// Limits the filter to tasks that have not ended.
-    pub fn live(mut self) -> Self {
-        self.status = vec![Status::Pending, Status::Running];
-        self
-    }
-}
-
 /// Which tasks a worker claims.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
@@ -460,200 +373,6 @@ pub struct ClaimedTask {
     pub first: Record,
 }
 
-/// A hint that a task's journal has grown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hint {
-    /// These kinds of entries were appended to this task.
-    Task {
-        /// The task.
-        task: TaskId,
-        /// Its tree.
-        root: TaskId,
-        /// The kinds of the appended entries.
-        kinds: EntryKinds,
-    },
-    /// Hints were lost: check everything you follow.
-    Lagged,
-}
-
-/// A set of entry kinds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct EntryKinds(u32);
-
-impl EntryKinds {
-    /// Every kind.
-    pub const ALL: EntryKinds = EntryKinds(u32::MAX);
-
-    /// The set of these kinds.
-    pub fn from_kinds(kinds: impl IntoIterator<Item = EntryKind>) -> Self {
-        EntryKinds(kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8))
-    }
-
-    /// The set without one kind.
-    pub fn without(self, kind: EntryKind) -> EntryKinds {
-        EntryKinds(self.0 & !(1 << kind as u8))
-    }
-
-    /// Whether the sets have a kind in common.
-    pub fn intersects(self, other: EntryKinds) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// The kinds of both sets.
-    pub fn union(self, other: EntryKinds) -> EntryKinds {
-        EntryKinds(self.0 | other.0)
-    }
-}
-
-/// A stream of hints.
-pub struct HintStream(BoxStream<'static, Hint>);
-
-impl HintStream {
-    /// Wraps the hints of a store. A store that loses hints sends [`Hint::Lagged`] instead; the stream ends
-    /// when the store is closed.
-    pub fn new(hints: impl Stream<Item = Hint> + Send + 'static) -> Self {
-        HintStream(Box::pin(hints))
-    }
-
-    pub(crate) fn from_channel(receiver: tokio::sync::broadcast::Receiver<Hint>) -> Self {
-        use tokio::sync::broadcast::error::RecvError;
-        HintStream::new(futures::stream::unfold(receiver, |mut receiver| async move {
-            match receiver.recv().await {
-                Ok(hint) => Some((hint, receiver)),
-                Err(RecvError::Lagged(_)) => Some((Hint::Lagged, receiver)),
-                Err(RecvError::Closed) => None,
-            }
-        }))
-    }
-
-    /// The next hint; `None` when the store is closed.
-    pub async fn next(&mut self) -> Option<Hint> {
-        self.0.next().await
-    }
-}
-
-/// Why a store operation failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The task already exists.
-    #[error("task {0} exists already")]
-    Exists(TaskId),
-    /// There is no such task.
-    #[error("no task {0}")]
-    NoTask(TaskId),
-    /// No task has this id or prefix.
-    #[error("no task '{typed}'")]
-    NotFound {
-        /// The requested id.
-        typed: String,
-    },
-    /// Several tasks match the prefix.
-    #[error("'{typed}' matches several tasks ({}): type more of the id", join(.matches))]
-    Ambiguous {
-        /// The requested prefix.
-        typed: String,
-        /// Some of the tasks that match.
-        matches: Vec<TaskId>,
-    },
-    /// The writer is not the owner, or no longer.
-    #[error("task {task} is not owned by attempt {attempt} (any more)")]
-    Superseded {
-        /// The task.
-        task: TaskId,
-        /// The writer's attempt.
-        attempt: Attempt,
-    },
-    /// The journal has grown since the writer last read it.
-    #[error("task {task} has new entries up to {seq}")]
-    JournalMoved {
-        /// The task.
-        task: TaskId,
-        /// The end of the journal now.
-        seq: Seq,
-    },
-    /// The lifecycle of a task does not allow this transition.
-    #[error("task {task}: {why}")]
-    Illegal {
-        /// The task.
-        task: TaskId,
-        /// The reason.
-        why: IllegalTransition,
-    },
-    /// The task to be deleted has not ended.
-    #[error("task {0} has not ended")]
-    NotEnded(TaskId),
-    /// A task that would stay needs the task to be deleted.
-    #[error("task {task} cannot be deleted alone: {by} belongs to the same tree or conversation")]
-    StillNeeded {
-        /// The task to be deleted.
-        task: TaskId,
-        /// The task that needs it.
-        by: TaskId,
-    },
-    /// A limit is reached.
-    #[error("the limit of {limit} {what} is reached")]
-    Limit {
-        /// The limit.
-        limit: u32,
-        /// What it limits.
-        what: &'static str,
-    },
-    /// An entry could not be read or written.
-    #[error("entry {seq} of task {task} cannot be read: {why}")]
-    BadEntry {
-        /// The task.
-        task: TaskId,
-        /// The entry.
-        seq: Seq,
-        /// The reason.
-        why: EntryCodecError,
-    },
-    /// The database itself failed: `what` names the file, the problem and the fix.
-    #[error("{what}")]
-    Database {
-        /// The problem, the file, and how to fix it.
-        what: String,
-        /// Whether a retry may help.
-        fault: DatabaseFault,
-    },
-    /// Stored data is damaged: `what` names the data, the place and the fix. Everything else remains usable.
-    #[error("{what}")]
-    Damaged {
-        /// The damaged data, the place, and how to fix it.
-        what: String,
-    },
-    /// The position in the feed is not one of this store: it was made by another one, or this one has lost
-    /// its latest entries.
-    #[error("the position {0} is not in the feed of this store")]
-    UnknownPosition(FeedPosition),
-    /// The store was closed.
-    #[error("the store is closed")]
-    Closed,
-}
-
-fn no_feed() -> StoreError {
-    unsupported("it has no feed of all its entries")
-}
-
-fn unsupported(what: &str) -> StoreError {
-    let what = format!("this store cannot do that: {what}");
-    StoreError::Database { what, fault: DatabaseFault::Permanent }
-}
-
-/// Whether a database that failed may work again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DatabaseFault {
-    /// A retry may help: it is locked, or busy otherwise. Nothing was written.
-    Busy,
-    /// A retry may help once there is room on the disk. Nothing was written.
-    DiskFull,
-    /// A retry does not help.
-    Permanent,
-    /// The answer was lost: it is not known whether it was written. A retry could write it twice.
-    Uncertain,
-}
-
 /// How long a blob is kept that nothing refers to: its writer may be about to write the reference.
 pub const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
 
@@ -667,8 +386,6 @@ fn blob_cutoff(now: Timestamp) -> Timestamp {
     now.saturating_sub(BLOB_GRACE).unwrap_or(Timestamp::MIN)
 }
 
-/// How many hints a receiver may fall behind before it gets [`Hint::Lagged`].
-const HINT_CAPACITY: usize = 4096;
 /// How many matches of an ambiguous prefix are listed, at most.
 const MAX_MATCHES: usize = 6;
 
@@ -685,8 +402,4 @@ fn single_match(typed: &str, matches: Vec<TaskId>) -> Result<TaskId, StoreError>
         [] => Err(StoreError::NotFound { typed: typed() }),
         _ => Err(StoreError::Ambiguous { typed: typed(), matches }),
     }
-}
-
-fn join(ids: &[TaskId]) -> String {
-    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::{Dir, PermissionsExt as _};
 
 use super::diff::{DiffCommit, FileDiff, FileDiffKind, WorktreeDiff, WorktreePlace, parse};
-use super::repository::{CancelFlag, PrivateGit, Repository};
+use super::private_git::PrivateGit;
+use super::repository::{CancelFlag, Repository};
 use super::{Worktree, WorktreeError, blocking, unknown};
 
 /// How much of git's output is read, in bytes.

@@ -13,7 +13,7 @@ use super::clock::server_ms;
 use super::connect::{ANSWER, ServerConnection};
 use super::gathered::Gathered;
 use super::lane::{LaneOperation, random_token};
-use super::rows::{self, EncodedDrafts, state_columns};
+use super::rows::{self, EncodedEntries, state_columns};
 use super::write_set::{self, Marker, TransactionFailure, WriteSet, in_time};
 use super::{Mutant, Shared, reader};
 use crate::entry::Entry;
@@ -47,7 +47,7 @@ pub(super) const NOW_AND_PLACE: &str = concat!("SELECT ", server_ms!(), ", ", su
 /// One batch.
 pub(super) struct AppendRequest {
     drafts: Vec<WriteDraft>,
-    encoded: EncodedDrafts,
+    encoded: EncodedEntries,
     only_if: Vec<CountCondition>,
 }
 

@@ -6,63 +6,20 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::connect::ServerConnection;
-use crate::entry::{Entry, EntryCodecError, Record, TeamRef};
+use crate::entry::{Entry, EntryCodecError, Record};
 use crate::id::{LetterId, Seq, TaskId};
-use crate::store::validate::WriteDraft;
+pub(super) use crate::store::columns::{
+    EncodedEntries, encode, number, quiet_column, team_from_text, team_text,
+};
 use crate::store::{StoreError, TaskFilter, saved_state};
 use crate::task::TaskState;
 
 /// The version of the fold that makes saved states. A state of another version is made anew from its journal.
 pub(super) const FOLD: i32 = 1;
 
-/// The encoded entries of each write.
-pub(super) type EncodedDrafts = Vec<Vec<Vec<u8>>>;
-
-/// Encodes the entries of some writes.
-pub(super) fn encode(drafts: &[WriteDraft]) -> Result<EncodedDrafts, StoreError> {
-    let mut encoded = Vec::with_capacity(drafts.len());
-    for draft in drafts {
-        let mut entries = Vec::with_capacity(draft.entries.len());
-        for (line, nth) in draft.entries.iter().zip(1..) {
-            let seq = Seq(draft.after.unwrap_or_default().0 + nth);
-            let bytes = line.record.entry.encode();
-            entries.push(bytes.map_err(|why| StoreError::BadEntry { task: draft.task, seq, why })?);
-        }
-        encoded.push(entries);
-    }
-    Ok(encoded)
-}
-
-/// A team as text.
-pub(super) fn team_text(team: &TeamRef) -> String {
-    match team {
-        TeamRef::Named(name) => format!("named:{name}"),
-        TeamRef::File(digest) => format!("file:{digest}"),
-    }
-}
-
-/// The team in a text of [`team_text`].
-pub(super) fn team_from_text(text: &str) -> Option<TeamRef> {
-    match text.split_once(':')? {
-        ("named", name) => Some(TeamRef::Named(name.into())),
-        ("file", digest) => Some(TeamRef::File(digest.into())),
-        _ => None,
-    }
-}
-
-/// Converts a number to the server's type.
-pub(super) fn number(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
 /// What a letter is found by: its id may be longer than a row of an index.
 pub(super) fn letter_key(letter: &LetterId) -> Vec<u8> {
     Sha256::digest(letter.as_str().as_bytes())[..16].to_vec()
-}
-
-/// When anything last happened in a task that has ended.
-pub(super) fn quiet_column(state: &TaskState) -> Option<i64> {
-    state.status.is_final().then(|| state.active.as_millisecond())
 }
 
 /// A state as it is stored. JSON can represent every state; if not, the empty column makes readers fold the journal.

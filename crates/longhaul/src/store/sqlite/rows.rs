@@ -5,50 +5,14 @@ use rusqlite::{Connection, Row, params};
 
 use super::checksum::RowChecksum;
 use super::errors::{DatabasePath, OrStoreError as _};
-use crate::entry::{Entry, EntryCodecError, Record, Submission, TeamRef};
+use crate::entry::{Entry, EntryCodecError, Record, Submission};
 use crate::id::{Seq, TaskId, TaskKey};
+pub(super) use crate::store::columns::{
+    EncodedEntries, encode, number, quiet_column, team_from_text, team_text,
+};
 use crate::store::saved_state;
-use crate::store::validate::WriteDraft;
 use crate::store::{StoreError, StoredValue, TaskFilter};
 use crate::task::{Status, TaskState};
-
-/// The encoded entries of each write.
-pub(super) type EncodedEntries = Vec<Vec<Vec<u8>>>;
-
-/// Encodes the entries of some writes.
-pub(super) fn encode(drafts: &[WriteDraft]) -> Result<EncodedEntries, StoreError> {
-    let one = |draft: &WriteDraft| {
-        let lines = draft.entries.iter().zip(1..);
-        let encode = |(line, nth): (&crate::store::validate::DraftEntry, u64)| {
-            let seq = Seq(draft.after.unwrap_or_default().0 + nth);
-            line.record.entry.encode().map_err(|why| StoreError::BadEntry { task: draft.task, seq, why })
-        };
-        lines.map(encode).collect()
-    };
-    drafts.iter().map(one).collect()
-}
-
-/// A team as text.
-pub(super) fn team_text(team: &TeamRef) -> String {
-    match team {
-        TeamRef::Named(name) => format!("named:{name}"),
-        TeamRef::File(digest) => format!("file:{digest}"),
-    }
-}
-
-/// The team in a text of [`team_text`].
-pub(super) fn team_from_text(text: &str) -> Option<TeamRef> {
-    match text.split_once(':')? {
-        ("named", name) => Some(TeamRef::Named(name.into())),
-        ("file", digest) => Some(TeamRef::File(digest.into())),
-        _ => None,
-    }
-}
-
-/// Converts a number to SQLite's type.
-pub(super) fn number(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
 
 /// The columns of a task: its state is read from them, and the checksum is computed over them.
 pub(super) const TASK: &str = "n, id, head, sum, status, team, agent, parent, root, attempt, worker, created, \
@@ -59,11 +23,6 @@ pub(super) const ONE_TASK: &str = "SELECT n, id, head, sum, status, team, agent,
 /// The row of a task, by its number.
 pub(super) const NTH_TASK: &str = "SELECT n, id, head, sum, status, team, agent, parent, root, attempt, worker, created, \
                                    continues, retries, quiet FROM tasks WHERE n = ?1";
-
-/// When anything last happened in a task that has ended.
-pub(super) fn quiet_column(state: &TaskState) -> Option<i64> {
-    state.status.is_final().then(|| state.active.as_millisecond())
-}
 
 /// A part of a journal: the columns that [`read_record`] reads.
 const JOURNAL: &str = "SELECT seq, at, format, entry, task, kind, letter, sum, row > (SELECT since FROM store) \
