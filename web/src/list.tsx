@@ -273,14 +273,21 @@ function keepInPlace(list: HTMLElement): () => void {
   const place = () => list.getBoundingClientRect().top;
   /** Where it is on the screen. Only a person who scrolls changes that. */
   let top = place();
-  const note = () => (top = place());
+  let scrolled = scrollY;
+  const note = () => {
+    top = place();
+    scrolled = scrollY;
+  };
   let above = 0;
   const space = (pixels: number) => {
     above = pixels;
     list.style.marginTop = pixels > 0 ? `${pixels}px` : "";
   };
   const keep = () => {
-    const by = place() - top;
+    // A person may have scrolled, and the event for it is still to come: that counts for nothing. A page that became
+    // shorter has scrolled by itself.
+    const clamped = scrollY < scrolled && scrollY + innerHeight >= document.documentElement.scrollHeight - 1;
+    const by = place() - top + (clamped ? 0 : scrollY - scrolled);
     if (pointed.peek() && by >= 1) {
       const back = Math.min(above, by);
       space(above - back);

@@ -433,6 +433,27 @@ test("rows stay where they are as long as the pointer is on the list, whatever c
   await clean(page);
 });
 
+test("one scrolls with the pointer on the list, and what changes meanwhile does not undo it", options, async () => {
+  const page = await openPage(browser, server);
+  for (let i = 0; i < 8; i += 1) await start(`hello ${i}`);
+  await page.setViewportSize({ width: 1000, height: 260 });
+  await page.waitForFunction(() => document.documentElement.scrollHeight > innerHeight + 300);
+  await page.evaluate(() => scrollTo(0, 250));
+  await page.mouse.move(300, 150);
+  await page.mouse.move(304, 152);
+  assert.ok((await page.evaluate(() => scrollY)) > 100, "the page can be scrolled");
+  // Something changes before the browser tells of the scrolling.
+  const at = await page.evaluate(async () => {
+    scrollTo(0, 0);
+    document.body.append(document.createElement("i"));
+    document.body.lastElementChild.remove();
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    return scrollY;
+  });
+  assert.equal(at, 0);
+  await clean(page);
+});
+
 test("a task that no process runs says how it is resumed, and the page follows", options, async () => {
   const page = await openPage(browser, server);
   // A run in a terminal, killed in the middle. Its team is not the served one.

@@ -10,6 +10,8 @@ use longhaul::id::QuestionId;
 use longhaul::store::{SqliteStore, Store};
 
 use crate::exit::{CliError, CliExitCode};
+#[cfg(feature = "postgres")]
+use crate::store_address::host_dir;
 use crate::store_address::{PostgresUrl, STORE_VARIABLE, StoreAddress, host_id};
 
 /// The name of the database in its directory.
@@ -134,7 +136,7 @@ impl DataDir {
         if let Some(url) = &self.postgres {
             // Lock files, logs and tokens are kept here.
             let _ = std::fs::create_dir_all(self.path());
-            return open_postgres(url).await;
+            return open_postgres(url, self.path()).await;
         }
         let store = Arc::new(SqliteStore::open(&self.database)?);
         // Restrict the default directory to its owner. Leave a chosen directory as it is.
@@ -207,8 +209,11 @@ impl DataDir {
 
 /// Opens a PostgreSQL database.
 #[cfg(feature = "postgres")]
-async fn open_postgres(url: &PostgresUrl) -> Result<Arc<dyn Store>, CliError> {
-    let options = longhaul::store::PostgresOptions::new(url.expose())?;
+async fn open_postgres(url: &PostgresUrl, data: &Path) -> Result<Arc<dyn Store>, CliError> {
+    // All processes of this user find each other there, whatever their data directories are.
+    let own = etcetera::choose_base_strategy().map(|base| base.data_dir().join("longhaul"));
+    let locks = own.unwrap_or_else(|_| data.to_owned()).join("workers").join(host_dir());
+    let options = longhaul::store::PostgresOptions::new(url.expose())?.worker_locks(Some(locks));
     Ok(Arc::new(longhaul::store::PostgresStore::open(options).await?))
 }
 
@@ -221,7 +226,7 @@ pub(crate) async fn migrate_postgres(url: &PostgresUrl) -> Result<(), CliError> 
 
 /// Says that this program cannot open a PostgreSQL database.
 #[cfg(not(feature = "postgres"))]
-async fn open_postgres(url: &PostgresUrl) -> Result<Arc<dyn Store>, CliError> {
+async fn open_postgres(url: &PostgresUrl, _: &Path) -> Result<Arc<dyn Store>, CliError> {
     Err(without_postgres(url))
 }
 

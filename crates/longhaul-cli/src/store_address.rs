@@ -153,6 +153,15 @@ pub(crate) fn host_id() -> String {
     format!("{name}-{digest}")
 }
 
+/// The name of this machine as the name of a directory: machines that share a home directory keep their lock files
+/// apart.
+#[cfg(feature = "postgres")]
+pub(crate) fn host_dir() -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = host_id().chars().take(100).map(plain).collect();
+    if name.starts_with('.') { format!("_{name}") } else { name }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

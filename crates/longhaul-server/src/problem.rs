@@ -120,7 +120,7 @@ impl From<LonghaulError> for ProblemDocument {
                 ProblemDocument::conflict("ambiguous_question", detail)
             }
             LonghaulError::AlreadyAnswered { .. } => ProblemDocument::conflict("already_answered", detail),
-            LonghaulError::UnknownQuestion { .. } => ProblemDocument::not_found("unknown_question", detail),
+            LonghaulError::UnknownQuestion { .. } => ProblemDocument::conflict("unknown_question", detail),
             LonghaulError::BadAnswer(_) | LonghaulError::Empty(_) | LonghaulError::NoTeam => {
                 ProblemDocument::invalid(detail)
             }

@@ -157,6 +157,8 @@ impl Worker {
             .for_all(EntryKinds::from_kinds([EntryKind::Submitted, EntryKind::Released]));
         let mut round = tokio::time::interval(self.settings.lease / 3);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let store = self.context.store.clone();
+        let mut death = store.next_dead_worker();
         let mut look = true;
         while !self.context.drain.is_cancelled() {
             if look && seats.any_free() {
@@ -169,6 +171,11 @@ impl Worker {
                 () = self.context.drain.cancelled() => {}
                 _ = ready.next_wake() => look = true,
                 () = seats.wait_for_free(), if look => {}
+                () = &mut death => {
+                    death = store.next_dead_worker();
+                    self.release_abandoned().await;
+                    look = true;
+                }
                 _ = round.tick() => {
                     self.release_unknown().await;
                     self.release_abandoned().await;

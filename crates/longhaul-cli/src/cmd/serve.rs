@@ -338,7 +338,7 @@ impl StartText<'_> {
         if json {
             return context.term.print_json(&serde_json::json!({
                 "url": self.url,
-                "token_file": self.token_file,
+                "token_file": self.token_file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned())),
                 "teams": self.teams.iter().map(|team| &team.name).collect::<Vec<_>>(),
                 "dir": self.dir,
                 "pid": std::process::id(),

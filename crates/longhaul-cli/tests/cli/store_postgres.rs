@@ -20,7 +20,7 @@ impl Shared {
     fn new(play: &str) -> Option<Shared> {
         let server = TestPostgres::shared()?;
         let kit = Kit::new();
-        kit.plays("team.yaml", "agents: {root: {model: play, toolsets: [{type: shell}]}}\n", play);
+        kit.plays("team.yaml", TEAM, play);
         let shared = Shared { kit, url: server.url_over(server.port(), &server.fresh_schema()) };
         shared.run(&["store", "migrate"]).ended(0);
         Some(shared)
@@ -28,8 +28,14 @@ impl Shared {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = self.kit.command(args);
-        command.env("LONGHAUL_STORE", &self.url).env("LONGHAUL_LEASE", "1.5");
+        command.env("LONGHAUL_LEASE", "1.5");
+        self.set(&mut command);
         command
+    }
+
+    /// The store, and a home where the lock files of workers are.
+    fn set(&self, command: &mut Command) {
+        command.env("LONGHAUL_STORE", &self.url).env("XDG_DATA_HOME", self.kit.data.path().join("home"));
     }
 
     #[track_caller]
@@ -37,8 +43,11 @@ impl Shared {
         Ran::from(self.command(args).output().unwrap())
     }
 
-    fn start(&self, args: &[&str]) -> Running {
-        self.kit.started(self.command(args))
+    /// Ends the background process with this file.
+    fn end_process(&self, pid_file: &std::path::Path) {
+        let pid = std::fs::read_to_string(pid_file).unwrap();
+        let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::SIGTERM).unwrap();
     }
 
     fn tasks(&self) -> Vec<Value> {
@@ -54,6 +63,44 @@ impl Shared {
         }
     }
 
+    /// Waits until the tool of `SLOW` runs, and returns the file that it writes to.
+    #[track_caller]
+    fn until_ran(&self) -> std::path::PathBuf {
+        let ran = self.kit.ground.path().join("ran.txt");
+        let deadline = Instant::now() + TIMEOUT;
+        while !ran.exists() {
+            assert!(Instant::now() < deadline, "the tool does not run");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        ran
+    }
+
+    /// Starts `longhaul serve` with this data directory, as on the machine of this name. Returns it, and its URL.
+    fn serve(&self, data: &std::path::Path, host: &str, lease: &str) -> (Running, String) {
+        let args = ["serve", "--json", "--trust", "--team", "team.yaml", "--listen", "127.0.0.1:0"];
+        let mut command = self.kit.command_at(data, &args);
+        command.env("LONGHAUL_LEASE", lease).env("LONGHAUL_HOST", host);
+        self.set(&mut command);
+        let mut server = self.kit.started(command);
+        let line: Value = serde_json::from_str(&server.until(|line| line.starts_with('{'))).unwrap();
+        (server, line["url"].as_str().unwrap().to_owned())
+    }
+
+    /// Submits a task to a server.
+    #[track_caller]
+    fn submit(&self, url: &str, data: &std::path::Path, text: &str) {
+        let token = std::fs::read_to_string(data.join("access/token")).unwrap();
+        let auth = format!("Authorization: Bearer {}", token.trim());
+        let body = format!("{{\"task\": \"{text}\"}}");
+        let curl = Command::new("curl")
+            .args(["-sS", "--fail-with-body", "--noproxy", "*", "-d", &body])
+            .args(["-H", &auth, "-H", "Content-Type: application/json"])
+            .arg(format!("{url}/api/v1/tasks"))
+            .output()
+            .unwrap();
+        assert!(curl.status.success(), "{}", String::from_utf8_lossy(&[curl.stdout, curl.stderr].concat()));
+    }
+
     fn id(&self) -> String {
         self.tasks().last().unwrap()["id"].as_str().unwrap().to_owned()
     }
@@ -63,6 +110,7 @@ fn is(status: &str) -> impl Fn(&[Value]) -> bool + '_ {
     move |tasks| tasks.last().is_some_and(|task| task["status"] == status)
 }
 
+const TEAM: &str = "agents: {root: {model: play, toolsets: [{type: shell}]}}\n";
 const SAYS: &str = "agents: {root: {turns: [{text: 'Here I am.'}], otherwise: {text: Again.}}}";
 const ASKS: &str = "agents: {root: {turns: [{calls: [{tool: shell, arguments: {cmd: 'echo ran >> ran.txt'}}]}, {text: Done.}]}}";
 const SLOW: &str = "agents: {root: {turns: [{calls: [{tool: shell, arguments: {cmd: 'echo ran >> ran.txt; sleep 60', timeout: 90}}]}, {text: Done.}]}}";
@@ -123,13 +171,11 @@ fn questions_stops_and_retries_reach_a_background_process() {
 #[test]
 fn what_a_killed_process_left_goes_on_here_and_on_no_other_machine() {
     let Some(shared) = Shared::new(SLOW) else { return };
-    let running = shared.start(&["run", "team.yaml", "--yolo", "Go."]);
-    let ran = shared.kit.ground.path().join("ran.txt");
-    let deadline = Instant::now() + TIMEOUT;
-    while !ran.exists() {
-        assert!(Instant::now() < deadline, "the tool does not run");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    // Its lease outlives the test: only its lock file can tell that it is dead.
+    let mut command = shared.command(&["run", "team.yaml", "--yolo", "Go."]);
+    command.env("LONGHAUL_LEASE", "3600");
+    let running = shared.kit.started(command);
+    let ran = shared.until_ran();
     running.murder();
     let id = shared.id();
     // Another machine leaves it alone, and says what it waits for.
@@ -151,10 +197,8 @@ fn a_pending_task_says_which_machine_it_waits_for() {
         tasks.last().is_some_and(|task| !task["asked"].as_array().unwrap().is_empty())
     });
     let id = shared.id();
-    let pid = std::fs::read_to_string(shared.kit.data.path().join(format!("carriers/{id}.pid"))).unwrap();
     // Its process gives it back, and no other machine may take it.
-    let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::SIGTERM).unwrap();
+    shared.end_process(&shared.kit.data.path().join(format!("carriers/{id}.pid")));
     shared.until("the release", is("pending"));
     let shown = shared.run(&["show", &id]).ended(0);
     assert!(shown.out.contains("the machine 'there'"), "{}", shown.out);
@@ -181,6 +225,12 @@ fn a_task_of_an_mcp_client_stays_on_its_machine() {
         tasks.last().is_some_and(|task| !task["asked"].as_array().unwrap().is_empty())
     });
     let id = shared.id();
+    drop(client);
+    let is_pid = |path: &std::path::PathBuf| path.extension().is_some_and(|extension| extension == "pid");
+    let carriers = std::fs::read_dir(shared.kit.data.path().join("carriers")).unwrap();
+    let mut pids = carriers.map(|file| file.unwrap().path()).filter(is_pid);
+    shared.end_process(&pids.next().expect("a background process runs it"));
+    shared.until("the release", is("pending"));
     let refused = shared.run(&["resume", &id]);
     assert!(!refused.status.success() && refused.err.contains("'there'"), "{refused:?}");
     shared.run(&["stop", &id]).ended(0);
@@ -190,51 +240,36 @@ fn a_task_of_an_mcp_client_stays_on_its_machine() {
 #[test]
 fn servers_with_the_same_team_share_its_tasks() {
     let Some(shared) = Shared::new(SAYS) else { return };
-    let start = |name: &str| {
-        let data = tempfile::tempdir().unwrap();
-        let mut command = shared.kit.command_at(
-            data.path(),
-            &["serve", "--json", "--trust", "--team", "team.yaml", "--listen", "127.0.0.1:0"],
-        );
-        command.env("LONGHAUL_STORE", &shared.url).env("LONGHAUL_LEASE", "1.5").env("LONGHAUL_HOST", name);
-        let mut server = shared.kit.started(command);
-        let line: Value = serde_json::from_str(&server.until(|line| line.starts_with('{'))).unwrap();
-        (server, line["url"].as_str().unwrap().to_owned(), data)
-    };
-    let (one, url, data) = start("one");
-    let (two, _, _data) = start("two");
-    let token = std::fs::read_to_string(data.path().join("access/token")).unwrap();
-    let submit = |text: &str| {
-        let auth = format!("Authorization: Bearer {}", token.trim());
-        let body = format!("{{\"task\": \"{text}\"}}");
-        let curl = Command::new("curl")
-            .args([
-                "-sS",
-                "--fail-with-body",
-                "--noproxy",
-                "*",
-                "-H",
-                &auth,
-                "-H",
-                "Content-Type: application/json",
-                "-d",
-                &body,
-            ])
-            .arg(format!("{url}/api/v1/tasks"))
-            .output()
-            .unwrap();
-        assert!(curl.status.success(), "{}", String::from_utf8_lossy(&[curl.stdout, curl.stderr].concat()));
-    };
-    submit("first");
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (one, url) = shared.serve(here.path(), "one", "1.5");
+    let (two, _) = shared.serve(there.path(), "two", "1.5");
+    shared.submit(&url, here.path(), "first");
     shared.until("the first task", is("completed"));
     for nth in 0..20 {
-        submit(&format!("task {nth}"));
+        shared.submit(&url, here.path(), &format!("task {nth}"));
     }
     // The one that took them is gone: the other, on another machine, ends them.
     one.murder();
     shared.until("all tasks", |tasks| {
         tasks.len() == 21 && tasks.iter().all(|task| task["status"] == "completed")
     });
+    two.signal(nix::sys::signal::Signal::SIGTERM);
+    two.end().ended(0);
+}
+
+/// On one machine, the lock file of a dead process tells the others: its lease outlives the test.
+#[test]
+fn a_server_takes_up_the_tasks_of_one_that_was_killed_beside_it() {
+    let Some(shared) = Shared::new(SLOW) else { return };
+    shared.kit.plays("team.yaml", &format!("permissions: {{allow: [shell]}}\n{TEAM}"), SLOW);
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (one, url) = shared.serve(first.path(), "here", "3600");
+    shared.submit(&url, first.path(), "Go.");
+    let ran = shared.until_ran();
+    let (two, _) = shared.serve(second.path(), "here", "3600");
+    one.murder();
+    shared.until("the end", is("completed"));
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "ran\n", "the call was not repeated");
     two.signal(nix::sys::signal::Signal::SIGTERM);
     two.end().ended(0);
 }

@@ -31,9 +31,13 @@ mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) mod private_files;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod saved_state;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod worker_locks;
 
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
@@ -49,8 +53,6 @@ pub(crate) use live_readers::LiveReaders;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
-#[cfg(all(feature = "sqlite", feature = "toolsets"))]
-pub(crate) use sqlite::private_files;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{DatabaseHealth, Durability, SqliteOptions, SqliteStore, Vacuumed};
 pub(crate) use subscriptions::{Subscription, Subscriptions};
@@ -135,6 +137,13 @@ pub trait Store: Send + Sync + 'static {
     /// for a third of a lease at most: while a store cannot be reached, no worker can renew, and all would look
     /// gone to the first that reaches it again.
     fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>>;
+
+    /// Waits until a worker of this machine is known to have died since the last call: then
+    /// [`abandoned_tasks`](Store::abandoned_tasks) may have found something at once, without waiting for a
+    /// lease to expire. May also return for nothing. A store that cannot tell never returns.
+    fn next_dead_worker(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
 
     /// The current lease of a worker, to show it or to see whether it is being renewed; `None` if it has
     /// none. Only [`abandoned_tasks`](Store::abandoned_tasks) can tell whether it has expired.

@@ -124,7 +124,7 @@ impl Repository {
 
     /// Writes a file atomically: under a temporary name first.
     pub(super) fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        let beside = path.with_extension(format!("longhaul-{}", Uuid::now_v7().simple()));
+        let beside = temporary_name(path);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         let written = self.dir.open_with(&beside, &options).and_then(|mut file| file.write_all(content));
@@ -177,6 +177,12 @@ impl Repository {
             false => Ok(()),
         }
     }
+}
+
+/// A name for a file that will be renamed to this one. Git lists every file beside its refs as a ref, and complains if
+/// it is empty, unless the name ends like that of a lock.
+fn temporary_name(path: &Path) -> PathBuf {
+    path.with_extension(format!("longhaul-{}.lock", Uuid::now_v7().simple()))
 }
 
 /// Git's own lock on a ref, held while we change it.
@@ -242,4 +248,29 @@ fn lexical(path: &Path) -> PathBuf {
         }
     }
     plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another task, or a person, may list the branches while one is being made.
+    #[test]
+    fn git_does_not_take_a_file_that_is_being_written_for_a_branch() {
+        let repo = tempfile::tempdir().unwrap();
+        let git = |args: &[&str]| {
+            let ran = std::process::Command::new("git").args(args).current_dir(repo.path()).output().unwrap();
+            (
+                ran.status.success(),
+                format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr)),
+            )
+        };
+        assert!(git(&["init", "-q"]).0);
+        let branches = repo.path().join(".git/refs/heads");
+        std::fs::write(temporary_name(&branches.join("t-1")), "").unwrap();
+        assert_eq!(git(&["for-each-ref"]), (true, String::new()));
+        // An empty file with another name is what git stumbles over.
+        std::fs::write(branches.join("t-1"), "").unwrap();
+        assert_ne!(git(&["for-each-ref"]), (true, String::new()));
+    }
 }

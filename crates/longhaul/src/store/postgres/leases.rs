@@ -40,7 +40,7 @@ const RENEW: &str = concat!(
      length = excluded.length RETURNING ",
     server_ms!()
 );
-const RETIRE: &str = "DELETE FROM @.workers WHERE id = $1";
+const RETIRE: &str = "DELETE FROM @.workers WHERE id = ANY($1)";
 const LEASE: &str = concat!(
     "SELECT renewals, length, until - coalesce($2::bigint, ",
     server_ms!(),
@@ -53,9 +53,9 @@ const ABANDONED: &str = concat!(
     lease_holds!("$1"),
     " AND w.length <= $2) ORDER BY t.n"
 );
-/// The longest lease of those who run tasks: whoever looks for the dead does it several times in that time.
-const LENGTH: &str =
-    "SELECT max(w.length) FROM @.workers w WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id)";
+/// The workers that run tasks, with the length of their leases.
+const OWNERS: &str =
+    "SELECT w.id, w.length FROM @.workers w WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id)";
 /// Workers without tasks that were gone for a day.
 const FORGET: &str = concat!(
     "DELETE FROM @.workers w WHERE w.until < coalesce($1::bigint, ",
@@ -73,6 +73,11 @@ pub(super) async fn renew(
     lease: Duration,
 ) -> Result<(), StoreError> {
     let length = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).min(LONGEST);
+    // Locked before others can see the worker, so that none considers it dead.
+    shared.local_workers.lock(worker).await.map_err(|why| {
+        pool.server_name()
+            .busy(format_args!("is not used: the lock file of this process cannot be locked: {why}"))
+    })?;
     let write = |connection: Arc<ServerConnection>| async move {
         let row = connection.row(RENEW, &[&worker.as_str(), &length, &shared.lease_time()]).await?;
         row.map_or(Ok(0), |row| row.try_get::<_, i64>(0))
@@ -91,10 +96,12 @@ pub(super) async fn retire(
     worker: &WorkerId,
 ) -> Result<(), StoreError> {
     let write = |connection: Arc<ServerConnection>| async move {
-        connection.execute(RETIRE, &[&worker.as_str()]).await?;
+        connection.execute(RETIRE, &[&vec![worker.as_str()]]).await?;
         connection.execute(FORGET, &[&shared.lease_time()]).await.map(drop)
     };
-    pool.run(write).await
+    pool.run(write).await?;
+    shared.local_workers.unlock(worker);
+    Ok(())
 }
 
 /// A worker's lease, to show it.
@@ -135,19 +142,35 @@ impl Contact {
     }
 }
 
-/// Running tasks whose worker has no lease.
+/// Running tasks whose worker has no lease. Workers of this machine that are known to be dead lose theirs.
 pub(super) async fn abandoned_tasks(
     pool: &ReadConnections,
     shared: &Shared,
 ) -> Result<Vec<TaskState>, StoreError> {
+    let owners = |connection: Arc<ServerConnection>| async move {
+        let owners = connection.query(OWNERS, &[]).await?;
+        owners
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+            .collect::<Result<Vec<(String, i64)>, _>>()
+    };
+    let owners = pool.run(owners).await?;
+    let longest = owners.iter().map(|(_, length)| *length).max().unwrap_or_default();
+    let dead =
+        shared.local_workers.dead_among(owners.into_iter().map(|(worker, _)| WorkerId::from(worker))).await;
+    let names = &dead.iter().map(WorkerId::as_str).collect::<Vec<_>>();
     let read = |connection: Arc<ServerConnection>| async move {
-        let length = connection.row(LENGTH, &[]).await?;
-        let length: Option<i64> = length.map_or(Ok(None), |row| row.try_get(0))?;
-        let length = Duration::from_millis(u64::try_from(length.unwrap_or_default()).unwrap_or_default());
-        let unbroken = shared.contact.unbroken(shared.clock.elapsed(), length);
+        if !names.is_empty() {
+            connection.execute(RETIRE, &[names]).await?;
+        }
+        // Whoever looks for the gone does it several times per lease.
+        let longest = Duration::from_millis(u64::try_from(longest).unwrap_or_default());
+        let unbroken = shared.contact.unbroken(shared.clock.elapsed(), longest);
         let unbroken = i64::try_from(unbroken.as_millis()).unwrap_or(i64::MAX);
         let found = connection.query(ABANDONED, &[&shared.lease_time(), &unbroken]).await?;
         reader::load_all(&connection, &found).await
     };
-    pool.run(read).await
+    let abandoned = pool.run(read).await?;
+    shared.local_workers.forget(&dead);
+    Ok(abandoned)
 }

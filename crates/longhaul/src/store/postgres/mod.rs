@@ -19,6 +19,7 @@ mod import;
 mod lane;
 mod leases;
 mod listen;
+mod local_workers;
 mod options;
 mod reader;
 mod rows;
@@ -32,6 +33,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use self::appends::AppendRequest;
@@ -41,6 +43,7 @@ use self::deletion::Deletion;
 use self::import::Import;
 use self::lane::{Lane, LaneQueue, LaneRequest};
 use self::listen::Signals;
+use self::local_workers::LocalWorkers;
 pub use self::options::PostgresOptions;
 use self::reader::ReadConnections;
 use self::values::{BlobWrite, Rebuild, ValueWrite};
@@ -74,6 +77,7 @@ struct Shared {
     clock: StoreClock,
     signals: Signals,
     contact: leases::Contact,
+    local_workers: LocalWorkers,
 }
 
 /// What is broken on purpose, to see that a test notices.
@@ -117,6 +121,7 @@ impl PostgresStore {
     pub async fn open(options: PostgresOptions) -> Result<PostgresStore, StoreError> {
         let clock = StoreClock::new(options.clock.clone());
         let lanes = options.lanes.max(1);
+        let local_workers = LocalWorkers::new(options.worker_locks.clone());
         let server = Arc::new(Server::new(options)?);
         let first = server.connect().await.map_err(|error| server.name.server_error(&error))?;
         schema::check(&first).await?;
@@ -129,7 +134,8 @@ impl PostgresStore {
         let leases = ReadConnections::new(server.clone(), 1, None);
         let seen = readers.horizon_now().await?;
         let signals = Signals::start(server.clone(), readers.clone(), seen);
-        let shared = Arc::new(Shared { server, clock, signals, contact: leases::Contact::default() });
+        let shared =
+            Arc::new(Shared { server, clock, signals, contact: leases::Contact::default(), local_workers });
         let lanes = (0..lanes).map(|_| Lane::start(shared.clone())).collect();
         Ok(PostgresStore { shared, readers, leases, lanes })
     }
@@ -228,6 +234,10 @@ impl Store for PostgresStore {
 
     fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
         Box::pin(leases::abandoned_tasks(&self.readers, &self.shared))
+    }
+
+    fn next_dead_worker(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.shared.local_workers.next_death())
     }
 
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {

@@ -31,6 +31,10 @@ pub struct PostgresOptions {
     pub root_certificates: Option<PathBuf>,
     /// How long an operation keeps trying while the server cannot be reached, before it fails.
     pub retry_for: Duration,
+    /// A directory of this machine, where each process that uses the store holds a lock for its worker. If a process
+    /// dies, the others that name the same directory notice it within a second; without one, its lease has to run out.
+    /// Created when it is needed. Machines must not share it.
+    pub worker_locks: Option<PathBuf>,
     /// A clock instead of the server's, for tests.
     pub(super) clock: Option<Clock>,
     /// What is broken on purpose.
@@ -44,6 +48,7 @@ fluent_setters!(PostgresOptions {
     pooled: bool,
     root_certificates: Option<PathBuf>,
     retry_for: Duration,
+    worker_locks: Option<PathBuf>,
     /// Uses this clock instead of the server's, to date entries and to judge leases. For tests: all stores on one
     /// schema must share it.
     clock: Clock => Some(clock),
@@ -98,6 +103,7 @@ impl PostgresOptions {
             pooled: own.pooled,
             root_certificates: own.root_certificates,
             retry_for: Duration::from_secs(5),
+            worker_locks: None,
             clock: None,
             #[cfg(test)]
             mutant: None,

@@ -15,6 +15,7 @@ mod exam;
 mod full_disk;
 mod hints;
 mod limits;
+mod local_workers;
 mod mutants;
 mod order;
 mod proxy;

@@ -9,7 +9,7 @@ use rusqlite::params;
 
 use super::errors::OrStoreError as _;
 use super::transaction::WriteConnection;
-use super::{rows, worker_locks};
+use super::{lease_rows, rows};
 use crate::entry::{Entry, EntryKind, Record};
 use crate::id::{Seq, TaskId, WorkerId};
 use crate::store::leases::LeaseRenewal;
@@ -135,7 +135,7 @@ impl WriteConnection {
         }
         // Workers removed in this transaction count as known until it is on disk.
         known.extend(self.transaction.forgotten.iter().map(|worker| self.worker_locks.lock_path(worker)));
-        self.worker_locks.remove_stale(&known);
+        self.worker_locks.remove_stale(|path| known.contains(path));
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl WriteConnection {
             .connection
             .prepare_cached(sql)
             .and_then(|mut s| {
-                s.query_map([], |row| Ok((row.get(0)?, worker_locks::renewal(row, 1)?)))?.collect()
+                s.query_map([], |row| Ok((row.get(0)?, lease_rows::renewal(row, 1)?)))?.collect()
             })
             .or_store_error(&self.place)?;
         let (now, wall) = (self.clock.elapsed(), self.clock.now().as_millisecond());

@@ -25,7 +25,7 @@ impl DatabasePath {
                 );
                 return Err(StoreError::Database { what, fault: DatabaseFault::Permanent });
             }
-            super::private_files::create_private_dir(parent).map_err(|e| {
+            crate::store::private_files::create_private_dir(parent).map_err(|e| {
                 let what = format!(
                     "The directory {} for the database {} cannot be created: {e}. Create it yourself, or give another path.",
                     parent.display(),

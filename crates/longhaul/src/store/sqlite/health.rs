@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use super::errors::{DatabasePath, OrStoreError as _};
-use super::worker_locks::WorkerLocks;
 use super::{SqliteStore, check, schema};
 use crate::id::WorkerId;
 use crate::store::StoreError;
+use crate::store::worker_locks::WorkerLocks;
 
 /// The health of a database file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +91,7 @@ fn examine(path: &Path, all: bool) -> Result<Option<DatabaseHealth>, StoreError>
         workers: if version == 0 {
             0
         } else {
-            alive(&connection, &WorkerLocks::for_database(place.path())).or_store_error(&place)?
+            alive(&connection, &super::worker_locks_of(place.path())).or_store_error(&place)?
         },
     }))
 }

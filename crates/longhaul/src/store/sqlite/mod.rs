@@ -3,7 +3,7 @@
 //! One thread writes. It takes everything in its queue into one transaction, commits it with one fsync, and
 //! only then replies, so that many tasks share the cost of durability. Readers are a few read-only
 //! connections. Several processes may share the file: SQLite serializes their writers, [`watch`] notices what
-//! the others wrote, and lock files that the kernel releases ([`worker_locks`]) tell at once when one of them
+//! the others wrote, and lock files that the kernel releases (`worker_locks`) tell at once when one of them
 //! was killed.
 
 mod transaction;
@@ -18,23 +18,24 @@ mod state_cache;
 mod health;
 mod file_identity;
 mod peek;
-pub(crate) mod private_files;
 mod reader;
 mod reader_locks;
+mod lease_rows;
 mod recent;
+mod restrict;
 mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod vacuum;
 mod watch;
-mod worker_locks;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use self::errors::DatabasePath;
@@ -45,15 +46,15 @@ use self::reader_locks::ReaderLocks;
 use self::recent::RecentTasks;
 pub use self::vacuum::Vacuumed;
 use self::watch::{FileWatcher, HintSender};
-use self::worker_locks::WorkerLocks;
 use self::writer::{ImportedJournal, WriterHandle, WriterReply, WriterRequest};
-use super::copy;
 use super::leases::LeaseWatch;
 use super::validate::WriteDraft;
+use super::worker_locks::WorkerLocks;
 use super::{
     Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, FeedPage, FeedPosition, FeedScope, HintStream,
     Lease, LiveReader, LiveReaders, Store, StoreError, StoreFuture, StoredValue, TaskFilter,
 };
+use super::{copy, private_files};
 use crate::entry::{Record, TeamRef};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::TaskState;
@@ -120,11 +121,11 @@ impl SqliteStore {
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         let place = DatabasePath::prepare(path.as_ref())?;
         private_files::create_private_file(place.path()).map_err(|error| place.create_error(&error))?;
-        private_files::restrict_existing(place.path());
+        restrict::restrict_existing(place.path());
         let connection = schema::open(&place, options.busy_timeout)?;
         let identity = DatabaseIdentity::capture(&connection, &place)?;
         let hints = Arc::new(HintSender::new(&connection, &place)?);
-        let worker_locks = WorkerLocks::for_database(place.path());
+        let worker_locks = worker_locks_of(place.path());
         let reader_locks = ReaderLocks::for_database(place.path());
         let recent = Arc::new(RecentTasks::default());
         let readers = ReaderPool::start(place.clone(), options.busy_timeout, recent.clone())?;
@@ -224,6 +225,10 @@ impl Store for SqliteStore {
         let (worker_locks, leases, clock) =
             (self.worker_locks.clone(), self.leases.clone(), self.clock.clone());
         self.readers.run(move |reader| reader.abandoned_tasks(&worker_locks, &leases, &clock))
+    }
+
+    fn next_dead_worker(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.worker_locks.next_death())
     }
 
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {
@@ -343,6 +348,11 @@ impl Store for SqliteStore {
 }
 
 /// The path with a suffix, as SQLite itself does for `-wal`.
+/// The lock files of the workers that use the store in this file.
+fn worker_locks_of(database: &Path) -> WorkerLocks {
+    WorkerLocks::in_dir(with_suffix(database, "-workers"))
+}
+
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

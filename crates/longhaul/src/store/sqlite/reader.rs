@@ -12,12 +12,13 @@ use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 
 use super::errors::{DatabasePath, OrStoreError as _};
+use super::lease_rows;
 use super::recent::RecentTasks;
-use super::worker_locks::{self, WorkerLocks};
 use super::{rows, schema, watch};
 use crate::entry::{Record, TeamRef};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::leases::{LeaseRenewal, LeaseWatch};
+use crate::store::worker_locks::WorkerLocks;
 use crate::store::{
     Clock, DatabaseFault, Lease, MAX_MATCHES, StoreError, StoreFuture, StoredValue, TaskFilter, single_match,
 };
@@ -323,7 +324,7 @@ impl ReadConnection {
         for name in owners {
             let worker = WorkerId::from(name.as_str());
             let before = clock.elapsed();
-            let lease = worker_locks::lease(&self.connection, &worker).or_store_error(&self.place)?;
+            let lease = lease_rows::lease(&self.connection, &worker).or_store_error(&self.place)?;
             let has_run_out = |lease| leases.has_run_out(&worker, lease, before, clock.elapsed());
             if lease.is_none_or(has_run_out) || roll.is_dead(&worker) {
                 states.extend(self.states(&sql, vec![Value::Text(name)])?);
@@ -357,7 +358,7 @@ impl ReadConnection {
     }
 
     pub(super) fn lease(&self, worker: &WorkerId) -> Result<Option<Lease>, StoreError> {
-        let lease = worker_locks::lease(&self.connection, worker).or_store_error(&self.place)?;
+        let lease = lease_rows::lease(&self.connection, worker).or_store_error(&self.place)?;
         Ok(lease.map(|LeaseRenewal { count, until, length }| Lease {
             renewals: u64::try_from(count).unwrap_or_default(),
             length,

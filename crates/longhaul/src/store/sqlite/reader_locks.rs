@@ -8,8 +8,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::private_files;
 use crate::id::TaskId;
+use crate::store::private_files;
 
 /// The directory of the lock files.
 #[derive(Clone)]

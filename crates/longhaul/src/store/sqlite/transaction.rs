@@ -15,17 +15,18 @@ use super::checksum::RowChecksum;
 use super::count_cache::CountCache;
 use super::deletion;
 use super::errors::{DatabasePath, OrStoreError as _};
+use super::lease_rows;
 use super::recent::{RecentTasks, RecentWrites};
 use super::rows;
 use super::state_cache::{StateCache, UnsavedPart};
 use super::watch::HintSender;
-use super::worker_locks::{self, WorkerLocks};
 use super::writer::{ImportedJournal, WriterReply, WriterRequest};
 use crate::entry::{Entry, FORMAT, Record};
 use crate::id::{LetterId, Seq, TaskId, WorkerId};
 use crate::store::leases::LeaseWatch;
 use crate::store::saved_state;
 use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
+use crate::store::worker_locks::WorkerLocks;
 use crate::store::{Clock, CountCondition, EntryKinds, Fence, Hint, StoreError, TaskFilter};
 use crate::task::TaskState;
 
@@ -483,7 +484,7 @@ impl StoreLookup for WriteConnection {
     fn is_abandoned(&mut self, state: &TaskState) -> Result<bool, StoreError> {
         let Some(worker) = &state.worker else { return Ok(true) };
         let before = self.clock.elapsed();
-        let lease = worker_locks::lease(&self.connection, worker).or_store_error(&self.place)?;
+        let lease = lease_rows::lease(&self.connection, worker).or_store_error(&self.place)?;
         let Some(lease) = lease else { return Ok(true) };
         let is_dead = !self.held.contains_key(worker) && self.worker_locks.is_dead(worker);
         Ok(is_dead || self.leases.has_run_out(worker, lease, before, self.clock.elapsed()))

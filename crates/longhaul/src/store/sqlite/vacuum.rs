@@ -8,7 +8,6 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::errors::{DatabasePath, OrStoreError as _};
-use super::worker_locks::WorkerLocks;
 use super::{SqliteStore, health, schema, with_suffix};
 use crate::store::StoreError;
 
@@ -57,9 +56,7 @@ impl SqliteStore {
         schema::check(&connection, &place)?;
         let others = match schema::version(&connection).or_store_error(&place)? {
             0 => 0,
-            _ => {
-                health::alive(&connection, &WorkerLocks::for_database(place.path())).or_store_error(&place)?
-            }
+            _ => health::alive(&connection, &super::worker_locks_of(place.path())).or_store_error(&place)?,
         };
         let before = size(place.path());
         let made = rewrite(&connection, (others > 0).then_some(LONGEST_BESIDE_OTHERS));

@@ -13,12 +13,12 @@ use super::recent::RecentTasks;
 use super::rows::EncodedEntries;
 use super::transaction::WriteConnection;
 use super::watch::HintSender;
-use super::worker_locks::WorkerLocks;
 use super::{Durability, SqliteOptions};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::leases::LeaseWatch;
 use crate::store::validate::WriteDraft;
+use crate::store::worker_locks::WorkerLocks;
 use crate::store::{ClaimRequest, ClaimedTask, CountCondition, DatabaseFault, StoreError};
 use crate::task::TaskState;
 

@@ -182,6 +182,10 @@ impl Store for KillAt {
         self.inner.abandoned_tasks()
     }
 
+    fn next_dead_worker(&self) -> futures::future::BoxFuture<'_, ()> {
+        self.inner.next_dead_worker()
+    }
+
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
         self.inner.lease(worker)
     }

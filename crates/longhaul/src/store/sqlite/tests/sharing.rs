@@ -250,7 +250,7 @@ async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten()
     let place = DatabasePath::prepare(&path).unwrap();
     let connection = schema::open(&place, Duration::from_secs(5)).unwrap();
     let hints = Arc::new(HintSender::new(&connection, &place).unwrap());
-    let others = (WorkerLocks::for_database(&path), Arc::default());
+    let others = (super::worker_locks_of(&path), Arc::default());
     let mut reader_thread = transaction::WriteConnection::new(
         connection,
         place,
@@ -293,7 +293,7 @@ async fn lock_files_without_a_worker_are_cleared_away_unless_somebody_holds_them
 #[test]
 fn whoever_signs_holds_the_file_that_others_see() {
     let directory = tempfile::tempdir().unwrap();
-    let roll = WorkerLocks::for_database(&file(&directory));
+    let roll = super::worker_locks_of(&file(&directory));
     let (w, enough) = (WorkerId::from("w"), std::sync::atomic::AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {

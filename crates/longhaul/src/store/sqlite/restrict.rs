@@ -1,9 +1,7 @@
-//! Files that only their owner can read, because conversations are private.
+//! Makes the files of earlier versions of Longhaul private when they are opened, if they belong to this user.
 //!
-//! Files created here are private from the start, whatever the umask is. Files of earlier versions of
-//! Longhaul are fixed when they are opened, if they belong to this user; a directory is only changed if it
-//! holds nothing but Longhaul's files. So `--data /tmp` or `--data ~` makes the files there private, and
-//! leaves the directory as it is.
+//! A directory is only changed if it holds nothing but Longhaul's files. So `--data /tmp` or `--data ~` makes
+//! the files there private, and leaves the directory as it is.
 
 use std::io;
 use std::path::Path;
@@ -11,27 +9,7 @@ use std::path::Path;
 use super::with_suffix;
 
 /// What else Longhaul keeps in the directory of its database.
-const OURS: [&str; 4] = ["carriers", "tokens", "memory", "trusted"];
-
-/// Creates a directory that only its owner can enter, and missing parents.
-pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
-}
-
-/// Creates an empty file that only its owner can read, if there is none. SQLite gives the files beside it the
-/// same permissions.
-pub(crate) fn create_private_file(path: &Path) -> io::Result<()> {
-    let mut options = std::fs::File::options();
-    options.write(true).create_new(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
-}
+const OURS: [&str; 5] = ["carriers", "tokens", "memory", "trusted", "workers"];
 
 /// Makes files of earlier versions private. Errors are ignored: they are no reason not to work.
 pub(super) fn restrict_existing(database: &Path) {

@@ -1,29 +1,37 @@
-//! Lock files that show at once that a worker of another process was killed.
+//! Lock files that show at once that a worker of another process on this machine was killed.
 //!
 //! The process that renews a worker's lease holds an exclusive lock on a file with the worker's name. The
 //! kernel releases the lock when the process dies, however it dies, so a process that gets the lock knows
 //! that the worker is dead. Without a file nothing is known, and only the lease counts.
+//!
+//! The kernel tells nobody that it released a lock, so the files are checked once a second: a few
+//! microseconds each.
 
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension as _, Row};
-
+use super::private_files::{create_private_dir, create_private_file};
 use crate::id::{Digest, WorkerId};
-use crate::store::leases::{ASSUMED_LENGTH, LeaseRenewal};
+
+/// How often the files are checked.
+const EVERY: Duration = Duration::from_secs(1);
 
 /// The directory of the lock files.
 #[derive(Debug, Clone)]
-pub(super) struct WorkerLocks(Arc<Path>);
+pub(super) struct WorkerLocks {
+    dir: Arc<Path>,
+    /// The files of dead workers that were reported.
+    reported: Arc<Mutex<HashSet<PathBuf>>>,
+}
 
 impl WorkerLocks {
-    /// The lock files for the store in this file.
-    pub(super) fn for_database(database: &Path) -> WorkerLocks {
-        WorkerLocks(super::with_suffix(database, "-workers").into())
+    /// The lock files in this directory, which is created when it is needed.
+    pub(super) fn in_dir(dir: PathBuf) -> WorkerLocks {
+        WorkerLocks { dir: dir.into(), reported: Arc::default() }
     }
 
     pub(super) fn lock_path(&self, worker: &WorkerId) -> PathBuf {
@@ -31,9 +39,9 @@ impl WorkerLocks {
         let is_plain = (1..=64).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
         if is_plain {
-            self.0.join(format!("{name}.lock"))
+            self.dir.join(format!("{name}.lock"))
         } else {
-            self.0.join(format!("{}.lock", Digest::of_bytes(name.as_bytes())))
+            self.dir.join(format!("{}.lock", Digest::of_bytes(name.as_bytes())))
         }
     }
 
@@ -41,11 +49,11 @@ impl WorkerLocks {
     /// worker. Returns `None` if the file system has no locks: then there must be no file either.
     pub(super) fn lock(&self, worker: &WorkerId) -> io::Result<Option<File>> {
         let path = self.lock_path(worker);
-        if super::private_files::create_private_dir(&self.0).is_err() {
+        if create_private_dir(&self.dir).is_err() {
             return Ok(None);
         }
         for _ in 0..200 {
-            if super::private_files::create_private_file(&path).is_err() {
+            if create_private_file(&path).is_err() {
                 return Ok(None);
             }
             let file = match File::options().append(true).open(&path) {
@@ -73,8 +81,34 @@ impl WorkerLocks {
 
     /// Whether the worker is known to be dead.
     pub(super) fn is_dead(&self, worker: &WorkerId) -> bool {
-        // Shared, so that two processes that check at once do not take each other for the worker.
-        File::open(self.lock_path(worker)).is_ok_and(|file| file.try_lock_shared().is_ok())
+        is_unlocked(&self.lock_path(worker))
+    }
+
+    /// Waits until another worker is known to have died that was not reported before.
+    pub(super) async fn next_death(&self) {
+        loop {
+            let locks = self.clone();
+            // The files may be on a slow disk.
+            if tokio::task::spawn_blocking(move || locks.report_dead()).await.unwrap_or(false) {
+                return;
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// Whether there is a dead worker that was not reported before.
+    fn report_dead(&self) -> bool {
+        let dead: HashSet<PathBuf> = self.files().into_iter().filter(|path| is_unlocked(path)).collect();
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !dead.is_subset(&reported);
+        *reported = dead;
+        is_new
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let Ok(files) = std::fs::read_dir(&self.dir) else { return Vec::new() };
+        let files = files.flatten().map(|file| file.path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "lock")).collect()
     }
 
     /// Removes the lock file of a worker of this process, when no process can see the worker any more.
@@ -90,15 +124,15 @@ impl WorkerLocks {
 
     /// Removes the files of processes that died between two steps, when they have no row any more. Processes
     /// that are about to register hold their locks, or create the files again.
-    pub(super) fn remove_stale(&self, known: &HashSet<PathBuf>) {
-        let Ok(files) = std::fs::read_dir(&self.0) else { return };
-        for path in files.flatten().map(|file| file.path()) {
-            let is_lock = path.extension().is_some_and(|extension| extension == "lock");
-            if is_lock && !known.contains(&path) {
-                clear(&path);
-            }
-        }
+    pub(super) fn remove_stale(&self, is_known: impl Fn(&PathBuf) -> bool) {
+        self.files().iter().filter(|path| !is_known(path)).for_each(|path| clear(path));
     }
+}
+
+/// Whether there is a lock file that no process holds. The check takes a shared lock, so that two processes
+/// that check at once do not take each other for the worker.
+fn is_unlocked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock_shared().is_ok())
 }
 
 /// Removes a lock file that no process holds.
@@ -116,18 +150,4 @@ fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let which = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
     file.metadata().ok().zip(path.metadata().ok()).is_some_and(|(one, two)| which(one) == which(two))
-}
-
-/// The lease of a worker, if it has one.
-pub(super) fn lease(connection: &Connection, worker: &WorkerId) -> rusqlite::Result<Option<LeaseRenewal>> {
-    let sql = "SELECT renewals, lease_until, length FROM workers WHERE id = ?1";
-    let mut statement = connection.prepare_cached(sql)?;
-    statement.query_row([worker.as_str()], |row| renewal(row, 0)).optional()
-}
-
-/// Reads a lease from three columns.
-pub(super) fn renewal(row: &Row<'_>, first: usize) -> rusqlite::Result<LeaseRenewal> {
-    let length = u64::try_from(row.get::<_, i64>(first + 2)?).unwrap_or_default();
-    let length = if length == 0 { ASSUMED_LENGTH } else { Duration::from_millis(length) };
-    Ok(LeaseRenewal { count: row.get(first)?, until: row.get(first + 1)?, length })
 }
