@@ -23,6 +23,7 @@ mod options;
 mod reader;
 mod rows;
 mod schema;
+mod sql_value;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -88,6 +89,8 @@ enum Mutant {
     NoToken,
     /// Leases are judged by this machine's clock, which is wrong by so many milliseconds.
     ClientClock(i64),
+    /// Not broken, but of a newer Longhaul: reads and writes the next format.
+    Newer,
 }
 
 impl Shared {
