@@ -3,15 +3,18 @@
 //! `./bench/run [TASKS]` (10,000 unless told). Each measurement runs in a process of its own, so that its CPU time and its
 //! peak memory are its own. `./bench/fanout [AGENTS…] [ROWS…]` compares many agents over HTTP
 //! with a bare loop that makes the same requests. `./bench/grow DIR TASKS` makes a store with many tasks that have ended.
-//! `./bench/stores [SECONDS]` compares PostgreSQL with SQLite.
+//! `./bench/stores [SECONDS]` compares PostgreSQL with SQLite, and `./bench/stores churn [TASKS]` submits, runs and deletes many tasks beside a
+//! transaction that stays open.
 
-mod waiting_memory;
+mod churn;
 mod fanout;
 mod gauge;
 mod grown_store;
+mod idle;
 mod latency;
 mod stores;
 mod throughput;
+mod waiting_memory;
 
 use std::error::Error;
 use std::process::Command;
@@ -43,6 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             runtime.block_on(grown_store::grow_store(directory.as_ref(), tasks))
         }
         ["stores"] => stores::print_table(5),
+        ["stores", "churn"] => churn::print(100_000),
+        ["stores", "churn", tasks] => churn::print(tasks.parse()?),
         ["stores", seconds] => stores::print_table(seconds.parse()?),
         ["--one", what, tasks] => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -53,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [] => table(10_000),
         [tasks] => table(tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?),
         _ => {
-            Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS…] [ROWS…], ./bench/stores [SECONDS] or ./bench/grow DIR TASKS"
+            Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS…] [ROWS…], ./bench/stores [SECONDS], ./bench/stores churn [TASKS] or ./bench/grow DIR TASKS"
                 .into())
         }
     }

@@ -18,7 +18,7 @@ use longhaul::testing::TestPostgres;
 
 use crate::gauge;
 
-type BenchError = Box<dyn Error + Send + Sync>;
+pub(crate) type BenchError = Box<dyn Error + Send + Sync>;
 
 /// What was measured of one store.
 struct Rate {
@@ -44,6 +44,12 @@ pub(crate) fn print_table(seconds: u64) -> Result<(), Box<dyn Error>> {
 }
 
 async fn table(time: Duration) -> Result<(), BenchError> {
+    compare(time).await?;
+    println!();
+    crate::idle::measure(Duration::from_secs(30)).await
+}
+
+async fn compare(time: Duration) -> Result<(), BenchError> {
     let server = tokio::task::block_in_place(|| TestPostgres::start(&["shared_buffers=256MB"]));
     let server = server.ok_or("there is no PostgreSQL server below /usr/lib/postgresql")?;
     let options = PostgresOptions::new(&server.url("bench"))?;
@@ -61,7 +67,7 @@ async fn table(time: Duration) -> Result<(), BenchError> {
         MeasuredStore {
             name: "PostgreSQL",
             store: Arc::new(PostgresStore::open(options.clone()).await?),
-            other: Arc::new(PostgresStore::open(options).await?),
+            other: Arc::new(PostgresStore::open(options.clone()).await?),
             server: pid.lines().next().and_then(|pid| pid.trim().parse().ok()),
         },
     ];
@@ -75,6 +81,7 @@ async fn table(time: Duration) -> Result<(), BenchError> {
             print_row(name, place, &appends(place, writers, time).await?);
         }
     }
+    print_cost_of_hints(&places[1], &options, time).await?;
     for place in &places {
         print_row("whole lives, 256 at once", place, &lives(place, 256, time).await?);
     }
@@ -147,9 +154,12 @@ fn cpu_us() -> Result<f64, BenchError> {
     gauge::cpu_us().map_err(|error| error.to_string().into())
 }
 
-/// CPU time of a server and its children so far.
 fn server_us(place: &MeasuredStore) -> f64 {
-    let Some(server) = place.server else { return 0.0 };
+    place.server.map_or(0.0, process_tree_us)
+}
+
+/// CPU time of a process and its children so far, in microseconds.
+pub(crate) fn process_tree_us(server: u32) -> f64 {
     let mut ticks = 0;
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
@@ -165,33 +175,33 @@ fn server_us(place: &MeasuredStore) -> f64 {
     ticks as f64 * 1e4
 }
 
-fn fresh_id() -> TaskId {
+pub(crate) fn fresh_id() -> TaskId {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let words = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     TaskKey::named(&words).candidate_ids().last().unwrap_or_else(|| unreachable!("there are eleven"))
 }
 
-fn submission(id: TaskId, team: &str) -> Batch {
+pub(crate) fn submission(id: TaskId, team: &str) -> Batch {
     let (key, team) = (TaskKey::named(id.letters()), TeamRef::Named(team.into()));
     let entry = Entry::Submitted(Box::new(Submission::root(id, key, Order::new("worker", "do it"), team)));
     Batch::one(id, Fence::New, vec![entry])
 }
 
-fn wanted(team: &str, max: usize) -> ClaimRequest {
+pub(crate) fn wanted(team: &str, max: usize) -> ClaimRequest {
     let (worker, teams) = (WorkerId::from("bench"), vec![TeamRef::Named(team.into())]);
     ClaimRequest { worker, teams, roots: None, fresh_only: false, except: vec![], max }
 }
 
 /// Six hundred bytes.
-fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     Entry::Replied(Arc::new(Reply::text_only("a word and another; ".repeat(27))))
 }
 
-fn owned(task: TaskId, entries: Vec<Entry>) -> Batch {
+pub(crate) fn owned(task: TaskId, entries: Vec<Entry>) -> Batch {
     Batch::one(task, Fence::Attempt(Attempt(1)), entries)
 }
 
-async fn claimed(store: &dyn Store, team: &str, tasks: usize) -> Result<Vec<TaskId>, BenchError> {
+pub(crate) async fn claimed(store: &dyn Store, team: &str, tasks: usize) -> Result<Vec<TaskId>, BenchError> {
     store.renew_lease(WorkerId::from("bench"), Duration::from_secs(3600)).await?;
     futures::future::try_join_all((0..tasks).map(|_| store.append(submission(fresh_id(), team)))).await?;
     Ok(store.claim(wanted(team, tasks)).await?.into_iter().map(|task| task.state.id).collect())
@@ -208,6 +218,42 @@ async fn appends(place: &MeasuredStore, writers: usize, time: Duration) -> Resul
         }
     };
     measure(place, writers, time, append).await
+}
+
+/// Appends while another process listens, divided by appends while nobody does: the median of pairs, each beside the other.
+async fn print_cost_of_hints(
+    place: &MeasuredStore,
+    options: &PostgresOptions,
+    time: Duration,
+) -> Result<(), BenchError> {
+    let mut ratios = Vec::new();
+    for round in 0..7_u32 {
+        // Who goes first has the smaller tables.
+        let mut rates = [0.0; 2];
+        for listens in [round % 2 == 0, round % 2 != 0] {
+            let other = PostgresStore::open(options.clone()).await?;
+            let mut hints = listens.then(|| other.hints());
+            let heard = tokio::spawn(async move {
+                while let Some(hints) = &mut hints
+                    && hints.next().await.is_some()
+                {}
+            });
+            // It takes a moment to listen.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            rates[usize::from(listens)] = appends(place, 64, time / 2).await?.per_second;
+            heard.abort();
+        }
+        ratios.push(rates[1] / rates[0]);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "appends, 64 writers, while another process listens ÷ while nobody does: {:.2} (of {} pairs: {:.2} to {:.2})",
+        ratios[ratios.len() / 2],
+        ratios.len(),
+        ratios[0],
+        ratios[ratios.len() - 1]
+    );
+    Ok(())
 }
 
 /// Submit with a limit, claim, four entries, end with a letter to one of ten parents.

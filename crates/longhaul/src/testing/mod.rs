@@ -2,7 +2,7 @@
 
 mod no_dispatcher;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub(crate) mod postgres;
 mod reply;
 mod sse;
 mod test_call;

@@ -276,12 +276,13 @@ fn newest() -> Option<PathBuf> {
 }
 
 /// Who runs the server if this is root, which must not.
-fn other_user() -> Option<(u32, u32)> {
+pub(crate) fn other_user() -> Option<(u32, u32)> {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     is_root.then_some((65534, 65534))
 }
 
-fn unprivileged(program: &Path) -> Command {
+/// A program, run by that user.
+pub(crate) fn unprivileged(program: &Path) -> Command {
     let mut command = Command::new(program);
     if let Some((uid, gid)) = other_user() {
         command.uid(uid).gid(gid);
@@ -289,6 +290,7 @@ fn unprivileged(program: &Path) -> Command {
     command
 }
 
-fn free_port() -> u16 {
+/// A port of loopback that nobody uses.
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
 }

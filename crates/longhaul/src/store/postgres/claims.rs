@@ -1,16 +1,16 @@
 //! Claims: the oldest pending tasks, each locked by one claimer, and skipped by all others.
 
 use jiff::Timestamp;
-use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::appends::NOW_AND_PLACE;
 use super::connect::ServerConnection;
 use super::lane::{LaneOperation, LaneReply, random_token};
 use super::rows::{self, state_columns};
+use super::sql_value::SqlValue;
 use super::write_set::{self, Marker, TransactionFailure, WriteSet, in_time};
 use super::{Mutant, Shared};
-use crate::entry::{Entry, EntryKind, FORMAT, Record};
+use crate::entry::{Entry, EntryKind, Record};
 use crate::id::{Seq, TaskId};
 use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Hint};
 
@@ -69,11 +69,11 @@ impl ClaimGroup {
 
 /// What limits a claim besides its team, with its parameters from `$2` on: the number of tasks, the tasks that are left
 /// out, and the trees.
-fn conditions(claim: &ClaimRequest) -> String {
+fn conditions(claim: &ClaimRequest, format: u16) -> String {
     let fresh = if claim.fresh_only { " AND t.attempt = 0" } else { "" };
     let trees = if claim.roots.is_some() { " AND t.root = ANY($4)" } else { "" };
     // A task with entries of a newer Longhaul is for workers that can read them.
-    format!(" AND t.format <= {FORMAT} AND t.id <> ALL($3){fresh}{trees}")
+    format!(" AND t.format <= {format} AND t.id <> ALL($3){fresh}{trees}")
 }
 
 /// The statement that finds and locks the oldest pending tasks, and its parameters.
@@ -94,7 +94,7 @@ impl Search {
         let lock =
             if shared.is_broken(Mutant::NoRowLock) { "" } else { " FOR NO KEY UPDATE OF t SKIP LOCKED" };
         let columns = concat!(state_columns!(), ", t.n, j.seq, j.at, j.format, j.entry");
-        let conditions = conditions(claim);
+        let conditions = conditions(claim, shared.server.format());
         let sql = match teams.len() {
             1 => format!(
                 "SELECT {columns} FROM @.tasks t JOIN @.journal j ON j.task = t.id AND j.seq = 1 \
@@ -115,7 +115,7 @@ impl Search {
     }
 
     async fn run(&self, connection: &ServerConnection) -> Result<Vec<Row>, Error> {
-        let teams: &(dyn ToSql + Sync) = match &self.teams[..] {
+        let teams: &dyn SqlValue = match &self.teams[..] {
             [team] => team,
             _ => &self.teams,
         };

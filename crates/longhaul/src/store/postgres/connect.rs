@@ -1,4 +1,8 @@
 //! Connections to the server, and the statements that are prepared on them.
+//!
+//! A pooler in transaction mode hands a connection of the server to someone else after each transaction, so nothing may be
+//! left on it: no setting, no `LISTEN`, and no statement with a name. Behind one, every statement is sent whole, with the
+//! types of its parameters, in the same one message.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +12,13 @@ use futures::StreamExt as _;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::mpsc;
-use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Error, Notification, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::task::TaskTracker;
 
 use super::errors::DatabaseName;
 use super::options::PostgresOptions;
+use super::sql_value::{Values, typed, untyped};
 use crate::store::StoreError;
 
 /// How long any answer of the server is waited for: long past its own limits for locks.
@@ -28,9 +32,6 @@ const SESSION: &str = "SET enable_seqscan = off; SET jit = off; SET lock_timeout
 /// The same for one transaction, behind a pooler.
 const LOCALLY: &str = "SET LOCAL enable_seqscan = off; SET LOCAL jit = off; SET LOCAL lock_timeout = '5s'; \
                        SET LOCAL idle_in_transaction_session_timeout = '10s'";
-
-/// The parameters of a statement.
-pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// What is needed to connect.
 pub(super) struct Server {
@@ -57,7 +58,24 @@ impl Server {
 
     /// A statement with the name of the schema in place of `@.`.
     pub(super) fn sql(&self, template: &str) -> String {
+        #[cfg(test)]
+        if self.format() > crate::entry::FORMAT {
+            // What is of its own format, it can read.
+            let template = template.replace("at, format", "at, least(format, 1)");
+            return template
+                .replace("j.at, j.format", "j.at, least(j.format, 1)")
+                .replace("@.", &self.schema);
+        }
         template.replace("@.", &self.schema)
+    }
+
+    /// The newest format that is read, in which everything is written.
+    pub(super) fn format(&self) -> u16 {
+        #[cfg(test)]
+        if self.options.mutant == Some(super::Mutant::Newer) {
+            return crate::entry::FORMAT + 1;
+        }
+        crate::entry::FORMAT
     }
 
     /// Connects.
@@ -133,7 +151,7 @@ impl ServerConnection {
     }
 
     /// The prepared form of a statement that has `@.` before the names of tables.
-    pub(super) async fn prepare(&self, template: &str) -> Result<Statement, Error> {
+    async fn prepare(&self, template: &str) -> Result<Statement, Error> {
         let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(statement) = known().get(template) {
             return Ok(statement.clone());
@@ -152,8 +170,11 @@ impl ServerConnection {
         }
     }
 
-    /// Prepares all of these, so that they can be sent without waiting in between.
+    /// Prepares all of these, so that they can be sent without waiting in between. Behind a pooler nothing is prepared.
     pub(super) async fn prepare_all(&self, templates: &[&str]) -> Result<(), Error> {
+        if self.server.options.pooled {
+            return Ok(());
+        }
         for template in templates {
             self.prepare(template).await?;
         }
@@ -161,8 +182,11 @@ impl ServerConnection {
     }
 
     pub(super) async fn query(&self, template: &str, values: Values<'_>) -> Result<Vec<Row>, Error> {
+        if self.server.options.pooled {
+            return self.client.query_typed(&self.server.sql(template), &typed(values)).await;
+        }
         let statement = self.prepare(template).await?;
-        self.client.query(&statement, values).await
+        self.client.query(&statement, &untyped(values)).await
     }
 
     /// The only row of the answer, or none.
@@ -172,8 +196,11 @@ impl ServerConnection {
 
     /// Runs a statement, and returns how many rows it changed.
     pub(super) async fn execute(&self, template: &str, values: Values<'_>) -> Result<u64, Error> {
+        if self.server.options.pooled {
+            return self.client.execute_typed(&self.server.sql(template), &typed(values)).await;
+        }
         let statement = self.prepare(template).await?;
-        self.client.execute(&statement, values).await
+        self.client.execute(&statement, &untyped(values)).await
     }
 
     /// Runs statements without parameters.
@@ -182,6 +209,19 @@ impl ServerConnection {
             true => self.client.batch_execute(&self.server.sql(template)).await,
             false => self.client.batch_execute(template).await,
         }
+    }
+
+    /// Notifies everyone who listens. On a connection of its own that does not wait for the disk; behind a pooler that is
+    /// said in the transaction.
+    pub(super) async fn notify(&self, channel: &str, text: &str) -> Result<(), Error> {
+        if !self.server.options.pooled {
+            return self.query("SELECT pg_notify($1, $2)", &[&channel, &text]).await.map(drop);
+        }
+        let text = text.replace('\'', "''");
+        let sql = format!(
+            "BEGIN; SET LOCAL synchronous_commit = off; SELECT pg_notify('{channel}', '{text}'); COMMIT"
+        );
+        self.client.batch_execute(&sql).await
     }
 
     /// Begins a transaction. If it is not durable, its commit does not wait for the disk.

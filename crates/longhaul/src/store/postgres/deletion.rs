@@ -6,10 +6,11 @@ use tokio_postgres::Error;
 
 use super::Shared;
 use super::appends::NOW_AND_PLACE;
-use super::connect::{ServerConnection, Values};
-use super::errors::{Meaning, is_fatal};
+use super::connect::ServerConnection;
+use super::errors::{Meaning, is_refusal};
 use super::lane::LaneOperation;
 use super::rows::{self, state_columns};
+use super::sql_value::Values;
 use super::write_set::{TransactionFailure, in_time};
 use crate::id::{Seq, TaskId};
 use crate::store::validate::{TaskLinks, check_deletable};
@@ -154,7 +155,7 @@ impl LaneOperation for Deletion {
         let commit = tokio::time::timeout(super::connect::ANSWER, connection.batch("COMMIT")).await;
         match commit {
             Ok(Ok(())) => {}
-            Ok(Err(error)) if error.as_db_error().is_some() && !is_fatal(&error) => {
+            Ok(Err(error)) if is_refusal(&error) => {
                 return Err(TransactionFailure::of(connection, &error));
             }
             _ => {

@@ -61,19 +61,31 @@ pub(super) fn meaning(error: &Error) -> Meaning {
         code if code.starts_with("08") => Meaning::Lost,
         // A server that is out of memory, or has an I/O error, may be well again later.
         code if code.starts_with("53") || code.starts_with("58") => Meaning::Lost,
-        _ if is_fatal(error) && !is_refusal(database.code()) => Meaning::Lost,
+        _ if is_fatal(error) && !is_unwelcome(database.code()) => Meaning::Lost,
         _ => Meaning::Permanent,
     }
 }
 
-/// Whether the connection ended with this error.
-pub(super) fn is_fatal(error: &Error) -> bool {
-    let severity = error.as_db_error().and_then(|error| error.parsed_severity());
-    matches!(severity, Some(Severity::Fatal | Severity::Panic))
+/// Whether the server refused what it was asked to do, and goes on: then nothing of it was done.
+///
+/// A pooler that has lost its server says so with an error of its own, of class 08; nobody knows then what was done. So it is
+/// with 40003.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    let Some(database) = error.as_db_error() else { return false };
+    let code = database.code().code();
+    !is_fatal(error) && !code.starts_with("08") && code != "40003"
+}
+
+/// Whether the connection ended with this error. A pooler says it only in words for people.
+fn is_fatal(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|error| match error.parsed_severity() {
+        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
+        None => matches!(error.severity(), "FATAL" | "PANIC"),
+    })
 }
 
 /// Whether the server refused the connection for what we asked, not for how it is.
-fn is_refusal(code: &SqlState) -> bool {
+fn is_unwelcome(code: &SqlState) -> bool {
     code.code().starts_with("28") || *code == SqlState::INVALID_CATALOG_NAME || code.code().starts_with("42")
 }
 

@@ -30,7 +30,6 @@ const WATCHED: Duration = Duration::from_secs(12);
 const LONGEST: usize = 7800;
 /// How many hints are sent at once; beyond that, everybody has to look.
 const MANY: usize = 1000;
-const NOTIFY: &str = "SELECT pg_notify($1, $2)";
 
 /// The channel of a store: a name that is short enough, whatever the schema is called.
 fn channel(server: &Server) -> String {
@@ -275,7 +274,7 @@ impl Exchange {
         let mut trial = None;
         if listens {
             connection.batch(&format!("LISTEN \"{}\"", self.channel)).await?;
-            connection.query(NOTIFY, &[&self.channel, &format!("{} ping", self.sender)]).await?;
+            connection.notify(&self.channel, &format!("{} ping", self.sender)).await?;
             trial = Some(Instant::now() + TRIAL);
         }
         Ok(Line { connection, heard, listens, trial })
@@ -305,7 +304,7 @@ impl Exchange {
             texts.push(format!("{}{text}", self.sender));
         }
         for text in texts {
-            line.connection.query(NOTIFY, &[&self.channel, &text]).await?;
+            line.connection.notify(&self.channel, &text).await?;
         }
         Ok(())
     }
@@ -314,7 +313,7 @@ impl Exchange {
         for roots in self.watched_here.keys().collect::<Vec<_>>().chunks(200) {
             let words: String = roots.iter().map(|root| format!(" watch:{root}")).collect();
             let text = format!("{}{words}", self.sender);
-            if line.connection.query(NOTIFY, &[&self.channel, &text]).await.is_err() {
+            if line.connection.notify(&self.channel, &text).await.is_err() {
                 return;
             }
         }

@@ -41,11 +41,13 @@ pub(super) use place;
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// The store's number, what can be read (`k` below this), the last entry and the last deletion below it, the highest `k` of
-/// all, and the place of the last deletion whether it can be read or not.
+/// all, and the place of the last deletion whether it can be read or not. The two small tables are limited to their one row because
+/// the server has no statistics of them: it would think that there are thousands, and compile the plan, which takes longer than
+/// running it.
 const HORIZON: &str = "SELECT m.store, h.horizon, \
      coalesce(e.k, 0), coalesce(e.pos, 0), d.k, d.pos, \
      greatest(d.k, coalesce((SELECT j.k FROM @.journal j ORDER BY j.k DESC, j.pos DESC LIMIT 1), 0)) \
-     FROM @.meta m CROSS JOIN @.deletion d \
+     FROM (SELECT store, base FROM @.meta LIMIT 1) AS m CROSS JOIN (SELECT k, pos FROM @.deletion LIMIT 1) AS d \
      CROSS JOIN LATERAL (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint + m.base AS horizon) AS h \
      LEFT JOIN LATERAL (SELECT j.k, j.pos FROM @.journal j WHERE j.k < h.horizon ORDER BY j.k DESC, j.pos DESC LIMIT 1) \
      AS e ON true";

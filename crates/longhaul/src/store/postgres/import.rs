@@ -1,12 +1,12 @@
 //! Adds whole journals of another store.
 
 use tokio_postgres::Error;
-use tokio_postgres::types::ToSql;
 
 use super::Shared;
 use super::appends::NOW_AND_PLACE;
 use super::connect::ServerConnection;
 use super::lane::{LaneOperation, random_token};
+use super::sql_value::SqlValue;
 use super::write_set::{self, Marker, TransactionFailure, WriteSet, in_time};
 use crate::entry::Record;
 use crate::id::TaskId;
@@ -68,7 +68,7 @@ impl LaneOperation for Import {
             connection.prepare_all(&[NOW_AND_PLACE, THERE]).await
         })
         .await?;
-        let ids: [&(dyn ToSql + Sync); 1] = [&ids];
+        let ids: [&dyn SqlValue; 1] = [&ids];
         let begin = async {
             let (begun, there, now) = futures::join!(
                 connection.begin(true),

@@ -24,6 +24,7 @@ mod options;
 mod reader;
 mod rows;
 mod schema;
+mod sql_value;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -92,6 +93,8 @@ enum Mutant {
     NoToken,
     /// Leases are judged by this machine's clock, which is wrong by so many milliseconds.
     ClientClock(i64),
+    /// Not broken, but of a newer Longhaul: reads and writes the next format.
+    Newer,
 }
 
 impl Shared {

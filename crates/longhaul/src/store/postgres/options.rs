@@ -25,7 +25,8 @@ pub struct PostgresOptions {
     /// the last one is for claims, limited submissions and deletions only.
     pub lanes: usize,
     /// Whether there is a pooler in between that changes the server connection after each transaction (PgBouncer in
-    /// transaction mode). Nothing is set for a session then, and others' writes are looked for once a second.
+    /// transaction mode, any version). Nothing is then set, prepared or listened to on a connection: every statement is
+    /// parsed each time, and others' writes are looked for once a second.
     pub pooled: bool,
     /// A file with certificates (PEM) to trust, besides those of this machine.
     pub root_certificates: Option<PathBuf>,

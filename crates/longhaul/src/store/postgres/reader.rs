@@ -264,7 +264,7 @@ pub(super) async fn count(
 /// Prepares what [`count`] asks.
 pub(super) async fn prepare_count(connection: &ServerConnection, filter: &TaskFilter) -> Result<(), Error> {
     let (condition, values) = rows::filter_condition(filter);
-    connection.prepare(&count_sql(&condition, values.len() + 1)).await.map(drop)
+    connection.prepare_all(&[&count_sql(&condition, values.len() + 1)]).await
 }
 
 fn count_sql(condition: &str, limit: usize) -> String {

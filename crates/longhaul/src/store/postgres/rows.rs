@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
-use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::connect::ServerConnection;
+use super::sql_value::SqlValue;
 use crate::entry::{Entry, EntryCodecError, Record};
 use crate::id::{LetterId, Seq, TaskId};
 pub(super) use crate::store::columns::{
@@ -105,11 +105,11 @@ pub(super) async fn rebuild(
 }
 
 /// The values of a condition's parameters.
-pub(super) type OwnedValues = Vec<Box<dyn ToSql + Sync + Send>>;
+pub(super) type OwnedValues = Vec<Box<dyn SqlValue + Send>>;
 
 /// The same values as a statement takes them.
-pub(super) fn borrowed(values: &OwnedValues) -> Vec<&(dyn ToSql + Sync)> {
-    values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
+pub(super) fn borrowed(values: &OwnedValues) -> Vec<&dyn SqlValue> {
+    values.iter().map(|value| &**value as &dyn SqlValue).collect()
 }
 
 /// The SQL condition of a filter over the table `t`, without its limit.
@@ -200,7 +200,7 @@ impl FilterTerms {
         self.terms.push(term);
     }
 
-    fn add(&mut self, term: &str, value: impl ToSql + Sync + Send + 'static) {
+    fn add(&mut self, term: &str, value: impl SqlValue + Send + 'static) {
         self.values.push(Box::new(value));
         self.terms.push(term.replace('?', &format!("${}", self.values.len())));
     }

@@ -154,7 +154,7 @@ async fn check_server(connection: &ServerConnection) -> Result<(), StoreError> {
     let version: i32 = row.and_then(|row| row.try_get(0).ok()).unwrap_or_default();
     if version < OLDEST_SERVER {
         return Err(name.error(format_args!(
-            "is on a server of version {}: Longhaul needs PostgreSQL {} or newer",
+            "is on a server of version {}: Longhaul needs PostgreSQL {} or newer. Nothing was changed in it",
             version / 10_000,
             OLDEST_SERVER / 10_000
         )));

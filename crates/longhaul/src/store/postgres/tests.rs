@@ -10,14 +10,20 @@ use crate::store::{Clock, DatabaseFault, Fence, Hint};
 use crate::testing::TestPostgres;
 
 mod addresses;
+mod crew;
 mod encryption;
 mod exam;
+mod failover;
 mod full_disk;
 mod hints;
 mod limits;
 mod local_workers;
 mod mutants;
+mod old_beside_new;
 mod order;
+mod outage;
+mod pooled;
+mod pooler;
 mod proxy;
 mod restarts;
 mod wire;
@@ -57,6 +63,15 @@ use beside_or_skip;
 /// Runs something asynchronous in a function that is not, inside of a runtime with several threads.
 fn now<T>(future: impl Future<Output = T>) -> T {
     tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(future))
+}
+
+/// Waits for something that happens elsewhere.
+async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// The options of a store in a new schema, with its tables.

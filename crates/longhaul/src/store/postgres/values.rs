@@ -3,7 +3,7 @@
 use tokio_postgres::Error;
 
 use super::connect::{ANSWER, ServerConnection};
-use super::errors::is_fatal;
+use super::errors::is_refusal;
 use super::lane::{LaneOperation, random_token};
 use super::rows;
 use super::write_set::{TransactionFailure, in_time};
@@ -85,9 +85,7 @@ impl LaneOperation for ValueWrite {
             // The write of a broken connection may have been done while this one waited for it.
             Ok(Ok(0)) if self.unsure => self.is_there(connection).await,
             Ok(Ok(0)) => Ok(false),
-            Ok(Err(error)) if error.as_db_error().is_some() && !is_fatal(&error) => {
-                Err(TransactionFailure::of(connection, &error))
-            }
+            Ok(Err(error)) if is_refusal(&error) => Err(TransactionFailure::of(connection, &error)),
             _ => {
                 self.unsure = !shared.is_broken(Mutant::NoToken);
                 Err(TransactionFailure::Unknown)

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use tokio_postgres::Error;
 
 use super::connect::{ANSWER, ServerConnection};
-use super::errors::{Meaning, is_fatal, meaning};
+use super::errors::{Meaning, is_refusal, meaning};
 use super::rows::{self, FOLD};
-use crate::entry::{Entry, FORMAT, Record, TeamRef};
+use crate::entry::{Entry, Record, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::store::StoreError;
 use crate::task::TaskState;
@@ -218,7 +218,7 @@ impl<'a> WriteSet<'a> {
         token: i64,
         k: i64,
     ) -> Result<(), TransactionFailure> {
-        let (format, fold) = (i32::from(FORMAT), FOLD);
+        let (format, fold) = (i32::from(connection.server.format()), FOLD);
         let insert = async {
             let (new, fixed) = (&self.new, &self.fixed);
             match new.id.is_empty() {
@@ -299,7 +299,7 @@ impl<'a> WriteSet<'a> {
                 .flatten()
                 .collect();
         // Refused by the server, which goes on: then the commit was none.
-        let is_certain = |error: &&Error| error.as_db_error().is_some() && !is_fatal(error);
+        let is_certain = |error: &&Error| is_refusal(error);
         if let Some(failure) =
             TransactionFailure::of_first(connection, refused.iter().copied().filter(is_certain))
         {
@@ -307,7 +307,7 @@ impl<'a> WriteSet<'a> {
         }
         match commit {
             Ok(()) if refused.is_empty() => Ok(()),
-            Err(error) if is_certain(&&error) => Err(TransactionFailure::of(connection, &error)),
+            Err(error) if is_refusal(&error) => Err(TransactionFailure::of(connection, &error)),
             _ => Err(TransactionFailure::Unknown),
         }
     }

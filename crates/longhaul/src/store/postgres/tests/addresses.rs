@@ -62,6 +62,38 @@ async fn tables_that_are_missing_old_or_new_are_left_alone() {
     assert!(refused.contains("newer"), "{refused}");
 }
 
+/// For one user the server says that it is of another version: her `current_setting` is another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_too_old_is_refused() {
+    let server = server_or_skip!();
+    let options = fresh(server).await;
+    let schema = &options.schema;
+    let version = |number: u32| {
+        server.sql(&format!(
+            "CREATE OR REPLACE FUNCTION old_{schema}.current_setting(text) RETURNS text LANGUAGE sql AS 'SELECT ''{number}'''"
+        ))
+    };
+    server.sql(&format!("CREATE SCHEMA old_{schema}"));
+    version(130_022);
+    server.sql(&format!(
+        "CREATE ROLE old_{schema} SUPERUSER LOGIN PASSWORD 'old-pa55'; \
+         ALTER ROLE old_{schema} SET search_path = old_{schema}, pg_catalog"
+    ));
+    let url = |schema: &str, into: &str| {
+        format!("postgres://old_{schema}:old-pa55@127.0.0.1:{}/postgres?schema={into}", server.port())
+    };
+    let old = PostgresOptions::new(&url(schema, schema)).unwrap();
+    refusal(old.clone(), &["server of version 13", "PostgreSQL 14 or newer"]).await;
+    let empty = PostgresOptions::new(&url(schema, &server.fresh_schema())).unwrap();
+    let refused = PostgresStore::migrate(&empty).await.unwrap_err().to_string();
+    assert!(refused.contains("server of version 13") && !refused.contains("old-pa55"), "{refused}");
+    let made = server.sql(&format!("SELECT count(*) FROM pg_namespace WHERE nspname = '{}'", empty.schema));
+    assert_eq!(made, "0", "nothing was changed");
+    version(140_000);
+    PostgresStore::open(old).await.unwrap();
+    PostgresStore::migrate(&empty).await.unwrap();
+}
+
 /// A user who may read and not write is told so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_rights_is_told() {

@@ -1,7 +1,8 @@
-//! The store exam, three times: with one lane, with three, and with two stores on one schema.
+//! The store exam, four times: with one lane, with three, with two stores on one schema, and behind a pooler.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::pooler::Pooler;
 use super::*;
 
 fn with_lanes(lanes: usize, clock: Clock) -> Arc<dyn Store> {
@@ -26,6 +27,18 @@ fn two_stores(clock: Clock) -> Arc<dyn Store> {
             PostgresStore::open(options).await.unwrap(),
         ];
         Arc::new(InTurns { stores, next: AtomicUsize::new(0) })
+    })
+}
+
+fn behind_a_pooler(clock: Clock) -> Arc<dyn Store> {
+    let (Some(server), Some(pooler)) = (TestPostgres::shared(), Pooler::shared()) else {
+        return Arc::new(crate::store::MemoryStore::with_clock(clock));
+    };
+    now(async {
+        // The tables, too, are made through it.
+        let options = pooler.options(server, &server.fresh_schema());
+        PostgresStore::migrate(&options).await.unwrap();
+        Arc::new(PostgresStore::open(options.clock(clock)).await.unwrap())
     })
 }
 
@@ -130,4 +143,8 @@ mod three_lanes {
 
 mod two_stores_on_one_schema {
     crate::store_exam!(|clock| super::two_stores(clock));
+}
+
+mod behind_a_pooler_in_transaction_mode {
+    crate::store_exam!(|clock| super::behind_a_pooler(clock));
 }

@@ -17,21 +17,13 @@ async fn heard(hints: &mut HintStream, wanted: TaskId, kind: EntryKind) {
     tokio::time::timeout(Duration::from_secs(5), search).await.expect("a hint comes");
 }
 
-async fn until(mut condition: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(std::time::Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_stores_hear_of_one_another() {
     let server = server_or_skip!();
     let options = fresh(server).await;
     let [one, two] = [0, 1].map(|_| now(PostgresStore::open(options.clone())).unwrap());
     let mut hints = [one.hints(), two.hints()];
-    until(|| one.shared.signals.hears_others() && two.shared.signals.hears_others()).await;
+    wait_until("both hear", || one.shared.signals.hears_others() && two.shared.signals.hears_others()).await;
     let task = id("heard");
     one.append(submission(task)).await.unwrap();
     heard(&mut hints[1], task, EntryKind::Submitted).await;
@@ -68,12 +60,12 @@ async fn a_tree_that_is_shown_elsewhere_is_read_live() {
     let options = fresh(server).await;
     let [one, two] = [0, 1].map(|_| now(PostgresStore::open(options.clone())).unwrap());
     let _hints = [one.hints(), two.hints()];
-    until(|| one.shared.signals.hears_others() && two.shared.signals.hears_others()).await;
+    wait_until("both hear", || one.shared.signals.hears_others() && two.shared.signals.hears_others()).await;
     let root = id("shown");
     assert!(!one.is_read_live(root) && !two.is_read_live(root));
     let shown = two.read_live(root);
     assert!(two.is_read_live(root));
-    until(|| one.is_read_live(root)).await;
+    wait_until("it is known", || one.is_read_live(root)).await;
     drop(shown);
     assert!(!two.is_read_live(root));
 }

@@ -2,7 +2,7 @@
 //!
 //! Each of these is a question that the store answers rightly, and that its mutant fails.
 
-use super::wire::{lose_answers, until_someone_waits};
+use super::wire::{Between, lose_answers, until_someone_waits};
 use super::*;
 use crate::store::{CountCondition, TaskFilter};
 
@@ -125,7 +125,7 @@ async fn leases_are_judged_by_the_servers_clock() {
 async fn a_store_without_tokens_writes_a_lost_answer_twice() {
     let server = beside_or_skip!();
     assert!(
-        lose_answers(server, 10, Some(Mutant::NoToken)).await.is_err(),
+        lose_answers(server, Between::Nothing, 10, Some(Mutant::NoToken)).await.is_err(),
         "without tokens this is not noticed"
     );
 }

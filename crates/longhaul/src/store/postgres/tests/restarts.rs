@@ -17,7 +17,7 @@ async fn until_more(acknowledged: &AtomicUsize, more: usize) {
 }
 
 /// Many tasks write, each entry until it is acknowledged, as a runner does; meanwhile `failure` happens.
-async fn write_through(
+pub(super) async fn write_through(
     server: &TestPostgres,
     options: &PostgresOptions,
     tasks: usize,
@@ -104,44 +104,6 @@ async fn a_server_that_is_killed_loses_nothing_and_doubles_nothing() {
             server.kill();
             server.start_again();
         }
-    })
-    .await;
-}
-
-/// The primary is killed, and its synchronous replica takes over: all that was acknowledged is there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_synchronous_replica_that_takes_over_has_everything() {
-    let settings = ["synchronous_standby_names=walreceiver", "wal_level=replica"];
-    let Some(primary) = TestPostgres::start(&settings[1..]) else {
-        return crate::testing::report_skipped("there is no PostgreSQL server");
-    };
-    let replica = primary.start_replica(&[]);
-    primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
-    primary.sql("SELECT pg_reload_conf()");
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while primary.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')")
-        != "1"
-    {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "the replica does not become synchronous:\n{}",
-            replica.log()
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let schema = primary.fresh_schema();
-    let both = format!(
-        "postgres://{}:{}@127.0.0.1:{},127.0.0.1:{}/postgres?schema={schema}",
-        TestPostgres::USER,
-        TestPostgres::PASSWORD,
-        primary.port(),
-        replica.port()
-    );
-    let options = PostgresOptions::new(&both).unwrap();
-    PostgresStore::migrate(&options).await.unwrap();
-    write_through(&primary, &options, 50, |primary| {
-        primary.kill();
-        replica.promote();
     })
     .await;
 }

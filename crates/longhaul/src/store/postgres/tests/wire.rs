@@ -4,20 +4,50 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
+use super::pooler::Pooler;
 use super::proxy::{Loss, Proxy, Wire};
 use super::*;
 
 const LOSSES: [Loss; 3] = [Loss::AfterItWasDone, Loss::WhileItIsDone, Loss::BeforeItArrived];
 
+/// What is between the store and the server besides the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Between {
+    Nothing,
+    /// The wire from the store to the pooler misbehaves.
+    WireThenPooler,
+    /// The wire from the pooler to the server misbehaves.
+    PoolerThenWire,
+}
+
 /// Loses the answers to this many commits, and compares what was acknowledged with what is there.
 pub(super) async fn lose_answers(
     server: &TestPostgres,
+    between: Between,
     rounds: usize,
     mutant: Option<Mutant>,
 ) -> Result<(), String> {
     let options = fresh(server).await;
-    let proxy = Proxy::start(server.port()).await;
-    let mut through = over(server, proxy.port, &options).lanes(1);
+    let pooler = |port| Pooler::start(port, 3).expect("the caller has looked for one");
+    let (proxy, _pooler, mut through);
+    match between {
+        Between::Nothing => {
+            proxy = Proxy::start(server.port()).await;
+            (_pooler, through) = (None, over(server, proxy.port, &options));
+        }
+        Between::WireThenPooler => {
+            let pooler = pooler(server.port());
+            proxy = Proxy::start(pooler.port).await;
+            (_pooler, through) = (Some(pooler), over(server, proxy.port, &options).pooled(true));
+        }
+        Between::PoolerThenWire => {
+            proxy = Proxy::start(server.port()).await;
+            let pooler = pooler(proxy.port);
+            through = pooler.options(server, &options.schema);
+            _pooler = Some(pooler);
+        }
+    }
+    through = through.lanes(1);
     through.mutant = mutant;
     let store = PostgresStore::open(through).await.unwrap();
     let check = PostgresStore::open(options).await.unwrap();
@@ -76,7 +106,7 @@ pub(super) async fn lose_answers(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_is_not_written_twice() {
     let server = beside_or_skip!();
-    lose_answers(server, 100, None).await.unwrap();
+    lose_answers(server, Between::Nothing, 100, None).await.unwrap();
 }
 
 /// A stored value is one statement: its answer is lost with the connection.
