@@ -96,7 +96,7 @@ pub(super) async fn retire(
     worker: &WorkerId,
 ) -> Result<(), StoreError> {
     let write = |connection: Arc<ServerConnection>| async move {
-        connection.execute(RETIRE, &[&vec![worker.as_str()]]).await?;
+        connection.execute(RETIRE, &[&vec![worker.to_string()]]).await?;
         connection.execute(FORGET, &[&shared.lease_time()]).await.map(drop)
     };
     pool.run(write).await?;
@@ -158,7 +158,7 @@ pub(super) async fn abandoned_tasks(
     let longest = owners.iter().map(|(_, length)| *length).max().unwrap_or_default();
     let dead =
         shared.local_workers.dead_among(owners.into_iter().map(|(worker, _)| WorkerId::from(worker))).await;
-    let names = &dead.iter().map(WorkerId::as_str).collect::<Vec<_>>();
+    let names = &dead.iter().map(ToString::to_string).collect::<Vec<String>>();
     let read = |connection: Arc<ServerConnection>| async move {
         if !names.is_empty() {
             connection.execute(RETIRE, &[names]).await?;
