@@ -169,7 +169,7 @@ async fn questions_of_all_tasks_are_found_and_answered() {
     );
     let at = |path: &str| server.client.post(server.at(path));
     let answers = format!("/tasks/{programs}/answers");
-    server.problem(at(&answers).json(&json!({ "question": "9.9.9", "text": "yes" })), 404, "9.9.9").await;
+    server.problem(at(&answers).json(&json!({ "question": "9.9.9", "text": "yes" })), 409, "9.9.9").await;
     server.problem(at(&answers).json(&json!({ "question": "x", "text": "yes" })), 400, "question").await;
     server.problem(at(&answers).json(&json!({ "text": "perhaps" })), 400, "perhaps").await;
     let (status, answered) = server
