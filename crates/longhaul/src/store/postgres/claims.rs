@@ -1,5 +1,7 @@
 //! Claims: the oldest pending tasks, each locked by one claimer, and skipped by all others.
 
+use std::time::Instant;
+
 use jiff::Timestamp;
 use tokio_postgres::{Error, Row};
 
@@ -68,21 +70,26 @@ impl ClaimGroup {
 }
 
 /// What limits a claim besides its team, with its parameters from `$2` on: the number of tasks, the tasks that are left
-/// out, and the trees.
+/// out, the place where the search begins, and the trees.
 fn conditions(claim: &ClaimRequest, format: u16) -> String {
     let fresh = if claim.fresh_only { " AND t.attempt = 0" } else { "" };
-    let trees = if claim.roots.is_some() { " AND t.root = ANY($4)" } else { "" };
+    let trees = if claim.roots.is_some() { " AND t.root = ANY($5)" } else { "" };
     // A task with entries of a newer Longhaul is for workers that can read them.
-    format!(" AND t.format <= {format} AND t.id <> ALL($3){fresh}{trees}")
+    format!(" AND t.format <= {format} AND t.id <> ALL($3) AND t.n >= $4{fresh}{trees}")
 }
 
 /// The statement that finds and locks the oldest pending tasks, and its parameters.
 struct Search {
     sql: String,
+    /// Finds one, and locks nothing.
+    peek: String,
     teams: Vec<String>,
     most: i64,
     except: Vec<String>,
     roots: Option<Vec<String>>,
+    /// Whether everything is searched for that may be claimed: then it may begin later.
+    plain: bool,
+    from: i64,
 }
 
 impl Search {
@@ -111,7 +118,11 @@ impl Search {
             ),
         };
         let except = claim.except.iter().map(ToString::to_string).collect();
-        Search { sql, teams, most: rows::number(max as u64), except, roots }
+        let plain = roots.is_none() && claim.except.is_empty() && !claim.fresh_only;
+        let from = if plain { shared.claim_floors().begin(&teams, Instant::now()) } else { 0 };
+        let peek =
+            format!("SELECT 1 FROM @.tasks t WHERE t.team = ANY($1) AND t.status = 0{conditions} LIMIT $2");
+        Search { sql, peek, teams, most: rows::number(max as u64), except, roots, plain, from }
     }
 
     async fn run(&self, connection: &ServerConnection) -> Result<Vec<Row>, Error> {
@@ -120,9 +131,21 @@ impl Search {
             _ => &self.teams,
         };
         match &self.roots {
-            Some(roots) => connection.query(&self.sql, &[teams, &self.most, &self.except, roots]).await,
-            None => connection.query(&self.sql, &[teams, &self.most, &self.except]).await,
+            Some(roots) => {
+                connection.query(&self.sql, &[teams, &self.most, &self.except, &self.from, roots]).await
+            }
+            None => connection.query(&self.sql, &[teams, &self.most, &self.except, &self.from]).await,
         }
+    }
+
+    /// Whether there is anything to claim: one statement without a transaction, which writes nothing.
+    async fn finds_any(&self, connection: &ServerConnection) -> Result<bool, Error> {
+        let (one, from, except) = (1_i64, &self.from, &self.except);
+        let found = match &self.roots {
+            Some(roots) => connection.query(&self.peek, &[&self.teams, &one, except, from, roots]).await,
+            None => connection.query(&self.peek, &[&self.teams, &one, except, from]).await,
+        };
+        Ok(!found?.is_empty())
     }
 
     /// Begins a transaction, locks, and asks for the time and the place in the feed: in one round trip.
@@ -190,6 +213,11 @@ impl LaneOperation for ClaimGroup {
             return Ok(self.nothing());
         }
         let search = Search::new(first, max, shared);
+        // A worker with nothing to do looks again and again.
+        let is_idle = shared.claim_floors().found_nothing;
+        if is_idle && !in_time(connection, search.finds_any(connection)).await? {
+            return Ok(self.nothing());
+        }
         in_time(connection, async {
             connection.prepare_all(&write_set::STATEMENTS).await?;
             connection.prepare_all(&[NOW_AND_PLACE, &search.sql]).await
@@ -197,6 +225,8 @@ impl LaneOperation for ClaimGroup {
         .await?;
         let (found, now) = in_time(connection, search.lock(connection)).await?;
         let pending = in_time(connection, pending(connection, &found)).await?;
+        let last = pending.last().map(|pending| pending.n);
+        shared.claim_floors().found_nothing = pending.is_empty();
         let failed = |error: Error| TransactionFailure::of(connection, &error);
         let row = now.first().ok_or_else(|| TransactionFailure::timeout(connection))?;
         let (server_time, place): (i64, i64) =
@@ -219,6 +249,9 @@ impl LaneOperation for ClaimGroup {
         let marker = set.marker(token);
         match set.commit(connection, token, place).await {
             Ok(()) => {
+                if let Some(last) = last.filter(|_| search.plain) {
+                    shared.claim_floors().claimed(&search.teams, last, found.len() >= max);
+                }
                 shared.signals.written(hints(&claimed));
                 Ok(claimed)
             }

@@ -27,7 +27,7 @@ const RELATED: &str = "SELECT id, root, continues FROM @.tasks WHERE root IN \
                        UNION ALL SELECT id, root, continues FROM @.tasks WHERE continues = ANY($1)";
 /// Deletions take turns for their place in the feed.
 const LOCK_PLACE: &str = "SELECT 1 FROM @.deletion FOR UPDATE";
-const MARK: &str = "UPDATE @.deletion SET k = $1, pos = nextval('@.feed_positions')";
+const MARK: &str = "UPDATE @.deletion SET k = $1, pos = nextval('@.feed_positions') RETURNING k, pos";
 const LOOSEN: &str = "INSERT INTO @.loose_blobs (digest, at) SELECT DISTINCT b.digest, b.at FROM @.blob_uses u \
                       JOIN @.blobs b ON b.digest = u.digest WHERE u.task = ANY($1) ON CONFLICT DO NOTHING";
 const DELETE_USES: &str = "DELETE FROM @.blob_uses WHERE task = ANY($1)";
@@ -147,11 +147,14 @@ impl LaneOperation for Deletion {
                 connection.execute(DELETE_VALUES, these),
                 connection.execute(DELETE_JOURNAL, these),
                 connection.execute(DELETE_TASKS, these),
-                connection.execute(MARK, placed)
+                connection.row(MARK, placed)
             );
-            loose.and(uses).and(values).and(journal).and(tasks).and(mark)
+            let mark = loose.and(uses).and(values).and(journal).and(tasks).and(mark)?;
+            mark.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
         };
-        in_time(connection, deleted).await?;
+        if let Some(place) = in_time(connection, deleted).await? {
+            shared.signals.deletes(place);
+        }
         let commit = tokio::time::timeout(super::connect::ANSWER, connection.batch("COMMIT")).await;
         match commit {
             Ok(Ok(())) => {}

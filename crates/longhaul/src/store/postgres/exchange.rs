@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
@@ -12,7 +12,7 @@ use tokio_postgres::{Error, Notification};
 use super::connect::{Server, ServerConnection};
 use super::feed::Horizon;
 use super::lane::random_token;
-use super::listen::Signal;
+use super::listen::{ExchangeState, Signal};
 use super::reader::ReadConnections;
 use crate::id::TaskId;
 use crate::store::{EntryKinds, Hint, LiveReaders};
@@ -46,7 +46,7 @@ pub(super) struct Exchange {
     local: broadcast::Sender<Hint>,
     received: mpsc::UnboundedReceiver<Signal>,
     live: LiveReaders,
-    hears: Arc<AtomicBool>,
+    state: Arc<ExchangeState>,
     /// Whether anyone wants to hear of others.
     wanted: bool,
     /// Whether the feed is read, because nobody can listen.
@@ -58,8 +58,6 @@ pub(super) struct Exchange {
     watched_elsewhere: HashMap<(String, TaskId), Instant>,
     /// Up to where changes were looked for; nothing if they have to be looked for everywhere.
     seen: Option<Horizon>,
-    /// Whether this process has deleted something since.
-    deleted_here: bool,
 }
 
 /// A connection that sends, and listens if `heard` is used.
@@ -85,7 +83,7 @@ impl Exchange {
         local: broadcast::Sender<Hint>,
         received: mpsc::UnboundedReceiver<Signal>,
         live: LiveReaders,
-        hears: Arc<AtomicBool>,
+        state: Arc<ExchangeState>,
     ) -> Exchange {
         Exchange {
             sender: format!("{:016x}", random_token()),
@@ -95,7 +93,7 @@ impl Exchange {
             local,
             received,
             live,
-            hears,
+            state,
             wanted: false,
             looks: false,
             pending: IndexMap::new(),
@@ -103,7 +101,6 @@ impl Exchange {
             watched_here: HashMap::new(),
             watched_elsewhere: HashMap::new(),
             seen: Some(seen),
-            deleted_here: false,
         }
     }
 
@@ -126,7 +123,7 @@ impl Exchange {
                 ExchangeEvent::Heard(Some(note)) => self.hear(note.payload(), line.as_mut()),
                 ExchangeEvent::Heard(None) => {
                     line = None;
-                    self.hears.store(false, Ordering::Relaxed);
+                    self.state.hears.store(false, Ordering::Relaxed);
                 }
                 ExchangeEvent::Tick => {}
             }
@@ -141,7 +138,7 @@ impl Exchange {
             }
             if line.as_ref().is_some_and(|line| line.connection.is_closed()) {
                 line = None;
-                self.hears.store(false, Ordering::Relaxed);
+                self.state.hears.store(false, Ordering::Relaxed);
             }
             let listens = self.wanted && !self.looks && !self.server.options().pooled;
             let has_news = self.lagged || !self.pending.is_empty() || !self.watched_here.is_empty();
@@ -178,7 +175,7 @@ impl Exchange {
                 );
                 current.trial = None;
                 self.looks = true;
-                self.hears.store(false, Ordering::Relaxed);
+                self.state.hears.store(false, Ordering::Relaxed);
             }
             if let Some(current) = &line
                 && (self.lagged || !self.pending.is_empty())
@@ -233,7 +230,7 @@ impl Exchange {
             Signal::Written(hints) => {
                 for hint in hints {
                     match hint {
-                        Hint::Lagged => (self.lagged, self.deleted_here) = (true, true),
+                        Hint::Lagged => self.lagged = true,
                         Hint::Task { task, root, kinds } => {
                             let known = self.pending.entry(task).or_insert((root, EntryKinds::default()));
                             known.1 = known.1.union(kinds);
@@ -326,7 +323,7 @@ impl Exchange {
         if sender == self.sender {
             if let Some(line) = line {
                 line.trial = None;
-                self.hears.store(true, Ordering::Relaxed);
+                self.state.hears.store(true, Ordering::Relaxed);
             }
             return;
         }
@@ -372,7 +369,7 @@ impl Exchange {
             let _ = self.local.send(Hint::Lagged);
             return;
         };
-        if now.has_deleted_since(before) && !std::mem::take(&mut self.deleted_here) {
+        if now.deletion_since(before).is_some_and(|place| !self.state.is_own_deletion(place)) {
             let _ = self.local.send(Hint::Lagged);
         }
         match self.readers.changed(before, now, MANY + 1).await {

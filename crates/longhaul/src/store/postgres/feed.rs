@@ -214,9 +214,9 @@ impl ReadConnections {
 }
 
 impl Horizon {
-    /// Whether tasks were deleted since.
-    pub(super) fn has_deleted_since(&self, before: Horizon) -> bool {
-        self.deletion != before.deletion
+    /// The place of the last deletion, if tasks were deleted since.
+    pub(super) fn deletion_since(&self, before: Horizon) -> Option<(i64, i64)> {
+        Some(self.deletion).filter(|deletion| *deletion != before.deletion)
     }
 }
 

@@ -5,8 +5,8 @@
 //! 20 ms, many in one, in a transaction that does not wait for the disk. A hint that is lost is late: everybody looks
 //! anyway. Behind a pooler nobody can listen; then the feed is read once a second.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{broadcast, mpsc};
 
@@ -28,13 +28,28 @@ pub(super) enum Signal {
     Close,
 }
 
+/// What the store and the task that exchanges hints know of each other.
+#[derive(Default)]
+pub(super) struct ExchangeState {
+    /// Whether others are heard.
+    pub(super) hears: AtomicBool,
+    /// The place in the feed of the last deletion of this process.
+    own_deletion: Mutex<Option<(i64, i64)>>,
+}
+
+impl ExchangeState {
+    /// Whether the last deletion is one of this process: it is told here, after all that were before it.
+    pub(super) fn is_own_deletion(&self, place: (i64, i64)) -> bool {
+        *self.own_deletion.lock().unwrap_or_else(PoisonError::into_inner) == Some(place)
+    }
+}
+
 /// Sends and receives hints.
 pub(super) struct Signals {
     local: broadcast::Sender<Hint>,
     signals: mpsc::UnboundedSender<Signal>,
     live: LiveReaders,
-    /// Whether others are heard.
-    hears: Arc<AtomicBool>,
+    exchange: Arc<ExchangeState>,
 }
 
 /// What a tree that is shown leaves behind.
@@ -54,7 +69,7 @@ impl Signals {
     pub(super) fn start(server: Arc<Server>, readers: Arc<ReadConnections>, seen: Horizon) -> Signals {
         let (local, _) = broadcast::channel(HINT_CAPACITY);
         let (signals, received) = mpsc::unbounded_channel();
-        let (live, hears) = (LiveReaders::default(), Arc::new(AtomicBool::new(false)));
+        let (live, state) = (LiveReaders::default(), Arc::<ExchangeState>::default());
         let exchange = Exchange::new(
             server.clone(),
             readers,
@@ -62,10 +77,15 @@ impl Signals {
             local.clone(),
             received,
             live.clone(),
-            hears.clone(),
+            state.clone(),
         );
         server.tasks.spawn(exchange.run());
-        Signals { local, signals, live, hears }
+        Signals { local, signals, live, exchange: state }
+    }
+
+    /// This process is about to commit a deletion.
+    pub(super) fn deletes(&self, place: (i64, i64)) {
+        *self.exchange.own_deletion.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
     }
 
     /// Something was committed.
@@ -95,6 +115,11 @@ impl Signals {
         HintStream::from_channel(self.local.subscribe())
     }
 
+    /// What is heard from now on, by whoever listens anyway.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<Hint> {
+        self.local.subscribe()
+    }
+
     pub(super) fn read_live(&self, root: TaskId) -> LiveReader {
         let _ = self.signals.send(Signal::Watch(root));
         self.live.add(root, Some(Box::new(Announced { root, signals: self.signals.clone() })))
@@ -102,13 +127,13 @@ impl Signals {
 
     /// Who does not hear others does not know.
     pub(super) fn is_read_live(&self, root: TaskId) -> bool {
-        !self.hears.load(Ordering::Relaxed) || self.live.contains(root)
+        !self.exchange.hears.load(Ordering::Relaxed) || self.live.contains(root)
     }
 
     /// Whether what others write is heard of.
     #[cfg(test)]
     pub(super) fn hears_others(&self) -> bool {
-        self.hears.load(Ordering::Relaxed)
+        self.exchange.hears.load(Ordering::Relaxed)
     }
 
     /// Sends what is left, and ends.

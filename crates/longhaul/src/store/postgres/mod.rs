@@ -7,6 +7,7 @@
 
 mod appends;
 mod check;
+mod claim_floors;
 mod claims;
 mod clock;
 mod connect;
@@ -79,6 +80,7 @@ struct Shared {
     signals: Signals,
     contact: leases::Contact,
     local_workers: LocalWorkers,
+    claim_floors: std::sync::Mutex<claim_floors::ClaimFloors>,
 }
 
 /// What is broken on purpose, to see that a test notices.
@@ -106,6 +108,10 @@ impl Shared {
     #[cfg(not(test))]
     fn is_broken(&self, _: Mutant) -> bool {
         false
+    }
+
+    fn claim_floors(&self) -> std::sync::MutexGuard<'_, claim_floors::ClaimFloors> {
+        self.claim_floors.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// What leases are judged by instead of the server's time, if anything.
@@ -137,8 +143,9 @@ impl PostgresStore {
         let leases = ReadConnections::new(server.clone(), 1, None);
         let seen = readers.horizon_now().await?;
         let signals = Signals::start(server.clone(), readers.clone(), seen);
-        let shared =
-            Arc::new(Shared { server, clock, signals, contact: leases::Contact::default(), local_workers });
+        let claim_floors = std::sync::Mutex::new(claim_floors::ClaimFloors::new(signals.subscribe()));
+        let contact = leases::Contact::default();
+        let shared = Arc::new(Shared { server, clock, signals, contact, local_workers, claim_floors });
         let lanes = (0..lanes).map(|_| Lane::start(shared.clone())).collect();
         Ok(PostgresStore { shared, readers, leases, lanes })
     }
