@@ -152,7 +152,7 @@ class Fleet:
         process = subprocess.Popen(
             ["ip", "netns", "exec", f"{NET}{name}", self.longhaul, "--data", str(data), "serve", "--json", "--trust", "--team",
              str(self.work / "team.yaml"), "--dir", str(self.work / "dir"), "--listen", "127.0.0.1:0"],
-            stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=self.env(RUST_LOG="warn"), cwd=self.work)
+            stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=self.env(RUST_LOG="warn", LONGHAUL_HOST=name), cwd=self.work)
         deadline = time.time() + 60
         while time.time() < deadline:
             text = (self.work / f"{name}.out").read_text()[begin:]
