@@ -16,7 +16,7 @@ impl Server {
 /// Creates a response in the background, kills the server in the middle of it, and streams on from the next one.
 fn streams_on_after_a_kill(sdk: &Sdk) {
     let kit = Kit::new();
-    let play = "defaults: { chunk: 4, pace: 20ms }\nagents:\n  lead:\n    turns:\n      - text: \"{% for i in range(80) %}n{{ i }} {% endfor %}\"\n";
+    let play = "defaults: { chunk: 4, pace: 20ms }\nagents:\n  lead:\n    turns:\n      - text: \"{% for i in range(400) %}n{{ i }} {% endfor %}\"\n";
     kit.plays("alpha.yaml", "agents: { lead: { model: play, description: Leads. } }\n", play);
     let serve = ["--team", "alpha.yaml", "--listen", "127.0.0.1:0"];
     let server = Server::with(&kit, &serve);
