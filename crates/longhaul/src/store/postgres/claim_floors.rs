@@ -2,7 +2,7 @@
 //!
 //! A task that was claimed leaves an entry in the index of pending tasks that the server cannot clean up while a transaction
 //! stays open anywhere in its cluster. A search from the beginning would walk over all of them, each time. So it begins
-//! after what was claimed some seconds ago: whatever was submitted before that is visible by now. A task that is released is
+//! after what was claimed a moment ago: whatever was submitted before that is visible by now. A task that is released is
 //! pending again at its old place, so a release that is heard of, here or elsewhere, makes the search begin from the beginning,
 //! and so does every fifth second, for what was not heard of.
 
@@ -15,7 +15,7 @@ use crate::entry::EntryKind;
 use crate::store::{EntryKinds, Hint};
 
 /// How old a place has to be before it is used: much longer than a transaction takes that submits.
-const SETTLED: Duration = Duration::from_secs(2);
+const SETTLED: Duration = Duration::from_millis(500);
 /// How often everything is searched.
 const WHOLE: Duration = Duration::from_secs(5);
 
@@ -101,35 +101,35 @@ mod tests {
     use crate::id::TaskKey;
 
     #[test]
-    fn a_search_begins_after_what_was_claimed_some_seconds_ago() {
+    fn a_search_begins_after_what_was_claimed_a_moment_ago() {
         let (hints, heard) = broadcast::channel(4);
         let mut floors = ClaimFloors::new(heard);
         let (zero, teams) = (Instant::now(), ["team".to_owned()]);
         let at = |ms: u64| zero + Duration::from_millis(ms);
         assert_eq!(floors.begin(&teams, at(0)), 0);
         floors.claimed(&teams, 10, false);
-        assert_eq!(floors.begin(&teams, at(1_900)), 0, "what was submitted before may not be visible yet");
-        assert_eq!(floors.begin(&teams, at(2_000)), 0);
+        assert_eq!(floors.begin(&teams, at(400)), 0, "what was submitted before may not be visible yet");
+        assert_eq!(floors.begin(&teams, at(500)), 0);
         floors.claimed(&teams, 20, true);
-        assert_eq!(floors.begin(&teams, at(4_000)), 11);
-        assert_eq!(floors.begin(&["other".to_owned()], at(4_000)), 0);
+        assert_eq!(floors.begin(&teams, at(1_000)), 11);
+        assert_eq!(floors.begin(&["other".to_owned()], at(1_000)), 0);
         assert_eq!(floors.begin(&teams, at(5_000)), 0, "all of it, from time to time");
-        assert_eq!(floors.begin(&teams, at(6_000)), 21);
+        assert_eq!(floors.begin(&teams, at(5_100)), 21);
         // An older one was found then, and there may be more.
         floors.claimed(&teams, 5, true);
-        assert_eq!(floors.begin(&teams, at(6_100)), 6);
+        assert_eq!(floors.begin(&teams, at(5_200)), 6);
         let task = TaskKey::named("released").candidate_ids().next().unwrap();
         let kinds = EntryKinds::from_kinds([EntryKind::Released]);
         hints.send(Hint::Lagged).unwrap();
-        assert_eq!(floors.begin(&teams, at(6_200)), 6);
+        assert_eq!(floors.begin(&teams, at(5_300)), 6);
         hints.send(Hint::Task { task, root: task, kinds }).unwrap();
-        assert_eq!(floors.begin(&teams, at(6_300)), 0, "a released task is at its old place");
+        assert_eq!(floors.begin(&teams, at(5_400)), 0, "a released task is at its old place");
         floors.claimed(&teams, 30, false);
-        floors.begin(&teams, at(8_300));
-        assert_eq!(floors.begin(&teams, at(10_300)), 31);
+        floors.begin(&teams, at(5_900));
+        assert_eq!(floors.begin(&teams, at(6_400)), 31);
         for _ in 0..6 {
             hints.send(Hint::Lagged).unwrap();
         }
-        assert_eq!(floors.begin(&teams, at(10_400)), 0, "hints were lost");
+        assert_eq!(floors.begin(&teams, at(6_500)), 0, "hints were lost");
     }
 }
