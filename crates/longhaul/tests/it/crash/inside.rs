@@ -101,15 +101,29 @@ pub(crate) fn one_seat(_: &Options) {
 /// The store fails when it is to take the result of a letter that made a task go on: the task is given back when
 /// the store is well again, and the letter, sent again, goes to where it went.
 pub(crate) fn failed_once(_: &Options) {
-    let model: Arc<dyn Model> = Arc::new(FnModel::new(|r| match (r.agent.as_str(), r.turn) {
-        ("lead", 0) => reply().call("run_background_agent", json!({"agent": "leaf", "task": "one"})),
-        ("lead", 1) => reply().text("waiting"),
-        ("lead", 2) => {
-            let told = format!("{:?}", r.messages);
-            let id = &told[told.find("leaf has task ").unwrap() + 14..][..7];
-            reply().call("send_background_agent", json!({"task_id": id, "message": "once more"}))
+    // The leaf ends after the lead has begun to wait: else there would be nothing to wait for.
+    let waits = Arc::new(tokio::sync::Semaphore::new(0));
+    let model: Arc<dyn Model> = Arc::new(FnModel::try_new(move |r| {
+        let (agent, turn, told, waits) =
+            (r.agent.as_str().to_owned(), r.turn, format!("{:?}", r.messages), waits.clone());
+        async move {
+            Ok(match (agent.as_str(), turn) {
+                ("lead", 0) => reply().call("run_background_agent", json!({"agent": "leaf", "task": "one"})),
+                ("lead", 1) => {
+                    waits.add_permits(9);
+                    reply().text("waiting")
+                }
+                ("lead", 2) => {
+                    let id = &told[told.find("leaf has task ").unwrap() + 14..][..7];
+                    reply().call("send_background_agent", json!({"task_id": id, "message": "once more"}))
+                }
+                ("leaf", _) => {
+                    waits.acquire().await.unwrap().forget();
+                    reply().text("done")
+                }
+                _ => reply().text("done"),
+            })
         }
-        _ => reply().text("done"),
     }));
     let agent = |name: &str| Agent::builder(name).model(model.clone()).dialect(SubAgentDialect::Background);
     let lead = agent("lead").sub_agent(agent("leaf").build().unwrap()).build().unwrap();
