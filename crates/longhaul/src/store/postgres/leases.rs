@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio_postgres::Row;
 
 use super::Shared;
 use super::clock::server_ms;
@@ -53,9 +54,9 @@ const ABANDONED: &str = concat!(
     lease_holds!("$1"),
     " AND w.length <= $2) ORDER BY t.n"
 );
-/// The workers that run tasks, with the length of their leases.
-const OWNERS: &str =
-    "SELECT w.id, w.length FROM @.workers w WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id)";
+/// The workers that run tasks, with the length of their leases; and a row without a name if any task is run.
+const OWNERS: &str = "SELECT w.id, w.length FROM @.workers w WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker = w.id) \
+     UNION ALL SELECT NULL, 0 WHERE EXISTS (SELECT 1 FROM @.tasks t WHERE t.worker IS NOT NULL)";
 /// Workers without tasks that were gone for a day.
 const FORGET: &str = concat!(
     "DELETE FROM @.workers w WHERE w.until < coalesce($1::bigint, ",
@@ -149,15 +150,18 @@ pub(super) async fn abandoned_tasks(
 ) -> Result<Vec<TaskState>, StoreError> {
     let owners = |connection: Arc<ServerConnection>| async move {
         let owners = connection.query(OWNERS, &[]).await?;
-        owners
-            .iter()
-            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-            .collect::<Result<Vec<(String, i64)>, _>>()
+        let owner = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        owners.iter().map(owner).collect::<Result<Vec<(Option<String>, i64)>, _>>()
     };
     let owners = pool.run(owners).await?;
     let longest = owners.iter().map(|(_, length)| *length).max().unwrap_or_default();
-    let dead =
-        shared.local_workers.dead_among(owners.into_iter().map(|(worker, _)| WorkerId::from(worker))).await;
+    if owners.is_empty() {
+        // Nothing runs anywhere, as on most looks of a worker with nothing to do.
+        shared.contact.unbroken(shared.clock.elapsed(), Duration::ZERO);
+        return Ok(Vec::new());
+    }
+    let names = owners.into_iter().filter_map(|(worker, _)| worker.map(WorkerId::from));
+    let dead = shared.local_workers.dead_among(names).await;
     let names = &dead.iter().map(ToString::to_string).collect::<Vec<String>>();
     let read = |connection: Arc<ServerConnection>| async move {
         if !names.is_empty() {
