@@ -10,6 +10,7 @@ mod churn;
 mod fanout;
 mod gauge;
 mod grown_store;
+mod hint_cost;
 mod idle;
 mod latency;
 mod stores;
@@ -18,6 +19,7 @@ mod waiting_memory;
 
 use std::error::Error;
 use std::process::Command;
+use std::time::Duration;
 
 use gauge::Measurement;
 
@@ -46,6 +48,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             runtime.block_on(grown_store::grow_store(directory.as_ref(), tasks))
         }
         ["stores"] => stores::print_table(5),
+        ["--listen", url] => hint_cost::listen(url),
+        ["stores", "hints", rest @ ..] => {
+            let number = |nth: usize, usual: usize| rest.get(nth).map_or(Ok(usual), |text| text.parse());
+            hint_cost::print_alone(number(0, 15)?, Duration::from_secs(2), number(1, 1)?)
+        }
         ["stores", "churn"] => churn::print(100_000),
         ["stores", "churn", tasks] => churn::print(tasks.parse()?),
         ["stores", seconds] => stores::print_table(seconds.parse()?),

@@ -21,21 +21,36 @@ use crate::gauge;
 pub(crate) type BenchError = Box<dyn Error + Send + Sync>;
 
 /// What was measured of one store.
-struct Rate {
-    per_second: f64,
+pub(crate) struct Rate {
+    pub(crate) per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
-    client_us: f64,
-    server_us: f64,
+    pub(crate) client_us: f64,
+    pub(crate) server_us: f64,
 }
 
 /// A store under measurement, with the server's process if it has one.
-struct MeasuredStore {
+pub(crate) struct MeasuredStore {
     name: &'static str,
     store: Arc<dyn Store>,
     /// A second store on the same database, as another process would have it.
     other: Arc<dyn Store>,
     server: Option<u32>,
+}
+
+impl MeasuredStore {
+    pub(crate) async fn postgres(
+        server: &TestPostgres,
+        options: &PostgresOptions,
+    ) -> Result<MeasuredStore, BenchError> {
+        let pid = std::fs::read_to_string(server.directory().join("data/postmaster.pid"))?;
+        Ok(MeasuredStore {
+            name: "PostgreSQL",
+            store: Arc::new(PostgresStore::open(options.clone()).await?),
+            other: Arc::new(PostgresStore::open(options.clone()).await?),
+            server: pid.lines().next().and_then(|pid| pid.trim().parse().ok()),
+        })
+    }
 }
 
 pub(crate) fn print_table(seconds: u64) -> Result<(), Box<dyn Error>> {
@@ -45,6 +60,8 @@ pub(crate) fn print_table(seconds: u64) -> Result<(), Box<dyn Error>> {
 
 async fn table(time: Duration) -> Result<(), BenchError> {
     compare(time).await?;
+    println!();
+    crate::hint_cost::print(15, time, 1).await?;
     println!();
     crate::idle::measure(Duration::from_secs(30)).await
 }
@@ -56,7 +73,6 @@ async fn compare(time: Duration) -> Result<(), BenchError> {
     PostgresStore::migrate(&options).await?;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("longhaul.db");
-    let pid = std::fs::read_to_string(server.directory().join("data/postmaster.pid"))?;
     let places = [
         MeasuredStore {
             name: "SQLite",
@@ -64,12 +80,7 @@ async fn compare(time: Duration) -> Result<(), BenchError> {
             other: Arc::new(SqliteStore::open(&path)?),
             server: None,
         },
-        MeasuredStore {
-            name: "PostgreSQL",
-            store: Arc::new(PostgresStore::open(options.clone()).await?),
-            other: Arc::new(PostgresStore::open(options.clone()).await?),
-            server: pid.lines().next().and_then(|pid| pid.trim().parse().ok()),
-        },
+        MeasuredStore::postgres(&server, &options).await?,
     ];
     println!(
         "{:<26}{:<12}{:>10}{:>10}{:>10}{:>12}{:>12}",
@@ -81,7 +92,6 @@ async fn compare(time: Duration) -> Result<(), BenchError> {
             print_row(name, place, &appends(place, writers, time).await?);
         }
     }
-    print_cost_of_hints(&places[1], &options, time).await?;
     for place in &places {
         print_row("whole lives, 256 at once", place, &lives(place, 256, time).await?);
     }
@@ -207,7 +217,11 @@ pub(crate) async fn claimed(store: &dyn Store, team: &str, tasks: usize) -> Resu
     Ok(store.claim(wanted(team, tasks)).await?.into_iter().map(|task| task.state.id).collect())
 }
 
-async fn appends(place: &MeasuredStore, writers: usize, time: Duration) -> Result<Rate, BenchError> {
+pub(crate) async fn appends(
+    place: &MeasuredStore,
+    writers: usize,
+    time: Duration,
+) -> Result<Rate, BenchError> {
     let tasks = claimed(&*place.store, &format!("appends {writers}"), writers).await?;
     let store = place.store.clone();
     let append = move |nth: usize| {
@@ -218,42 +232,6 @@ async fn appends(place: &MeasuredStore, writers: usize, time: Duration) -> Resul
         }
     };
     measure(place, writers, time, append).await
-}
-
-/// Appends while another process listens, divided by appends while nobody does: the median of pairs, each beside the other.
-async fn print_cost_of_hints(
-    place: &MeasuredStore,
-    options: &PostgresOptions,
-    time: Duration,
-) -> Result<(), BenchError> {
-    let mut ratios = Vec::new();
-    for round in 0..7_u32 {
-        // Who goes first has the smaller tables.
-        let mut rates = [0.0; 2];
-        for listens in [round % 2 == 0, round % 2 != 0] {
-            let other = PostgresStore::open(options.clone()).await?;
-            let mut hints = listens.then(|| other.hints());
-            let heard = tokio::spawn(async move {
-                while let Some(hints) = &mut hints
-                    && hints.next().await.is_some()
-                {}
-            });
-            // It takes a moment to listen.
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            rates[usize::from(listens)] = appends(place, 64, time / 2).await?.per_second;
-            heard.abort();
-        }
-        ratios.push(rates[1] / rates[0]);
-    }
-    ratios.sort_by(f64::total_cmp);
-    println!(
-        "appends, 64 writers, while another process listens ÷ while nobody does: {:.2} (of {} pairs: {:.2} to {:.2})",
-        ratios[ratios.len() / 2],
-        ratios.len(),
-        ratios[0],
-        ratios[ratios.len() - 1]
-    );
-    Ok(())
 }
 
 /// Submit with a limit, claim, four entries, end with a letter to one of ten parents.
