@@ -372,8 +372,8 @@ impl Exchange {
         if now.deletion_since(before).is_some_and(|place| !self.state.is_own_deletion(place)) {
             let _ = self.local.send(Hint::Lagged);
         }
-        match self.readers.changed(before, now, MANY + 1).await {
-            Ok(changes) if changes.len() <= MANY => {
+        match self.readers.changed(before, now).await {
+            Ok(Some(changes)) if changes.len() <= MANY => {
                 for (task, root, kinds) in changes {
                     let kinds = EntryKinds(u32::try_from(kinds).unwrap_or(u32::MAX));
                     if let (Ok(task), Ok(root)) = (task.parse(), root.parse()) {

@@ -71,10 +71,15 @@ const OF_TREE: &str = feed_sql!(
     "(j.task, j.seq) IN (SELECT p.task, p.seq FROM @.tasks r JOIN @.journal p ON p.task = r.id \
      WHERE r.root = $5 AND (p.k, p.pos) > ($1, $2) AND p.k < $3 ORDER BY p.k, p.pos LIMIT $4) ORDER BY j.k, j.pos"
 );
-/// What others have written, task by task, for hints.
-const CHANGED: &str = "SELECT j.task, t.root, bit_or(1 << j.kind)::bigint FROM @.journal j \
-                       JOIN @.tasks t ON t.id = j.task WHERE (j.k, j.pos) > ($1, $2) AND j.k < $3 \
-                       GROUP BY j.task, t.root LIMIT $4";
+/// What others have written, task by task, for hints. The limit is inside, and in the order of the feed: the server would
+/// otherwise go through the whole journal in the order of the tasks, in the hope to find the first of them soon. The tree of a
+/// task is asked for one by one for the same reason.
+pub(super) const CHANGED: &str = "SELECT c.task, (SELECT t.root FROM @.tasks t WHERE t.id = c.task), c.kinds, c.entries FROM (\
+     SELECT l.task, bit_or(1 << l.kind)::bigint AS kinds, count(*) AS entries FROM (\
+     SELECT j.task, j.kind FROM @.journal j WHERE (j.k, j.pos) > ($1, $2) AND j.k < $3 ORDER BY j.k, j.pos LIMIT $4) AS l \
+     GROUP BY l.task) AS c";
+/// Beyond so many entries, nobody is told what has changed, but that much has.
+pub(super) const MOST_CHANGES: i64 = 10_000;
 
 /// What can be read of the feed.
 #[derive(Debug, Clone, Copy)]
@@ -195,19 +200,25 @@ impl ReadConnections {
         Ok(FeedPage { items, position, more })
     }
 
-    /// The tasks that changed between two horizons, with their trees and the kinds of their entries; at most `limit`.
+    /// The tasks that changed between two horizons, with their trees and the kinds of their entries; nothing if there are too
+    /// many entries to look at.
     pub(super) async fn changed(
         &self,
         after: Horizon,
         until: Horizon,
-        limit: usize,
-    ) -> Result<Vec<(String, String, i64)>, StoreError> {
-        let (k, pos) = after.entry;
-        let (below, most) = (until.below, rows::number(limit as u64));
+    ) -> Result<Option<Vec<(String, String, i64)>>, StoreError> {
+        let ((k, pos), below) = (after.entry, until.below);
         let read = |connection: Arc<ServerConnection>| async move {
-            let found = connection.query(CHANGED, &[&k, &pos, &below, &most]).await?;
-            let change = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
-            found.iter().map(change).collect::<Result<Vec<_>, Error>>()
+            let found = connection.query(CHANGED, &[&k, &pos, &below, &MOST_CHANGES]).await?;
+            let (mut changes, mut entries) = (Vec::with_capacity(found.len()), 0_i64);
+            for row in &found {
+                entries += row.try_get::<_, i64>(3)?;
+                // A task that is deleted meanwhile has no tree.
+                if let Some(root) = row.try_get(1)? {
+                    changes.push((row.try_get(0)?, root, row.try_get(2)?));
+                }
+            }
+            Ok(Some(changes).filter(|_| entries < MOST_CHANGES))
         };
         self.run(read).await
     }

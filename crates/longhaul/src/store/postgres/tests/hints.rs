@@ -69,3 +69,20 @@ async fn a_tree_that_is_shown_elsewhere_is_read_live() {
     drop(shown);
     assert!(!two.is_read_live(root));
 }
+
+/// Who begins to listen looks for what was written since the store was opened, not at all that was ever written: not even if
+/// the server has no statistics of the journal yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_changed_is_found_without_reading_the_journal() {
+    let server = server_or_skip!();
+    let options = fresh(server).await;
+    let connection = bystander(&options).await;
+    let fill = "INSERT INTO @.journal (task, seq, at, kind, format, tx, k, entry) SELECT 't-' || n % 100, n, 0, 1, 1, 0, n / 64, \
+                convert_to(repeat('a word; ', 75), 'UTF8') FROM generate_series(1, 30000) AS n";
+    connection.batch(fill).await.unwrap();
+    let plan = format!("EXPLAIN {}", feed::CHANGED);
+    let plan = connection.query(&plan, &[&460_i64, &0_i64, &465_i64, &feed::MOST_CHANGES]).await.unwrap();
+    let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+    let plan = plan.join("\n");
+    assert!(plan.contains(" feed ") && !plan.contains("journal_pkey"), "{plan}");
+}
