@@ -38,6 +38,8 @@ struct Cost {
     together: f64,
     /// Hints that a listener heard, each second.
     heard: f64,
+    /// CPU of the server until a listener listens.
+    begin_us: f64,
 }
 
 pub(crate) fn print_alone(pairs: usize, time: Duration, listeners: usize) -> Result<(), Box<dyn Error>> {
@@ -82,6 +84,9 @@ pub(crate) async fn print(pairs: usize, time: Duration, listeners: usize) -> Res
             of(|cost| cost.heard).median,
         );
     }
+    let begin = Spread::of(costs[1].iter().map(|cost| cost.begin_us / 1e3).collect());
+    let entries = tokio::task::block_in_place(|| server.sql("SELECT count(*) FROM bench.journal"));
+    println!("  to begin to listen: server {begin:.0} ms of CPU, in a journal of up to {entries} entries");
     println!("  appends while {listeners} listen ÷ while nobody does: {:.2}", Spread::of(ratios));
     Ok(())
 }
@@ -92,20 +97,21 @@ async fn measure(
     time: Duration,
     listening: usize,
 ) -> Result<Cost, BenchError> {
-    // Each begins with empty tables, and with nothing to write but its own.
     let sql = |sql: &str| tokio::task::block_in_place(|| server.sql(sql));
-    sql("TRUNCATE bench.journal, bench.tasks");
+    // What is left to write of the measurement before is not part of this one.
     sql("CHECKPOINT");
+    let before = place.server_us();
     let listeners = (0..listening).map(|_| Listener::start(&server.url("bench")));
     let mut listeners = listeners.collect::<Result<Vec<_>, BenchError>>()?;
-    // It takes a moment to listen.
-    stores::appends(place, WRITERS, Duration::from_secs(1)).await?;
-    let begun = sql("SELECT last_value FROM bench.feed_positions");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let begin_us = place.server_us() - before;
+    stores::appends(place, WRITERS, Duration::from_millis(500)).await?;
+    let begun = sql("SELECT max(k) FROM bench.journal");
     let before = listeners.iter_mut().map(Listener::look).collect::<Result<Vec<_>, BenchError>>()?;
     let rate = stores::appends(place, WRITERS, time).await?;
     let after = listeners.iter_mut().map(Listener::look).collect::<Result<Vec<_>, BenchError>>()?;
     let written =
-        format!("SELECT count(*) || ' ' || count(DISTINCT tx) FROM bench.journal WHERE pos > {begun}");
+        format!("SELECT count(*) || ' ' || count(DISTINCT tx) FROM bench.journal WHERE k > {begun}");
     let written = sql(&written);
     let (entries, transactions) = written.split_once(' ').ok_or("two numbers")?;
     let (entries, transactions): (f64, f64) = (entries.parse()?, transactions.parse()?);
@@ -123,6 +129,7 @@ async fn measure(
         listener_us: difference(|look| look.cpu_us) / entries,
         together: entries / transactions,
         heard: difference(|look| look.hints) / time.as_secs_f64(),
+        begin_us: begin_us / listening.max(1) as f64,
     })
 }
 

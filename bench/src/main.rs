@@ -3,8 +3,8 @@
 //! `./bench/run [TASKS]` (10,000 unless told). Each measurement runs in a process of its own, so that its CPU time and its
 //! peak memory are its own. `./bench/fanout [AGENTS…] [ROWS…]` compares many agents over HTTP
 //! with a bare loop that makes the same requests. `./bench/grow DIR TASKS` makes a store with many tasks that have ended.
-//! `./bench/stores [SECONDS]` compares PostgreSQL with SQLite, and `./bench/stores churn [TASKS]` submits, runs and deletes many tasks beside a
-//! transaction that stays open.
+//! `./bench/stores [SECONDS]` compares PostgreSQL with SQLite, `./bench/stores churn [TASKS]` submits, runs and deletes many tasks beside a
+//! transaction that stays open, and `./bench/stores hints [PAIRS] [LISTENERS]` appends while other processes listen.
 
 mod churn;
 mod fanout;
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [] => table(10_000),
         [tasks] => table(tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?),
         _ => {
-            Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS…] [ROWS…], ./bench/stores [SECONDS], ./bench/stores churn [TASKS] or ./bench/grow DIR TASKS"
+            Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS…] [ROWS…], ./bench/stores [SECONDS], ./bench/stores churn [TASKS], ./bench/stores hints [PAIRS] [LISTENERS] or ./bench/grow DIR TASKS"
                 .into())
         }
     }

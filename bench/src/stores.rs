@@ -51,6 +51,11 @@ impl MeasuredStore {
             server: pid.lines().next().and_then(|pid| pid.trim().parse().ok()),
         })
     }
+
+    /// CPU time of the server so far, in microseconds.
+    pub(crate) fn server_us(&self) -> f64 {
+        self.server.map_or(0.0, process_tree_us)
+    }
 }
 
 pub(crate) fn print_table(seconds: u64) -> Result<(), Box<dyn Error>> {
@@ -123,7 +128,7 @@ where
     Fut: Future<Output = Result<u64, BenchError>> + Send,
 {
     let piece = Arc::new(piece);
-    let (client, server) = (cpu_us()?, server_us(place));
+    let (client, server) = (cpu_us()?, place.server_us());
     let begun = Instant::now();
     let running = (0..workers).map(|nth| {
         let piece = piece.clone();
@@ -156,16 +161,12 @@ where
         p50_ms: at(50),
         p99_ms: at(99),
         client_us: (cpu_us()? - client) / each,
-        server_us: (server_us(place) - server) / each,
+        server_us: (place.server_us() - server) / each,
     })
 }
 
 fn cpu_us() -> Result<f64, BenchError> {
     gauge::cpu_us().map_err(|error| error.to_string().into())
-}
-
-fn server_us(place: &MeasuredStore) -> f64 {
-    place.server.map_or(0.0, process_tree_us)
 }
 
 /// CPU time of a process and its children so far, in microseconds.
