@@ -16,6 +16,8 @@ use crate::store::{Fence, TaskFilter};
 const NAMED: usize = 100;
 /// Ends of children that come this close together are read together.
 const TOGETHER: Duration = Duration::from_millis(200);
+/// How often to look meanwhile whether any child still runs: not for each of a thousand letters.
+const LOOK_FOR_OPEN: Duration = Duration::from_millis(25);
 /// From this many identical polls in a row on, a poll is delayed.
 const HELD_FROM: u32 = 3;
 /// The first delay.
@@ -119,11 +121,18 @@ impl TaskRun {
         if self.state.stop.is_some() { Err(Halt::Stop) } else { Ok(()) }
     }
 
-    /// Waits this long, or until something other than the end of a child arrives.
+    /// Waits this long, until the last child has ended, or until something else arrives.
     async fn wait_for_more_endings(&mut self, time: Duration) -> Result<(), Halt> {
         let until = Instant::now() + time;
+        let mut look = Instant::now() + LOOK_FOR_OPEN;
         while self.conversation.has_new_endings_only() && Instant::now() < until {
-            self.wait_for_news(Some(until)).await?;
+            self.wait_for_news(Some(until.min(look))).await?;
+            if Instant::now() >= look {
+                if !self.has_open_children().await? {
+                    break;
+                }
+                look = Instant::now() + LOOK_FOR_OPEN;
+            }
         }
         Ok(())
     }

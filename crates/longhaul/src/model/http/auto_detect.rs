@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::catalog::{PROVIDERS, ProviderEntry};
 use super::transport::Transport;
@@ -11,6 +12,8 @@ use super::{CatalogError, HttpClient, HttpModel, KeySource, ModelSpec, api_keys}
 
 /// How long to wait for a local server to respond.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(750);
+/// A longer list of models is not read.
+const MODEL_LIST: usize = 4 << 20;
 
 #[derive(Deserialize)]
 struct ModelList {
@@ -86,12 +89,10 @@ impl HttpClient {
 
     async fn first_model(&self, base_url: &str) -> Option<String> {
         let url: reqwest::Url = format!("{}/models", base_url.trim_end_matches('/')).parse().ok()?;
-        let client = match self.transport() {
-            Transport::Network { clients, .. } => clients.client(&url, 0).ok()?,
-            Transport::Replay(tape) => return tape.recorded_model(base_url),
-        };
-        let sent = client.get(url).timeout(PROBE_TIMEOUT).send();
-        let body = sent.await.ok()?.error_for_status().ok()?.bytes().await.ok()?;
+        if let Transport::Replay(tape) = self.transport() {
+            return tape.recorded_model(base_url);
+        }
+        let body = timeout(PROBE_TIMEOUT, self.transport().get(url, MODEL_LIST)).await.ok()??;
         let listed: ModelList = serde_json::from_slice(&body).ok()?;
         listed.data.into_iter().map(|one| one.id).find(|id| !id.is_empty() && !id.contains("embed"))
     }

@@ -3,72 +3,58 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use reqwest::Url;
 use rustls::ClientConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
+use super::plain_http::PlainHttpClient;
 use super::{HttpError, HttpOptions};
 
 /// How many concurrent requests share a client. Over HTTP/2 a client opens one connection to a host, and most
 /// providers take 100 requests at once on a connection: more would wait inside the client, out of turn, until
 /// they time out.
 const REQUESTS_PER_CLIENT: usize = 64;
+pub(super) const USER_AGENT_VALUE: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
+/// How long a connection is kept that nobody uses.
+pub(super) const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// After how much silence TCP asks whether the other side is still there.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Clients, as many as concurrent requests need.
+/// The clients of a process: one for plain HTTP, and as many of reqwest's as concurrent requests need.
 pub(super) struct ClientPool {
     connect_timeout: Duration,
     system_proxy: bool,
-    /// For plain HTTP to this machine, which needs no certificates.
-    plain: ClientSet,
-    secure: ClientSet,
-}
-
-#[derive(Default)]
-struct ClientSet {
+    plain: PlainHttpClient,
     /// Set up when it is first needed: reading the certificates of a machine takes longer than all the rest.
     tls: OnceLock<ClientConfig>,
     clients: Mutex<Vec<reqwest::Client>>,
 }
 
 impl ClientPool {
-    /// Fails if a client cannot be set up.
-    pub(super) fn new(options: &HttpOptions) -> Result<ClientPool, HttpError> {
+    pub(super) fn new(options: &HttpOptions) -> ClientPool {
         let HttpOptions { connect_timeout, system_proxy, .. } = *options;
-        let (plain, secure) = (ClientSet::default(), ClientSet::default());
-        let pool = ClientPool { connect_timeout, system_proxy, plain, secure };
-        pool.plain_client(0)?;
-        Ok(pool)
+        let plain = PlainHttpClient::new(connect_timeout, system_proxy);
+        let (tls, clients) = (OnceLock::new(), Mutex::default());
+        ClientPool { connect_timeout, system_proxy, plain, tls, clients }
     }
 
-    /// The client for a request to this URL that has this number among the running ones.
-    pub(super) fn client(&self, url: &Url, slot: usize) -> Result<reqwest::Client, HttpError> {
-        match url.scheme() == "http" && url.host_str().is_some_and(is_loopback) {
-            true => self.plain_client(slot),
-            false => self.get_or_build(&self.secure, slot, tls_config),
-        }
+    pub(super) fn plain(&self) -> &PlainHttpClient {
+        &self.plain
     }
 
-    fn plain_client(&self, slot: usize) -> Result<reqwest::Client, HttpError> {
-        self.get_or_build(&self.plain, slot, || without_certificates(Arc::new(ring::default_provider())))
-    }
-
-    fn get_or_build(
-        &self,
-        set: &ClientSet,
-        slot: usize,
-        tls: impl FnOnce() -> Result<ClientConfig, rustls::Error>,
-    ) -> Result<reqwest::Client, HttpError> {
-        let mut clients = set.clients.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The client for TLS and proxies, for a request that has this number among the running ones. Fails if it
+    /// cannot be set up.
+    pub(super) fn client(&self, slot: usize) -> Result<reqwest::Client, HttpError> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let index = slot / REQUESTS_PER_CLIENT;
         if let Some(client) = clients.get(index) {
             return Ok(client.clone());
         }
-        let config = match set.tls.get() {
+        let config = match self.tls.get() {
             Some(config) => config,
             None => {
-                let config = tls().map_err(|error| HttpError::Client(error.to_string()))?;
-                set.tls.get_or_init(|| config)
+                let config = tls_config().map_err(|error| HttpError::Client(error.to_string()))?;
+                self.tls.get_or_init(|| config)
             }
         };
         while clients.len() < index {
@@ -80,11 +66,6 @@ impl ClientPool {
     }
 }
 
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
 fn build_client(
     tls: ClientConfig,
     connect_timeout: Duration,
@@ -92,13 +73,13 @@ fn build_client(
 ) -> Result<reqwest::Client, HttpError> {
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
-        .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+        .user_agent(USER_AGENT_VALUE)
         .connect_timeout(connect_timeout)
         // Do not follow redirects: a key in a custom header would be sent to the redirect's target.
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
-        .pool_idle_timeout(Duration::from_secs(90))
-        .tcp_keepalive(Duration::from_secs(30))
+        .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        .tcp_keepalive(KEEP_ALIVE)
         .http2_adaptive_window(true)
         .http2_keep_alive_interval(Duration::from_secs(30))
         .http2_keep_alive_timeout(Duration::from_secs(20));

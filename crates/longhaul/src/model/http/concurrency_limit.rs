@@ -8,6 +8,9 @@
 const INITIAL: usize = 256;
 /// Where an adaptive limit begins at least, and up to where it always recovers fast.
 const SMALL: usize = 4;
+/// By how much a reply raises the limit until the provider refuses for the first time: a thousand requests run after the
+/// first round of replies, not after the second.
+const FIRST_GROWTH: usize = 3;
 /// Above the threshold, this many replies raise the limit by one: by an eighth in a round of replies.
 const SLOW_GROWTH: usize = 8;
 
@@ -39,7 +42,7 @@ pub(super) struct ConcurrencyLimit {
 struct Adaptive {
     /// The limit does not grow above this before someone looks how many descriptors are left.
     ceiling: usize,
-    /// Below this the limit grows by one with every reply, above it slowly. It is half of what was running
+    /// Below this the limit grows with every reply, above it slowly. It is half of what was running
     /// when the provider last refused after it had answered.
     threshold: usize,
     /// The replies that count towards the next step of slow growth.
@@ -119,7 +122,8 @@ impl ConcurrencyLimit {
             return Growth::None;
         }
         adaptive.credit = 0;
-        self.current += 1;
+        let step = if adaptive.last_cut.is_none() { FIRST_GROWTH } else { 1 };
+        self.current = self.current.saturating_add(step).min(adaptive.ceiling);
         Growth::Grown
     }
 

@@ -28,6 +28,7 @@ mod endpoint;
 mod fair_queue;
 mod transport;
 mod fallback;
+mod plain_http;
 mod unexpected_body;
 mod rate_limit_gate;
 mod api_keys;
@@ -121,16 +122,16 @@ struct HttpClientInner {
 }
 
 impl HttpClient {
-    /// A client that uses the network. Fails if the TLS configuration or the client cannot be set up.
+    /// A client that uses the network. TLS is set up with the first request that needs it.
     pub fn new(options: HttpOptions) -> Result<HttpClient, HttpError> {
-        let line = Transport::Network { clients: Box::new(ClientPool::new(&options)?), tape: None };
+        let line = Transport::Network { clients: Box::new(ClientPool::new(&options)), tape: None };
         Ok(HttpClient::with_transport(options, line))
     }
 
     /// A client that uses the network and records every exchange on a cassette.
     pub fn recording(options: HttpOptions, cassette: Cassette) -> Result<HttpClient, HttpError> {
         let line = Transport::Network {
-            clients: Box::new(ClientPool::new(&options)?),
+            clients: Box::new(ClientPool::new(&options)),
             tape: Some(Arc::new(cassette)),
         };
         Ok(HttpClient::with_transport(options, line))

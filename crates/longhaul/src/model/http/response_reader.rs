@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -146,29 +147,25 @@ impl BodyReader {
     async fn read_all(mut self, mut body: ResponseBody, read: &ReadSoFar) -> Result<Reply, ReadFailure> {
         // Created once, not for every piece.
         let mut alarm = pin!(tokio::time::sleep(LAST_BYTES_TIMEOUT));
-        while let Some(bytes) = self.next_piece(&mut body, alarm.as_mut(), read).await? {
-            if !std::mem::replace(&mut self.begun, true)
-                && let Some(what) = unexpected_body::detect_by_first_bytes(&bytes)
-            {
-                return Err(ReadFailure::NotAReply(what));
-            }
-            let fed = self.parser.feed(&bytes, &mut self.fresh);
+        loop {
+            let more = self.read_pieces(&mut body, alarm.as_mut(), read).await;
             let unread = self.pass_on(read);
-            fed.map_err(ReadFailure::Failed)?;
+            if !more? {
+                return self.parser.finish().map_err(ReadFailure::Failed);
+            }
             if unread > MOST {
                 read.taken.notified().await;
             }
         }
-        self.parser.finish().map_err(ReadFailure::Failed)
     }
 
-    /// The next piece of the body, or `None` at its end.
-    async fn next_piece(
+    /// Waits for pieces of the body and parses them. Returns `false` at its end.
+    async fn read_pieces(
         &mut self,
         body: &mut ResponseBody,
         mut alarm: Pin<&mut Sleep>,
         read: &ReadSoFar,
-    ) -> Result<Option<bytes::Bytes>, ReadFailure> {
+    ) -> Result<bool, ReadFailure> {
         let over = self.parser.is_complete();
         let limit = match (over, self.begun) {
             // The reply is complete. Wait for the end of the body so that the connection can be reused.
@@ -177,7 +174,6 @@ impl BodyReader {
             (false, false) => self.limits.first_byte,
         };
         let silent_at = Instant::now().checked_add(limit);
-        let mut piece = pin!(body.next_chunk());
         loop {
             let next = self.due.into_iter().chain(silent_at).min();
             // A timer that fires too early is set again: what it is for moves with every piece.
@@ -188,11 +184,7 @@ impl BodyReader {
             }
             tokio::select! {
                 biased;
-                piece = piece.as_mut() => match piece {
-                    Ok(piece) => return Ok(piece),
-                    Err(_) if over => return Ok(None),
-                    Err(kind) => return Err(ReadFailure::Failed(kind)),
-                },
+                more = poll_fn(|context| self.poll_pieces(body, context)) => return more,
                 () = alarm.as_mut(), if next.is_some() => {}
             }
             let now = Instant::now();
@@ -202,12 +194,39 @@ impl BodyReader {
             }
             if silent_at.is_some_and(|at| at <= now) {
                 return if over {
-                    Ok(None)
+                    Ok(false)
                 } else {
                     Err(ReadFailure::Failed(ModelErrorKind::TimedOut(limit)))
                 };
             }
         }
+    }
+
+    /// Parses the pieces that have come, all in one go.
+    fn poll_pieces(
+        &mut self,
+        body: &mut ResponseBody,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<bool, ReadFailure>> {
+        let mut parsed = 0;
+        while parsed < ENOUGH {
+            let bytes = match body.poll_chunk(context) {
+                Poll::Pending if parsed == 0 => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(Ok(Some(bytes))) => bytes,
+                Poll::Ready(Ok(None)) => return Poll::Ready(Ok(false)),
+                Poll::Ready(Err(_)) if self.parser.is_complete() => return Poll::Ready(Ok(false)),
+                Poll::Ready(Err(kind)) => return Poll::Ready(Err(ReadFailure::Failed(kind))),
+            };
+            if !std::mem::replace(&mut self.begun, true)
+                && let Some(what) = unexpected_body::detect_by_first_bytes(&bytes)
+            {
+                return Poll::Ready(Err(ReadFailure::NotAReply(what)));
+            }
+            self.parser.feed(&bytes, &mut self.fresh).map_err(ReadFailure::Failed)?;
+            parsed += bytes.len().max(1);
+        }
+        Poll::Ready(Ok(true))
     }
 
     /// Passes on what was just parsed, and wakes whoever waits for it unless it can be held back. Returns how

@@ -1,15 +1,22 @@
 //! One request and its response, over the network or from a recording.
 
 use std::collections::VecDeque;
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::Method;
+use hyper::body::Body as _;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 
 use super::cassette::{Cassette, Recording};
 use super::client::ClientPool;
 use super::endpoint::Endpoint;
+use super::plain_http::PlainBody;
 use crate::model::ModelErrorKind;
 
 /// Sends requests.
@@ -29,8 +36,14 @@ pub(super) struct HttpResponse {
 
 /// The body of a response.
 pub(super) enum ResponseBody {
-    Network { response: Box<reqwest::Response>, recording: Option<Box<Recording>> },
+    Network { body: NetworkBody, recording: Option<Box<Recording>> },
     Replay { chunks: VecDeque<Bytes>, cut: Option<String> },
+}
+
+/// The body of a response from the network, by the client that sent the request.
+pub(super) enum NetworkBody {
+    Plain(Box<PlainBody>),
+    Reqwest(Box<reqwest::Body>),
 }
 
 impl Transport {
@@ -39,6 +52,21 @@ impl Transport {
         if let Transport::Network { tape: Some(tape), .. } | Transport::Replay(tape) = self {
             tape.add_secrets(endpoint);
         }
+    }
+
+    /// What a `GET` request returns, up to `limit` bytes. `None` if it fails, or if this is a recording.
+    pub(super) async fn get(&self, url: Url, limit: usize) -> Option<Vec<u8>> {
+        let Transport::Network { clients, .. } = self else { return None };
+        let sent = send_over_network(clients, Method::GET, HeaderMap::new(), url, Vec::new(), 0);
+        let mut response = sent.await.ok().filter(|response| response.status().is_success())?;
+        let mut body = Vec::new();
+        while let Some(bytes) = poll_fn(|context| response.body_mut().poll_chunk(context)).await.ok()? {
+            body.extend_from_slice(&bytes);
+            if body.len() > limit {
+                return None;
+            }
+        }
+        Some(body)
     }
 
     /// Sends a request that has the number `slot` among the running ones. An error means that there was no
@@ -52,25 +80,18 @@ impl Transport {
     ) -> Result<HttpResponse, ModelErrorKind> {
         match self {
             Transport::Network { clients, tape } => {
-                let client = clients
-                    .client(&url, slot)
-                    .map_err(|error| ModelErrorKind::Unreachable(format!("{}: {error}", endpoint.host())))?;
                 let recording = tape.as_ref().map(|tape| tape.begin_recording(&url, &body));
-                match client.post(url).headers(endpoint.headers()).body(body).send().await {
-                    Ok(mut response) => {
-                        let status = response.status().as_u16();
-                        let headers = std::mem::take(response.headers_mut());
-                        let recording =
-                            recording.map(|recording| Box::new(recording.record_response(status, &headers)));
-                        let response = Box::new(response);
-                        Ok(HttpResponse {
-                            status,
-                            headers,
-                            body: ResponseBody::Network { response, recording },
-                        })
+                match send_over_network(clients, Method::POST, endpoint.headers(), url, body, slot).await {
+                    Ok(response) => {
+                        let (head, body) = response.into_parts();
+                        let status = head.status.as_u16();
+                        let recording = recording
+                            .map(|recording| Box::new(recording.record_response(status, &head.headers)));
+                        let body = ResponseBody::Network { body, recording };
+                        Ok(HttpResponse { status, headers: head.headers, body })
                     }
-                    Err(error) => {
-                        let why = format!("{}: {}", endpoint.host(), root_of(error));
+                    Err(why) => {
+                        let why = format!("{}: {why}", endpoint.host());
                         if let Some(recording) = recording {
                             recording.finish_unreachable(&why);
                         }
@@ -83,12 +104,63 @@ impl Transport {
     }
 }
 
+/// Sends a request. An error says in words why there is no response.
+async fn send_over_network(
+    clients: &ClientPool,
+    method: Method,
+    headers: HeaderMap,
+    url: Url,
+    body: Vec<u8>,
+    slot: usize,
+) -> Result<http::Response<NetworkBody>, String> {
+    if let Some(uri) = clients.plain().accepts(&url) {
+        let response = clients.plain().send(method, uri, headers, body).await;
+        let response = response.map_err(|error| root_of(&*error))?;
+        return Ok(response.map(|body| NetworkBody::Plain(Box::new(body))));
+    }
+    let client = clients.client(slot).map_err(|error| error.to_string())?;
+    let response = client.request(method, url).headers(headers).body(body).send().await;
+    let response: http::Response<reqwest::Body> =
+        response.map_err(|error| root_of(&error.without_url()))?.into();
+    Ok(response.map(|body| NetworkBody::Reqwest(Box::new(body))))
+}
+
+impl NetworkBody {
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, String>> {
+        let body = match self {
+            NetworkBody::Plain(body) => {
+                return body.poll_chunk(context).map_err(|error| root_of(&error));
+            }
+            NetworkBody::Reqwest(body) => body,
+        };
+        loop {
+            match ready!(Pin::new(&mut *body).poll_frame(context)) {
+                None => return Poll::Ready(Ok(None)),
+                Some(Err(error)) => return Poll::Ready(Err(root_of(&error.without_url()))),
+                Some(Ok(frame)) => {
+                    // Trailers say nothing that we need.
+                    if let Ok(bytes) = frame.into_data() {
+                        return Poll::Ready(Ok(Some(bytes)));
+                    }
+                }
+            }
+        }
+    }
+}
+
 impl ResponseBody {
     /// The next chunk of the body, or `None` at its end.
     pub(super) async fn next_chunk(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
+        poll_fn(|context| self.poll_chunk(context)).await
+    }
+
+    pub(super) fn poll_chunk(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ModelErrorKind>> {
         match self {
-            ResponseBody::Network { response, recording } => {
-                let next = response.chunk().await.map_err(root_of);
+            ResponseBody::Network { body, recording } => {
+                let next = ready!(body.poll_chunk(context));
                 if let Some(recording) = recording {
                     match &next {
                         Ok(Some(bytes)) => recording.record_chunk(bytes),
@@ -96,23 +168,29 @@ impl ResponseBody {
                         Err(why) => recording.finish(Some(why.as_str())),
                     }
                 }
-                next.map_err(ModelErrorKind::Truncated)
+                Poll::Ready(next.map_err(ModelErrorKind::Truncated))
             }
-            ResponseBody::Replay { chunks, cut } => match chunks.pop_front() {
+            ResponseBody::Replay { chunks, cut } => Poll::Ready(match chunks.pop_front() {
                 Some(bytes) => Ok(Some(bytes)),
                 None => cut.take().map_or(Ok(None), |why| Err(ModelErrorKind::Truncated(why))),
-            },
+            }),
         }
     }
 }
 
 /// The root cause of an error. The errors above it add nothing, and may show a URL.
-fn root_of(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut cause: &dyn std::error::Error = &error;
-    let timed_out = error.is_timeout();
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+fn root_of(error: &(dyn Error + 'static)) -> String {
+    let mut timed_out = false;
+    let mut cause = error;
+    loop {
+        timed_out |= cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_timeout)
+            || cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut);
+        match cause.source() {
+            Some(deeper) => cause = deeper,
+            None => break,
+        }
     }
     let text = cause.to_string();
     if timed_out && !text.contains("time") { format!("{text} (timed out)") } else { text }

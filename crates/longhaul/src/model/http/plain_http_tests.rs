@@ -1,0 +1,181 @@
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+const OK: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// A server whose connections the test plays itself.
+async fn server() -> (TcpListener, Url) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1/chat?a=1", listener.local_addr().unwrap()).parse().unwrap();
+    (listener, url)
+}
+
+fn client() -> Arc<PlainHttpClient> {
+    Arc::new(PlainHttpClient::new(TIMEOUT, false))
+}
+
+/// Sends a request and reads its response to the end.
+fn ask(client: &Arc<PlainHttpClient>, url: &Url) -> tokio::task::JoinHandle<Result<String, String>> {
+    let (client, uri) = (client.clone(), client.accepts(url).unwrap());
+    tokio::spawn(async move {
+        let sent = client.send(Method::POST, uri, HeaderMap::new(), b"{}".to_vec()).await;
+        let mut body = sent.map_err(|error| error.to_string())?.into_body();
+        let mut said = String::new();
+        while let Some(bytes) =
+            poll_fn(|context| body.poll_chunk(context)).await.map_err(|error| error.to_string())?
+        {
+            said.push_str(str::from_utf8(&bytes).unwrap());
+        }
+        Ok(said)
+    })
+}
+
+/// Reads one request.
+async fn read_request(stream: &mut TcpStream) -> String {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n{}") {
+        assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0, "the client closed the connection");
+    }
+    String::from_utf8(request).unwrap()
+}
+
+async fn reply(stream: &mut TcpStream, words: &[&str]) {
+    let chunks = words.iter().map(|word| format!("{:x}\r\n{word}\r\n", word.len())).collect::<String>();
+    stream.write_all(format!("{OK}{chunks}0\r\n\r\n").as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_request_has_the_path_and_the_host_of_the_url() {
+    let (listener, url) = server().await;
+    let answer = ask(&client(), &url);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let request = read_request(&mut stream).await;
+    reply(&mut stream, &["yes"]).await;
+    assert_eq!(answer.await.unwrap().unwrap(), "yes");
+    let host = format!("host: 127.0.0.1:{}\r\n", url.port().unwrap());
+    for part in ["POST /v1/chat?a=1 HTTP/1.1\r\n", &host, "user-agent: longhaul/", "content-length: 2\r\n"] {
+        assert!(request.contains(part), "{part} is not in {request}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_and_a_closed_one_is_not() {
+    let (listener, url) = server().await;
+    let client = client();
+    let first = ask(&client, &url);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_request(&mut stream).await;
+    reply(&mut stream, &["one"]).await;
+    assert_eq!(first.await.unwrap().unwrap(), "one");
+
+    let second = ask(&client, &url);
+    read_request(&mut stream).await;
+    reply(&mut stream, &["two"]).await;
+    assert_eq!(second.await.unwrap().unwrap(), "two");
+
+    drop(stream);
+    // Until the client can know it.
+    let open = |idle: &IdleConnections| {
+        let mut state = idle.lock();
+        let (_, connection) = &mut state.by_host.values_mut().next().unwrap()[0];
+        connection.is_ready(&mut Context::from_waker(Waker::noop()))
+    };
+    while open(&client.idle) {
+        tokio::task::yield_now().await;
+    }
+    let third = ask(&client, &url);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_request(&mut stream).await;
+    reply(&mut stream, &["three"]).await;
+    assert_eq!(third.await.unwrap().unwrap(), "three");
+}
+
+#[tokio::test]
+async fn what_has_come_is_read_without_waiting_in_between() {
+    let (listener, url) = server().await;
+    let client = client();
+    let uri = client.accepts(&url).unwrap();
+    let sent = client.send(Method::POST, uri, HeaderMap::new(), b"{}".to_vec());
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await;
+        reply(&mut stream, &["word"; 50]).await;
+        stream
+    };
+    let (response, _stream) = tokio::join!(sent, serve);
+    let mut body = response.unwrap().into_body();
+    let (mut chunks, mut waits) = (0, 0);
+    poll_fn(|context| {
+        loop {
+            match body.poll_chunk(context) {
+                Poll::Ready(chunk) if chunk.as_ref().unwrap().is_none() => return Poll::Ready(()),
+                Poll::Ready(_) => chunks += 1,
+                Poll::Pending => {
+                    waits += 1;
+                    return Poll::Pending;
+                }
+            }
+        }
+    })
+    .await;
+    assert_eq!(chunks, 50);
+    assert!(waits <= 2, "50 pieces that came together took {waits} waits");
+}
+
+#[tokio::test]
+async fn dropping_a_body_before_its_end_closes_the_connection() {
+    let (listener, url) = server().await;
+    let client = client();
+    let sent = client.send(Method::POST, client.accepts(&url).unwrap(), HeaderMap::new(), b"{}".to_vec());
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await;
+        stream.write_all(format!("{OK}4\r\nword\r\n").as_bytes()).await.unwrap();
+        stream
+    };
+    let (response, mut stream) = tokio::join!(sent, serve);
+    drop(response.unwrap());
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or(0), 0, "the server hears that nobody reads on");
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_off_is_an_error() {
+    let (listener, url) = server().await;
+    let answer = ask(&client(), &url);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_request(&mut stream).await;
+    stream.write_all(format!("{OK}4\r\nword\r\n4\r\nwo").as_bytes()).await.unwrap();
+    drop(stream);
+    assert!(answer.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_is_closed() {
+    let (listener, url) = server().await;
+    let client = client();
+    let answer = ask(&client, &url);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_request(&mut stream).await;
+    reply(&mut stream, &["one"]).await;
+    answer.await.unwrap().unwrap();
+    // The clock of the test jumps whenever everything waits.
+    tokio::time::pause();
+    let kept = Instant::now();
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
+    assert!(kept.elapsed() >= POOL_IDLE_TIMEOUT && kept.elapsed() <= POOL_IDLE_TIMEOUT * 2);
+}
+
+#[test]
+fn tls_logins_and_proxies_are_for_the_other_client() {
+    let mut client = PlainHttpClient::new(TIMEOUT, false);
+    let accepts = |client: &PlainHttpClient, url: &str| client.accepts(&url.parse().unwrap()).is_some();
+    assert!(accepts(&client, "http://10.0.0.1:8000/v1"));
+    assert!(!accepts(&client, "https://10.0.0.1/v1"));
+    assert!(!accepts(&client, "http://me:secret@10.0.0.1/v1"));
+    client.proxies = Some(Matcher::builder().http("http://10.0.0.9:3128").no("localhost").build());
+    assert!(!accepts(&client, "http://10.0.0.1:8000/v1"));
+    assert!(accepts(&client, "http://localhost:8000/v1"));
+}
