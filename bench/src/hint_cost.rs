@@ -30,7 +30,7 @@ const SETTINGS: [&str; 6] = [
 
 /// What an append took: microseconds of CPU, and its share of a transaction.
 #[derive(Clone, Copy)]
-struct Cost {
+struct AppendCost {
     per_second: f64,
     client_us: f64,
     server_us: f64,
@@ -72,7 +72,7 @@ pub(crate) async fn print(pairs: usize, time: Duration, listeners: usize) -> Res
     }
     println!("appends, {WRITERS} writers, {pairs} pairs of {time:?} each; medians (quartiles)");
     for (who, costs) in ["nobody listens".to_owned(), format!("{listeners} listen")].iter().zip(&costs) {
-        let of = |what: fn(&Cost) -> f64| Spread::of(costs.iter().map(what).collect());
+        let of = |what: fn(&AppendCost) -> f64| Spread::of(costs.iter().map(what).collect());
         println!(
             "  {who:<16}{:.0}/s; an append: client {:.1} µs, server {:.1} µs, a listener {:.2} µs; {:.1} in a transaction; \
              {:.0} hints heard/s",
@@ -96,33 +96,33 @@ async fn measure(
     place: &MeasuredStore,
     time: Duration,
     listening: usize,
-) -> Result<Cost, BenchError> {
+) -> Result<AppendCost, BenchError> {
     let sql = |sql: &str| tokio::task::block_in_place(|| server.sql(sql));
     // What is left to write of the measurement before is not part of this one.
     sql("CHECKPOINT");
     let before = place.server_us();
-    let listeners = (0..listening).map(|_| Listener::start(&server.url("bench")));
+    let listeners = (0..listening).map(|_| ListeningProcess::start(&server.url("bench")));
     let mut listeners = listeners.collect::<Result<Vec<_>, BenchError>>()?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let begin_us = place.server_us() - before;
     stores::appends(place, WRITERS, Duration::from_millis(500)).await?;
     let begun = sql("SELECT max(k) FROM bench.journal");
-    let before = listeners.iter_mut().map(Listener::look).collect::<Result<Vec<_>, BenchError>>()?;
+    let before = listeners.iter_mut().map(ListeningProcess::look).collect::<Result<Vec<_>, BenchError>>()?;
     let rate = stores::appends(place, WRITERS, time).await?;
-    let after = listeners.iter_mut().map(Listener::look).collect::<Result<Vec<_>, BenchError>>()?;
+    let after = listeners.iter_mut().map(ListeningProcess::look).collect::<Result<Vec<_>, BenchError>>()?;
     let written =
         format!("SELECT count(*) || ' ' || count(DISTINCT tx) FROM bench.journal WHERE k > {begun}");
     let written = sql(&written);
     let (entries, transactions) = written.split_once(' ').ok_or("two numbers")?;
     let (entries, transactions): (f64, f64) = (entries.parse()?, transactions.parse()?);
-    let difference = |of: fn(&Heard) -> f64| {
-        let sum = |looks: &[Heard]| looks.iter().map(of).sum::<f64>();
+    let difference = |of: fn(&HintCounts) -> f64| {
+        let sum = |looks: &[HintCounts]| looks.iter().map(of).sum::<f64>();
         (sum(&after) - sum(&before)) / listening.max(1) as f64
     };
     if listening > 0 && difference(|look| look.hints) == 0.0 {
         return Err("who listens has heard nothing".into());
     }
-    Ok(Cost {
+    Ok(AppendCost {
         per_second: rate.per_second,
         client_us: rate.client_us,
         server_us: rate.server_us,
@@ -134,22 +134,22 @@ async fn measure(
 }
 
 /// A process that listens.
-struct Listener(Child);
+struct ListeningProcess(Child);
 
 /// What a listener has heard and used so far.
-struct Heard {
+struct HintCounts {
     hints: f64,
     cpu_us: f64,
 }
 
-impl Listener {
-    fn start(url: &str) -> Result<Listener, BenchError> {
+impl ListeningProcess {
+    fn start(url: &str) -> Result<ListeningProcess, BenchError> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--listen", url]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        Ok(Listener(command.spawn()?))
+        Ok(ListeningProcess(command.spawn()?))
     }
 
-    fn look(&mut self) -> Result<Heard, BenchError> {
+    fn look(&mut self) -> Result<HintCounts, BenchError> {
         writeln!(self.0.stdin.as_mut().ok_or("its input")?)?;
         let mut answer = Vec::new();
         for byte in self.0.stdout.as_mut().ok_or("its output")?.bytes() {
@@ -160,11 +160,11 @@ impl Listener {
         }
         let answer = String::from_utf8(answer)?;
         let (hints, cpu_us) = answer.split_once(' ').ok_or("a listener has ended")?;
-        Ok(Heard { hints: hints.parse()?, cpu_us: cpu_us.parse()? })
+        Ok(HintCounts { hints: hints.parse()?, cpu_us: cpu_us.parse()? })
     }
 }
 
-impl Drop for Listener {
+impl Drop for ListeningProcess {
     fn drop(&mut self) {
         // It ends when its input does.
         drop(self.0.stdin.take());

@@ -83,12 +83,12 @@ impl Transport {
                 let recording = tape.as_ref().map(|tape| tape.begin_recording(&url, &body));
                 match send_over_network(clients, Method::POST, endpoint.headers(), url, body, slot).await {
                     Ok(response) => {
-                        let (head, body) = response.into_parts();
-                        let status = head.status.as_u16();
+                        let (parts, body) = response.into_parts();
+                        let status = parts.status.as_u16();
                         let recording = recording
-                            .map(|recording| Box::new(recording.record_response(status, &head.headers)));
+                            .map(|recording| Box::new(recording.record_response(status, &parts.headers)));
                         let body = ResponseBody::Network { body, recording };
-                        Ok(HttpResponse { status, headers: head.headers, body })
+                        Ok(HttpResponse { status, headers: parts.headers, body })
                     }
                     Err(why) => {
                         let why = format!("{}: {why}", endpoint.host());
