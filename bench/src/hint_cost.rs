@@ -5,8 +5,8 @@
 //! writes no checkpoint and cleans up nothing by itself while something is measured: that is done in between.
 
 use std::error::Error;
-use std::io::{Read as _, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -134,7 +134,10 @@ async fn measure(
 }
 
 /// A process that listens.
-struct ListeningProcess(Child);
+struct ListeningProcess {
+    process: Child,
+    answers: BufReader<ChildStdout>,
+}
 
 /// What a listener has heard and used so far.
 struct HintCounts {
@@ -145,21 +148,17 @@ struct HintCounts {
 impl ListeningProcess {
     fn start(url: &str) -> Result<ListeningProcess, BenchError> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--listen", url]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        Ok(ListeningProcess(command.spawn()?))
+        let mut process =
+            command.args(["--listen", url]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let answers = BufReader::new(process.stdout.take().ok_or("its output")?);
+        Ok(ListeningProcess { process, answers })
     }
 
     fn look(&mut self) -> Result<HintCounts, BenchError> {
-        writeln!(self.0.stdin.as_mut().ok_or("its input")?)?;
-        let mut answer = Vec::new();
-        for byte in self.0.stdout.as_mut().ok_or("its output")?.bytes() {
-            match byte? {
-                b'\n' => break,
-                other => answer.push(other),
-            }
-        }
-        let answer = String::from_utf8(answer)?;
-        let (hints, cpu_us) = answer.split_once(' ').ok_or("a listener has ended")?;
+        writeln!(self.process.stdin.as_mut().ok_or("its input")?)?;
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer)?;
+        let (hints, cpu_us) = answer.trim_end().split_once(' ').ok_or("a listener has ended")?;
         Ok(HintCounts { hints: hints.parse()?, cpu_us: cpu_us.parse()? })
     }
 }
@@ -167,8 +166,8 @@ impl ListeningProcess {
 impl Drop for ListeningProcess {
     fn drop(&mut self) {
         // It ends when its input does.
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
     }
 }
 
