@@ -297,10 +297,22 @@ impl WaitedTask {
     }
 }
 
-async fn wait(args: WaitBackgroundAgentsArgs, cx: &CallContext) -> ToolCallResult {
+/// The caller's own tasks, in order, at most as many of the newest as one call waits for.
+async fn own_task_ids(cx: &CallContext) -> Result<Vec<String>, ToolError> {
+    let below = cx.dispatcher.list(&cx.caller).await?;
+    let own = below.iter().filter(|state| state.parent == Some(cx.caller.task));
+    let own: Vec<String> = own.map(|state| state.id.to_string()).collect();
+    Ok(own[own.len().saturating_sub(MOST_TASKS)..].to_vec())
+}
+
+async fn wait(mut args: WaitBackgroundAgentsArgs, cx: &CallContext) -> ToolCallResult {
     if args.task_ids.is_empty() {
-        let why = "`task_ids` is empty: name the tasks to wait for, by the ids that \
-                   run_background_agent gave you";
+        // A model that names none means all of its tasks.
+        args.task_ids = own_task_ids(cx).await?;
+    }
+    if args.task_ids.is_empty() {
+        let why =
+            "`task_ids` is empty, and you have no tasks to wait for: start one with run_background_agent";
         return Err(ToolError::Retry(why.to_owned()));
     }
     if args.task_ids.len() > MOST_TASKS {

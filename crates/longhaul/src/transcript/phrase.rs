@@ -158,9 +158,7 @@ pub fn describe(event: &EventKind, detail: Detail) -> Phrase {
                     ("reminded:", "the answer does not match the required schema".to_owned())
                 }
                 NudgeReason::Repeating => ("reminded:", "it repeats itself".to_owned()),
-                NudgeReason::Launching => {
-                    ("reminded:", "it has the results, but starts the same tasks again".to_owned())
-                }
+                NudgeReason::Launching => ("reminded:", "it starts the same tasks again".to_owned()),
                 NudgeReason::Unchanged => ("reminded:", "its calls return nothing new".to_owned()),
                 NudgeReason::Begun => ("given", "the output of its start hooks".to_owned()),
                 NudgeReason::ToolsOff => ("told", "to answer now: it is stuck in a loop".to_owned()),

@@ -88,6 +88,25 @@ async fn two_parallel_waits_and_one_seat_are_no_deadlock() {
     assert!(began.elapsed() < Duration::from_secs(60), "no timeout was needed: {:?}", began.elapsed());
 }
 
+/// A small model waits for `[]`, again and again: that means all of its tasks.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_names_no_task_is_for_all_of_them() {
+    let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
+        ("lead", 0) => reply().call("wait_background_agents", json!({"task_ids": []})),
+        ("lead", 1) => {
+            assert!(asked.last().contains("you have no tasks to wait for"), "{}", asked.last());
+            launch(launch(reply(), "a"), "b")
+        }
+        ("lead", 2) => reply().call("wait_background_agents", json!({"task_ids": []})),
+        ("lead", _) => reply().text(asked.last()),
+        _ => reply().text(format!("did {}", asked.order)),
+    });
+    let longhaul = start(pair(&model)).await;
+    let answer = ask(&longhaul, Order::new("lead", "go")).await.output;
+    let (first, second) = (answer.find("did a").unwrap(), answer.find("did b").unwrap());
+    assert!(first < second && answer.contains("\"all_done\":true"), "{answer}");
+}
+
 /// "One boolean says that a tool is running while two run in parallel."
 #[tokio::test(start_paused = true)]
 async fn a_wait_gives_the_seat_back_also_when_the_tool_beside_it_ends_later() {
