@@ -310,7 +310,8 @@ async fn what_http_servers_do_wrong_is_said_in_plain_words() {
     let (context, _heard) = stage.call();
     let error = find(&tools, "strange_say").call("{}", &context).await.unwrap_err().to_string();
     assert_plain(&error);
-    assert!(error.contains("connect"), "{error}");
+    // Refused, or reset if the connection was still open.
+    assert!(error.to_lowercase().contains("connect"), "{error}");
     stage.end().await;
 }
 
