@@ -61,23 +61,6 @@ pub struct ServedTeam {
 }
 
 impl ServedTeam {
-    /// A model without a known price that the order may use: that of its agent, or of an agent below it.
-    fn unpriced_model(&self, order: &Order) -> Option<String> {
-        let first = order.agent.as_ref().unwrap_or_else(|| self.team.root());
-        let chosen = order.model.as_ref().and_then(|model| self.team.model(model));
-        let (mut seen, mut next) = (Vec::new(), vec![first.clone()]);
-        while let Some(name) = next.pop() {
-            let Some(agent) = self.team.agent(&name).filter(|_| !seen.contains(&name)) else { continue };
-            let model = chosen.filter(|_| name == *first).unwrap_or(&agent.model);
-            if let Some(unpriced) = model.unpriced_model() {
-                return Some(unpriced);
-            }
-            next.extend(agent.sub_agents.iter().chain(&agent.handoffs).cloned());
-            seen.push(name);
-        }
-        None
-    }
-
     /// Its agents, the root first.
     pub fn agents(&self) -> Vec<AgentInfo> {
         let root = self.team.root();
@@ -235,9 +218,7 @@ impl Backend {
             order.working_dir = Some(team.working_dir.clone());
         }
         order.tree_budget = order.tree_budget.or(team.budget);
-        if order.tree_budget.cost.or(order.budget.cost).is_some()
-            && let Some(model) = team.unpriced_model(&order)
-        {
+        if let Some(model) = team.team.unpriced_model(&order) {
             return Err(BackendError::UnknownPrice { model });
         }
         let reference = team.team.reference();

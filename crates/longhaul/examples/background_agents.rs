@@ -31,7 +31,8 @@ agents:
           - tool: wait_background_agents
             arguments: { task_ids: "{{ results_of('run_background_agent') | join | find_all('t-\\w+') }}", timeout: 10 }
           - { tool: transfer_task, arguments: { agent: editor, task: "Write it down nicely." } }
-      - text: "{{ results_of('transfer_task') | last }} {{ find_all('FOUND (\\w+ = \\d+)') | join(', ') }}."
+      # Below a result that was waited for, a note asks for the answer.
+      - text: "{{ results_of('transfer_task') | last | lines | first }} {{ find_all('FOUND (\\w+ = \\d+)') | join(', ') }}."
   researcher:
     cases:
       - { when: files, turns: [{ delay: 60ms, text: "FOUND files = 12" }] }

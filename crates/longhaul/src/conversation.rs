@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Policy;
-use crate::dispatch::EarlierResult;
+use crate::dispatch::EarlierLaunch;
 use crate::entry::{Entry, Failure, Letter, NudgeReason, Order, Question, QuestionAnswer, Submission};
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::prompt_tags::{escape, escape_tags};
@@ -242,7 +242,7 @@ impl Conversation {
             warned: Vec::new(),
             said: Arc::from(""),
             // The new order is a new start, and calls are numbered from the beginning again.
-            launches: LaunchHistory::default(),
+            launches: self.launches.continued(),
             loop_detector: LoopDetector::default(),
             tools_off: false,
             off_text: None,
@@ -303,9 +303,9 @@ impl Conversation {
         Some(vec![self.conversation.get(self.order_at)?.clone(), Message::User(text)])
     }
 
-    /// Tasks launched earlier with the same or similar arguments as this call and whose results were read,
+    /// Earlier launches with the same arguments as this call, or with similar ones if their results were read;
     /// the latest first. `me` is the task itself.
-    pub(crate) fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierResult> {
+    pub(crate) fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierLaunch> {
         self.launches.earlier(me, call)
     }
 

@@ -250,6 +250,11 @@ fn a_persons_new_word_gives_a_session_its_turns_back() {
 fn the_same_call_is_told_at_five_and_fails_at_eight_and_looking_does_not_count() {
     for (tool, counts, changes) in [("t", true, true), ("t", true, false), ("look", false, false)] {
         let mut fixture = ConversationFixture::new();
+        if tool == "look" {
+            // There is something to look at.
+            fixture.replies(reply().call("launch", serde_json::json!({"agent": "reader", "task": "Read."})));
+            fixture.returns(0, "t-1 was started");
+        }
         for times in 1..=8 {
             assert_eq!(fixture.next(), NextStep::CallModel { tools: true }, "{tool} {times}");
             fixture.replies(reply().call(tool, 1.into()));

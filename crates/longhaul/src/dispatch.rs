@@ -52,12 +52,12 @@ pub trait Dispatcher: Send + Sync + 'static {
     /// Fails if the caller may not call that agent or a limit is reached.
     fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DispatchFuture<'a, TaskId>;
 
-    /// Returns the result of the last of these tasks, if that task had the same order and nothing has
-    /// happened since that could change its result. The caller then need not launch it again.
+    /// Returns the last of these tasks that makes another launch of `order` unnecessary: it has the same order,
+    /// it runs or has succeeded, and nothing has happened since that could change its result.
     fn answered<'a>(
         &'a self,
         caller: &'a Caller,
-        earlier: &'a [EarlierResult],
+        earlier: &'a [EarlierLaunch],
         order: &'a Order,
     ) -> DispatchFuture<'a, Option<Snapshot>> {
         let _ = (caller, earlier, order);
@@ -122,42 +122,47 @@ pub trait Dispatcher: Send + Sync + 'static {
     ) -> DispatchFuture<'a, Vec<TaskId>>;
 }
 
-/// A task that the caller launched earlier with the same or a similar order, and whose result it has read.
+/// A call with which the caller launched a task earlier, with the same or a similar order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct EarlierResult {
-    /// The task.
-    pub task: TaskId,
-    /// The call that launched it.
+pub struct EarlierLaunch {
+    /// The call that launched the task.
     pub call: CallId,
-    /// When its result was read.
-    pub read: Timestamp,
-    /// Whether the order was the same and the caller has done nothing since that could make the result out of
-    /// date.
+    /// When it was launched.
+    pub launched: Timestamp,
+    /// The task, and when the caller read its result; `None` if it has not.
+    pub result: Option<(TaskId, Timestamp)>,
+    /// Whether the order was the same and the caller has done nothing since that could change the result.
     pub same: bool,
 }
 
-/// Whether `earlier` already answers `order`: it had the same order, it succeeded, and nothing has happened
-/// in its tree since its result was read that could change the result.
+/// Whether the task of `earlier`, in this state, makes another launch of `order` unnecessary: it has the same order,
+/// it runs or has succeeded, and nothing has happened in its tree since that could change its result.
 pub fn is_answered_by(
     order: &Order,
-    earlier: &EarlierResult,
+    earlier: &EarlierLaunch,
     had: &Order,
     state: &TaskState,
     tree: &[TaskState],
 ) -> bool {
-    let whole =
-        state.status == Status::Completed && state.cut_short.is_none() && state.continued_by.is_none();
+    let is_good = match state.status {
+        Status::Pending | Status::Running => state.stop.is_none(),
+        Status::Completed => state.cut_short.is_none() && state.continued_by.is_none(),
+        Status::Failed | Status::Cancelled => false,
+    };
     // The title is only for lists; it does not change what is asked for.
     let wanted = |order: &Order| Order {
         title: None,
         task: order.task.split_whitespace().collect::<Vec<_>>().join(" ").into(),
         ..order.clone()
     };
+    let since = earlier.result.map_or(earlier.launched, |(_, read)| read);
+    // What a task does itself before its result is read is no reason to launch it again.
+    let counts = |task: &TaskState| earlier.result.is_some() || task.id != state.id;
     earlier.same
-        && whole
+        && is_good
         && wanted(order) == wanted(had)
-        && !tree.iter().any(|task| task.has_changed_since(earlier.read))
+        && !tree.iter().any(|task| counts(task) && task.has_changed_since(since))
 }
 
 /// When a wait ends.
@@ -264,6 +269,12 @@ pub enum DispatchError {
         /// The team's models.
         may: Vec<String>,
     },
+    /// The order limits the cost, and the price of a model is not known.
+    #[error("max_cost cannot be enforced: the price of {model} is not known. Leave max_cost out.")]
+    UnknownPrice {
+        /// The model.
+        model: String,
+    },
     /// The caller is too deep in the tree to launch tasks.
     #[error(
         "you are {depth} levels below the first agent, which is as deep as it may go: do this work yourself"
@@ -293,7 +304,8 @@ pub enum DispatchError {
 
 fn offer_tasks(have: &[TaskId]) -> String {
     match have {
-        [] => "You have started none yet: start one first, and use the id that comes back.".to_owned(),
+        [] => "You have started none yet: call the tool that starts a task first. The id comes back from it."
+            .to_owned(),
         some => offer("Your tasks are", some),
     }
 }
@@ -377,6 +389,12 @@ mod tests {
         TaskState { changed: changed.map(at), ..TaskState::from_journal(id, &journal).unwrap().unwrap() }
     }
 
+    /// The launch of a task whose result was read at that second.
+    fn launch_read_at(task: &TaskState, second: i64) -> EarlierLaunch {
+        let result = Some((task.id, at(second)));
+        EarlierLaunch { call: CallId { turn: 1, index: 0 }, launched: at(1), result, same: true }
+    }
+
     fn completed(cut_short: Option<&str>) -> Outcome {
         Outcome::Completed { output: "BADGER".into(), cut_short: cut_short.map(str::to_owned) }
     }
@@ -385,9 +403,8 @@ mod tests {
     fn only_a_whole_answer_to_the_very_same_order_answers_it() {
         let order = || Order::new("reader", "Read it.");
         let done = ended_task("one", completed(None), None);
-        let earlier =
-            EarlierResult { task: done.id, call: CallId { turn: 1, index: 0 }, read: at(10), same: true };
-        let answers = |order: &Order, earlier: &EarlierResult, state: &TaskState| {
+        let earlier = launch_read_at(&done, 10);
+        let answers = |order: &Order, earlier: &EarlierLaunch, state: &TaskState| {
             is_answered_by(
                 order,
                 earlier,
@@ -408,13 +425,42 @@ mod tests {
         ] {
             assert!(!answers(&other, &earlier, &done), "{other:?}");
         }
-        assert!(!answers(&order(), &EarlierResult { same: false, ..earlier }, &done));
+        assert!(!answers(&order(), &EarlierLaunch { same: false, ..earlier }, &done));
         let stop = crate::entry::StopRequest { cause: crate::entry::StopCause::Person, note: None };
         for outcome in
             [completed(Some("the limit of 9 turns")), Outcome::Cancelled { stop, partial: "".into() }]
         {
             assert!(!answers(&order(), &earlier, &ended_task("one", outcome, None)));
         }
+    }
+
+    #[test]
+    fn a_task_that_still_runs_answers_it_unless_others_have_changed_something() {
+        let order = Order::new("reader", "Read it.");
+        let state = |status, changed: Option<i64>| TaskState {
+            status,
+            changed: changed.map(at),
+            ..ended_task("one", completed(None), None)
+        };
+        let answers = |state: &TaskState, other: Option<i64>| {
+            let earlier = EarlierLaunch { launched: at(10), result: None, ..launch_read_at(state, 0) };
+            let tree = [state.clone(), ended_task("two", completed(None), other)];
+            is_answered_by(&order, &earlier, &order, state, &tree)
+        };
+        for status in [Status::Pending, Status::Running, Status::Completed] {
+            assert!(answers(&state(status, None), None), "{status}");
+            assert!(
+                answers(&state(status, Some(12)), Some(9)),
+                "{status}: only it has changed something since"
+            );
+            assert!(
+                !answers(&state(status, None), Some(12)),
+                "{status}: another has changed something since"
+            );
+        }
+        assert!(!answers(&state(Status::Failed, None), None));
+        let stop = crate::entry::StopRequest { cause: crate::entry::StopCause::Person, note: None };
+        assert!(!answers(&TaskState { stop: Some(stop), ..state(Status::Running, None) }, None));
     }
 
     proptest! {
@@ -430,7 +476,7 @@ mod tests {
                 .map(|(n, changed)| ended_task(&n.to_string(), completed(None), *changed))
                 .collect();
             let order = Order::new("reader", "Read it.");
-            let earlier = EarlierResult { task: tree[0].id, call: CallId { turn: 1, index: 0 }, read: at(read), same: true };
+            let earlier = launch_read_at(&tree[0], read);
             let since = changed.iter().flatten().any(|changed| *changed >= read);
             prop_assert_eq!(is_answered_by(&order, &earlier, &order, &tree[0], &tree), !since);
         }

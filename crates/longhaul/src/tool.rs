@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Caller, DispatchError, Dispatcher, EarlierResult};
+use crate::dispatch::{Caller, DispatchError, Dispatcher, EarlierLaunch};
 use crate::entry::{FileChange, ModelChoice, Question, QuestionAnswer, SamplingUsage};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
@@ -130,6 +130,8 @@ pub struct ToolEffects {
     pub internal: bool,
     /// It launches tasks of other agents.
     pub launches: bool,
+    /// It stops tasks of other agents.
+    pub stops_tasks: bool,
 }
 
 impl ToolEffects {
@@ -139,6 +141,7 @@ impl ToolEffects {
         polls_tasks: false,
         internal: false,
         launches: false,
+        stops_tasks: false,
     };
     /// Changes nothing, and so may be repeated.
     pub const READ_ONLY: ToolEffects =
@@ -150,9 +153,11 @@ impl ToolEffects {
         ToolEffects { repeatable: true, internal: true, ..ToolEffects::NOTHING };
     /// Looks at tasks, or waits for them.
     pub const POLLS_TASKS: ToolEffects =
-        ToolEffects { read_only: true, repeatable: true, polls_tasks: true, internal: true, launches: false };
+        ToolEffects { read_only: true, polls_tasks: true, ..ToolEffects::INTERNAL };
     /// Launches tasks of other agents, and repeating the call launches nothing more.
     pub const LAUNCHES: ToolEffects = ToolEffects { launches: true, ..ToolEffects::INTERNAL };
+    /// Stops tasks of other agents.
+    pub const STOPS_TASKS: ToolEffects = ToolEffects { stops_tasks: true, ..ToolEffects::INTERNAL };
 
     /// Describes the effects in a few words: `only reads`, `changes things`.
     pub fn summary(self) -> &'static str {
@@ -183,6 +188,7 @@ fluent_setters!(ToolEffects {
     polls_tasks: bool,
     internal: bool,
     launches: bool,
+    stops_tasks: bool,
 });
 
 /// The output of a tool.
@@ -257,9 +263,9 @@ pub struct CallContext {
     /// Fires when a person moves this call to the background: stop waiting for other tasks, and return that
     /// they continue.
     pub backgrounded: CancellationToken,
-    /// Tasks that the caller launched earlier with the same or similar arguments and whose results it has
-    /// read, the latest first.
-    pub earlier: Vec<EarlierResult>,
+    /// The caller's earlier launches with the same arguments, or with similar ones if it has read their results; the
+    /// latest first.
+    pub earlier: Vec<EarlierLaunch>,
     /// The working directory of the task.
     pub working_dir: Option<PathBuf>,
     /// The model of the calling agent.
@@ -304,7 +310,7 @@ impl CallContext {
     /// occupies no seat.
     pub async fn ask(&self, question: Question) -> QuestionAnswer {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.runner.send(CallSignal::AsksPerson { call: self.call, question, reply });
+        self.runner.send(CallSignal::AsksPerson { call: self.call, question: Box::new(question), reply });
         answer.await.unwrap_or_else(|_| QuestionAnswer::Nobody("the task is being stopped".to_owned()))
     }
 
@@ -367,7 +373,8 @@ pub(crate) enum CallSignal {
     /// The call asks a person.
     AsksPerson {
         call: CallId,
-        question: Question,
+        /// Boxed, like everything large: the channel has room for 32 signals.
+        question: Box<Question>,
         /// Receives the answer.
         reply: tokio::sync::oneshot::Sender<QuestionAnswer>,
     },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::Agent;
-use crate::entry::TeamRef;
+use crate::entry::{Order, TeamRef};
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::permission::Permissions;
@@ -152,6 +152,25 @@ impl Team {
     /// The names of all models.
     pub fn model_names(&self) -> Vec<String> {
         self.models.keys().cloned().collect()
+    }
+
+    /// The name of a model whose price is not known, although the order limits the cost of what it is used for.
+    pub fn unpriced_model(&self, order: &Order) -> Option<String> {
+        let (own, tree) = (order.budget.cost.is_some(), order.tree_budget.cost.is_some());
+        let first = order.agent.as_ref().unwrap_or(&self.root);
+        let chosen = order.model.as_ref().and_then(|model| self.model(model));
+        let (mut seen, mut next) = (HashSet::new(), vec![first]);
+        while let Some(name) = next.pop().filter(|_| own || tree) {
+            let Some(agent) = self.agents.get(name).filter(|_| seen.insert(name)) else { continue };
+            let model = chosen.filter(|_| name == first).unwrap_or(&agent.model);
+            if let Some(unpriced) = model.unpriced_model() {
+                return Some(unpriced);
+            }
+            // A handoff is the same task with another agent; a sub-agent has a task of its own in the tree.
+            next.extend(&agent.handoffs);
+            next.extend(agent.sub_agents.iter().filter(|_| tree));
+        }
+        None
     }
 
     /// The context that an agent's toolsets are opened with.

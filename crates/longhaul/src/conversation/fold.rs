@@ -18,6 +18,12 @@ const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still ru
                         way: do not look for them, and do not start them again. If there is nothing else to do, end your \
                         turn with one short sentence.</note>";
 
+/// Added to a result that the same call has returned before. Small models repeat calls until they are led on.
+const SAME_RESULT: &str = "Note: you have made this call before, and this is the same result. If you have what you need, write your answer to \
+                           the task now, in words. Do not make this call again.";
+const SAME_ERROR: &str = "Note: you have made this call before, and it failed in the same way. Do not make it again: do something else, or say \
+                          in words what does not work.";
+
 /// The result of a call that was repeated within one reply.
 const MADE_ONCE: &str =
     "This call was not made: the same call is already in this reply, which ran into its length limit.";
@@ -32,7 +38,7 @@ impl Conversation {
             }
             Entry::Letter(letter) => self.mailbox.push((**letter).clone()),
             Entry::Read { letters, known, all_ended } => self.read(letters, known, *all_ended, record.at),
-            Entry::Replied(reply) => self.replied(reply),
+            Entry::Replied(reply) => self.replied(reply, record.at),
             Entry::SessionOpened(session) => self.session.opened(session),
             Entry::Prompted { text, held: true, .. } => self.session.hold(text),
             Entry::Prompted { text, again, .. } => {
@@ -142,10 +148,11 @@ impl Conversation {
         if taken.is_empty() {
             return;
         }
-        self.launches.read(&taken, at);
-        if taken.iter().any(|letter| letter.ending.is_none() || letter.effects) {
+        let is_progress = |letter: &Letter| letter.effects && !self.launches.is_failure_again(letter);
+        if taken.iter().any(|letter| letter.ending.is_none() || is_progress(letter)) {
             self.loop_detector.begin_anew();
         }
+        self.launches.read(&taken, at);
         if taken.iter().all(|l| l.ending.is_some()) {
             if matches!(self.next_speaker, NextSpeaker::Silent(_)) {
                 self.wakes += 1;
@@ -167,12 +174,12 @@ impl Conversation {
         self.push_user_message(format!("{}{lead}", letters_text(&taken)).into());
     }
 
-    fn replied(&mut self, reply: &Arc<Reply>) {
+    fn replied(&mut self, reply: &Arc<Reply>, at: Timestamp) {
         self.live.clear();
         self.replies += 1;
         self.turns += 1;
         let held = self.session.replied();
-        let new = self.launches.replied(self.replies, reply);
+        let new = self.launches.replied(self.replies, reply, at);
         let had_tools = !std::mem::take(&mut self.tools_off);
         if had_tools {
             self.loop_detector.replied(reply, &new);
@@ -267,11 +274,16 @@ impl Conversation {
     /// Adds the results to the conversation, in the order of the calls.
     fn flush_results(&mut self) {
         self.asked_questions.clear();
+        let same = |open: &OpenCall| match &open.result {
+            Some((output, _)) => self.loop_detector.has_returned(&open.call, output),
+            None => false,
+        };
+        let same: Vec<bool> = self.open.iter().map(same).collect();
         self.loop_detector.returned(self.open.iter().map(|open| {
             let (output, is_error) = open.result.clone().unwrap_or_default();
             (&open.call, output, is_error)
         }));
-        for open in std::mem::take(&mut self.open) {
+        for (open, same) in std::mem::take(&mut self.open).into_iter().zip(same) {
             let (output, is_error) = open.result.unwrap_or_default();
             if let Some(run) = &mut self.run
                 && (&run.tool, &run.arguments) == (&open.call.tool, &open.call.arguments)
@@ -279,6 +291,7 @@ impl Conversation {
                 run.unchanged = if run.output == output { run.unchanged + 1 } else { 1 };
                 run.output = output.clone();
             }
+            let output = if same { with_repeated_note(&output, is_error) } else { output };
             let result =
                 ToolResult { call: open.call.id.into(), tool: open.call.tool.into(), output, is_error };
             self.push(Message::Tool(result));
@@ -293,6 +306,16 @@ impl Conversation {
     pub(super) fn push(&mut self, message: Message) {
         Arc::make_mut(&mut self.conversation).push(message);
     }
+}
+
+fn with_repeated_note(output: &str, is_error: bool) -> Arc<str> {
+    let note = if is_error { SAME_ERROR } else { SAME_RESULT };
+    format!("{output}\n\n{note}").into()
+}
+
+/// The output of a call, without the note that it is the same as before.
+pub(super) fn without_repeated_note(output: &str) -> &str {
+    [SAME_RESULT, SAME_ERROR].iter().find_map(|note| output.strip_suffix(note)).map_or(output, str::trim_end)
 }
 
 /// Which calls of a reply repeat an earlier one of it, if the reply was cut at the output limit: the model

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::dispatch::EarlierResult;
+use crate::dispatch::EarlierLaunch;
 use crate::entry::{Letter, TaskEnding};
 use crate::id::{CallId, TaskId, TaskKey};
 use crate::message::{Call, Reply};
+use crate::task::Status;
 
 /// Stands for the agent if a call sends a message. One to an ended task continues it with a new task.
 const MESSAGE: &str = "(message)";
@@ -27,6 +28,9 @@ pub(super) struct LaunchHistory {
     asked: Vec<LaunchedOrder>,
     /// The results in the conversation, oldest first.
     results: Vec<KnownResult>,
+    /// Whether a task that this one continues has launched any.
+    #[serde(default)]
+    earlier_tasks_launched: bool,
 }
 
 /// Whether a launch is new.
@@ -48,6 +52,9 @@ struct LaunchedOrder {
     words: Arc<str>,
     /// Whether its reply launched the same several times: that is intended and never counts.
     several: bool,
+    launched: Timestamp,
+    /// Whether something has happened since that may be the reason to launch the same again.
+    old: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,12 +69,13 @@ struct KnownResult {
 impl LaunchHistory {
     /// Applies reply number `turn`. Returns for each call whether it launches something new; `None` for calls
     /// that launch nothing.
-    pub(super) fn replied(&mut self, turn: u32, reply: &Reply) -> Vec<Option<Novelty>> {
+    pub(super) fn replied(&mut self, turn: u32, reply: &Reply, launched: Timestamp) -> Vec<Option<Novelty>> {
         let mut asks: Vec<Option<(LaunchedOrder, bool)>> = Vec::new();
         for (call, index) in reply.calls().zip(0..) {
             asks.push(NormalizedText::of(call).map(|words| {
-                let (call, again) = (CallId { turn, index }, words.again);
-                (LaunchedOrder { call, whom: words.whom, words: words.task.into(), several: false }, again)
+                let (call, again, whom) = (CallId { turn, index }, words.again, words.whom);
+                let words = words.task.into();
+                (LaunchedOrder { call, whom, words, several: false, launched, old: false }, again)
             }));
         }
         // How often the reply launches each: several times is intended.
@@ -115,14 +123,29 @@ impl LaunchHistory {
         }
     }
 
-    /// Applies results that a call returned.
+    /// Applies results that a call returned, as far as they were not read before.
     pub(super) fn collected(&mut self, tasks: &[TaskId], at: Timestamp, output: &str) {
-        tasks.iter().for_each(|task| self.know(*task, at, output));
+        for task in tasks {
+            if !self.results.iter().any(|known| known.task == *task) {
+                self.know(*task, at, output);
+            }
+        }
     }
 
     /// The task did something that may make the results it has read out of date.
     pub(super) fn something_happened(&mut self) {
         self.results.iter_mut().for_each(|known| known.old = true);
+        self.asked.iter_mut().rev().take_while(|asked| !asked.old).for_each(|asked| asked.old = true);
+    }
+
+    /// The history of a task that continues the one with this history: a new start.
+    pub(super) fn continued(&self) -> LaunchHistory {
+        LaunchHistory { earlier_tasks_launched: !self.is_empty(), ..LaunchHistory::default() }
+    }
+
+    /// Whether nothing was launched, neither by it nor by the tasks that it continues.
+    pub(super) fn is_empty(&self) -> bool {
+        self.asked.is_empty() && !self.earlier_tasks_launched
     }
 
     /// Whether it has read the result of any task.
@@ -132,32 +155,45 @@ impl LaunchHistory {
 
     fn know(&mut self, task: TaskId, read: Timestamp, text: &str) {
         self.results.retain(|known| known.task != task);
-        let cut = &text[..text.floor_char_boundary(SHOWN)];
-        let more = if cut.len() < text.len() { "…" } else { "" };
-        let text = format!("{}{more}", cut.trim()).into();
-        self.results.push(KnownResult { task, read, old: false, text });
+        self.results.push(KnownResult { task, read, old: false, text: shortened(text).into() });
     }
 
-    /// Tasks launched earlier with the same or similar arguments as this call and whose results were read,
+    /// Whether a letter reports that a task failed just as one before it, whatever both have changed until then.
+    pub(super) fn is_failure_again(&self, letter: &Letter) -> bool {
+        letter.task_ending().is_some_and(|ending| {
+            let text = shortened(TaskEnding::body(&letter.text));
+            let is_before = |known: &KnownResult| known.task != ending.task && *known.text == *text;
+            ending.status == Status::Failed && self.results.iter().any(is_before)
+        })
+    }
+
+    /// Earlier launches with the same arguments as this call, or with similar ones if their results were read;
     /// the latest first. `me` is the task itself.
-    pub(super) fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierResult> {
-        let Some(asked) = self.asked.iter().find(|asked| asked.call == call && !asked.several) else {
+    pub(super) fn earlier(&self, me: TaskId, call: CallId) -> Vec<EarlierLaunch> {
+        // In the order of their calls, so a call among thousands is found without looking at all of them.
+        let found = self.asked.binary_search_by_key(&call, |asked| asked.call);
+        let Some(asked) = found.ok().map(|at| &self.asked[at]).filter(|asked| !asked.several) else {
             return Vec::new();
         };
-        let before = self.asked.iter().rev().filter(|had| had.call.turn < call.turn && !had.several);
+        let before = &self.asked[..self.asked.partition_point(|had| had.call.turn < call.turn)];
+        let now = self.asked.partition_point(|had| had.call.turn <= call.turn) - before.len();
+        let is_fan_out = now > FAN_OUT;
+        let before = before.iter().rev().filter(|had| !had.several);
         let found = before.enumerate().filter_map(|(nth, had)| {
             let same = had.is_same(asked);
-            let is_alike = || nth < LOOKED_AT && had.is_alike(asked);
+            let is_alike = || !is_fan_out && nth < LOOKED_AT && had.is_alike(asked);
             if !(same || is_alike()) {
                 return None;
             }
             let ids: Vec<TaskId> = TaskKey::for_child(me, had.call).candidate_ids().collect();
-            let known = self.results.iter().find(|known| ids.contains(&known.task))?;
-            Some(EarlierResult {
-                task: known.task,
+            let known = self.results.iter().find(|known| ids.contains(&known.task));
+            let result = known.map(|known| (known.task, known.read));
+            let same = same && !known.map_or(had.old, |known| known.old);
+            (same || result.is_some()).then_some(EarlierLaunch {
                 call: had.call,
-                read: known.read,
-                same: same && !known.old,
+                launched: had.launched,
+                result,
+                same,
             })
         });
         found.collect()
@@ -168,6 +204,12 @@ impl LaunchHistory {
         let line = |known: &KnownResult| format!("- {}: {}\n", known.task, known.text.replace('\n', "\n  "));
         self.results.iter().map(line).collect()
     }
+}
+
+/// As much of a result as a reminder shows.
+fn shortened(text: &str) -> String {
+    let cut = &text[..text.floor_char_boundary(SHOWN)];
+    format!("{}{}", cut.trim(), if cut.len() < text.len() { "…" } else { "" })
 }
 
 /// The agent and order of a call that looks like a launch, or the message of one that sends it. Only the tool knows whether it is one.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::launch_history::Novelty;
+use super::fold::without_repeated_note;
+use super::launch_history::{LaunchHistory, Novelty};
 use crate::message::{Call, Message, Reply};
 use crate::tool::ToolEffects;
 
@@ -20,6 +21,8 @@ const ROUNDS: usize = 32;
 const NEW: u32 = 1;
 /// Weight of a reply that only launched what was launched before.
 const STALE: u32 = 2;
+/// How many replies without anything new a reply counts for whose calls return the same errors again.
+const FAILED: u32 = 2;
 /// From this total on, the model is reminded of its results.
 const TOLD_AT: u32 = 5;
 /// After so many times, its tools stay off.
@@ -62,6 +65,8 @@ pub(super) enum LoopResponse {
     Tell,
     /// Remind it of its results: its calls return nothing new.
     TellUnchanged,
+    /// Tell it that it has started no task: its calls look at tasks that do not exist.
+    NothingStarted,
     /// Tell it that results will come.
     Wait,
     /// Tell it that results will come, and turn its tools off for one reply.
@@ -93,6 +98,14 @@ impl LoopDetector {
                 self.rounds.remove(0);
             }
         }
+    }
+
+    /// Whether this call has returned this before, and nothing has happened since that could change it. Calls about tasks
+    /// do not count: their results say how to go on.
+    pub(super) fn has_returned(&self, call: &Call, output: &str) -> bool {
+        let is_about_tasks = ["\"task", "\"agent_id"].iter().any(|key| call.arguments.contains(key));
+        let key = hash(&(&call.tool, &call.arguments));
+        !is_about_tasks && self.returned.get(&key) == Some(&hash(&output))
     }
 
     /// Applies what the calls of the last reply returned.
@@ -128,7 +141,7 @@ impl LoopDetector {
     pub(super) fn lead(
         &self,
         repeats: u32,
-        has_results: bool,
+        launches: &LaunchHistory,
         effects: impl Fn(&str) -> ToolEffects,
     ) -> Option<LoopResponse> {
         // It had its tools back, and went on with the loop. Only something new gives them back again; the
@@ -136,20 +149,28 @@ impl LoopDetector {
         if self.times_off >= OFF_FOR_GOOD {
             return Some(LoopResponse::TurnOff);
         }
-        let looks = |tool: &String| effects(tool).polls_tasks;
-        let launches = |tool: &String| effects(tool).launches;
+        // Stopping what was launched leads to nothing new either.
+        let has_results = launches.has_results();
+        let looks = |tool: &String| effects(tool).polls_tasks || effects(tool).stops_tasks;
+        let is_launch = |tool: &String| effects(tool).launches;
         let (mut score, mut launched_old, mut stale) = (0, false, 0);
-        let mut only_launches = true;
+        let (mut only_launches, mut only_looks) = (true, true);
         for round in self.rounds.iter().rev() {
             if round.tools.iter().all(looks) {
-                // Looking again is not a loop, unless there is nothing to see.
-                stale += u32::from(round.failed && !round.returned_new);
+                // Looking again is not a loop, unless there is nothing to see. The same error again says more
+                // than the same result again.
+                stale += match round.failed {
+                    _ if round.returned_new => 0,
+                    true => FAILED,
+                    false => u32::from(launches.is_empty()),
+                };
                 continue;
             }
+            only_looks = false;
             if round.meant {
                 break;
             }
-            let launching = round.tools.iter().all(|tool| looks(tool) || launches(tool));
+            let launching = round.tools.iter().all(|tool| looks(tool) || is_launch(tool));
             // A call that may have changed something counts as progress, whatever it returned.
             let harmless = round.tools.iter().all(|tool| effects(tool).is_harmless());
             let new = round.launched_new || (!launching && (round.returned_new || !harmless));
@@ -169,6 +190,7 @@ impl LoopDetector {
             true if stale >= repeats.div_ceil(2) => Some(LoopResponse::TurnOff),
             _ if score >= TOLD_AT && has_results => Some(LoopResponse::Tell),
             _ if score >= TOLD_AT && launched_old => Some(LoopResponse::Wait),
+            _ if stale >= repeats && only_looks && launches.is_empty() => Some(LoopResponse::NothingStarted),
             _ if stale >= repeats => Some(LoopResponse::TellUnchanged),
             _ => None,
         }
@@ -188,7 +210,7 @@ impl LoopDetector {
                     }
                     let what = format!("{} {}", result.tool, short(arguments, 200));
                     found.retain(|(had, _)| *had != what);
-                    found.push((what, short(&result.output, SHOWN)));
+                    found.push((what, short(without_repeated_note(&result.output), SHOWN)));
                 }
                 _ => {}
             }

@@ -115,7 +115,7 @@ impl Conversation {
         }
         // The same call with the same result is a stronger sign than the same call.
         let repeats = (policy.warn_after_repeats * 3).div_ceil(5).max(1);
-        match self.loop_detector.lead(repeats, self.launches.has_results(), effects) {
+        match self.loop_detector.lead(repeats, &self.launches, effects) {
             Some(lead) => self.lead_on(lead),
             None => NextStep::CallModel { tools: true },
         }
@@ -136,15 +136,19 @@ impl Conversation {
                 "If it is enough, answer now, in words. If something is missing, do something that you have not done yet, or \
                  say what is missing.",
             ),
+            LoopResponse::NothingStarted => (
+                NudgeReason::Unchanged,
+                "You have started no task yet, so there is nothing to look at or to wait for.",
+                "Start the task now: call the tool that starts one, and say in full sentences what has to be done.",
+            ),
             LoopResponse::Wait => (
                 NudgeReason::Launching,
-                "You have started the same tasks again. They are running, and their results will come to you as messages.",
-                "Start nothing more now: end your turn with one short sentence.",
+                "You have started the same tasks again. The results of those that are running will come to you as messages.",
+                "Start nothing more now, and stop nothing: end your turn with one short sentence.",
             ),
             LoopResponse::WaitWithoutTools => (
                 NudgeReason::ToolsOff,
-                "You cannot start tasks in this turn. Those that you have started are running, and their results will come \
-                 to you as messages.",
+                "You cannot start tasks in this turn. The results of those that are running will come to you as messages.",
                 "End your turn with one short sentence.",
             ),
             LoopResponse::TurnOff => (
@@ -156,6 +160,7 @@ impl Conversation {
         };
         let text = match lead {
             LoopResponse::Wait | LoopResponse::WaitWithoutTools => format!("{first} {last}"),
+            LoopResponse::NothingStarted => format!("{first}{}{last}", self.reminder()),
             LoopResponse::Tell | LoopResponse::TellUnchanged | LoopResponse::TurnOff => {
                 format!("{first}\n\n{}{}{last}", self.found(), self.reminder().trim_start())
             }

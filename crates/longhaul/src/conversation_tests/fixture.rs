@@ -35,6 +35,7 @@ pub(super) fn effects(tool: &str) -> ToolEffects {
     match tool {
         "look" => ToolEffects::POLLS_TASKS,
         "launch" => ToolEffects::LAUNCHES,
+        "stop" => ToolEffects::STOPS_TASKS,
         "read" | "status" | "clock" => ToolEffects::READ_ONLY,
         _ => ToolEffects::default(),
     }

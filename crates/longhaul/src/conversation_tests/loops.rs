@@ -4,8 +4,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::dispatch::EarlierResult;
+use crate::dispatch::EarlierLaunch;
+use crate::entry::TaskEnding;
 use crate::id::TaskKey;
+use crate::task::Status;
 
 fn me() -> TaskId {
     task("fixture")
@@ -40,7 +42,7 @@ impl ConversationFixture {
         self.returns(0, output);
     }
 
-    fn earlier(&self) -> Vec<EarlierResult> {
+    fn earlier(&self) -> Vec<EarlierLaunch> {
         self.turn.earlier(me(), CallId { turn: self.turn.replies(), index: 0 })
     }
 
@@ -76,20 +78,36 @@ fn an_earlier_launch_is_found_by_its_words_and_its_agent() {
         fixture.launches(&[(agent, words)]);
         let found: Vec<bool> = fixture.earlier().iter().map(|earlier| earlier.same).collect();
         assert_eq!(found.first().copied(), same, "{why}");
-        assert!(fixture.earlier().iter().all(|earlier| earlier.task == child(1, 0)), "{why}");
+        let mut results = fixture.earlier().into_iter().map(|earlier| earlier.result.map(|(task, _)| task));
+        assert!(results.all(|task| task == Some(child(1, 0))), "{why}");
     }
 }
 
 #[test]
-fn it_counts_only_while_its_result_is_read_and_nothing_has_happened_since() {
+fn it_counts_only_while_nothing_has_happened_since() {
+    fn touches(fixture: &mut ConversationFixture) {
+        fixture.replies(reply().call("shell", json!({})));
+        let (call, tool) = (CallId { turn: 2, index: 0 }, "shell".into());
+        fixture.note(Entry::Called { call, tool, arguments: None, effects: true, foreign: false });
+        fixture.returns(0, "done");
+    }
     type Then = fn(&mut ConversationFixture);
-    let table: [(Then, Option<bool>, &str); 8] = [
+    let table: [(Then, Option<bool>, &str); 10] = [
         (|fixture| fixture.ends(1, 0), Some(true), "its result was read"),
-        (|_| {}, None, "it still runs"),
+        (|_| {}, Some(true), "it still runs"),
         (
             |fixture| fixture.letter("end", Delivery::Asap, Some(child(1, 0))),
-            None,
+            Some(true),
             "nobody has read its result",
+        ),
+        (touches, None, "it still runs, and the task has changed something itself"),
+        (
+            |fixture| {
+                fixture.letter("Look again.", Delivery::Asap, None);
+                fixture.does();
+            },
+            None,
+            "it still runs, and a person has written",
         ),
         (
             |fixture| {
@@ -121,16 +139,7 @@ fn it_counts_only_while_its_result_is_read_and_nothing_has_happened_since() {
         (
             |fixture| {
                 fixture.ends(1, 0);
-                fixture.replies(reply().call("shell", json!({})));
-                let call = CallId { turn: 2, index: 0 };
-                fixture.note(Entry::Called {
-                    call,
-                    tool: "shell".into(),
-                    arguments: None,
-                    effects: true,
-                    foreign: false,
-                });
-                fixture.returns(0, "done");
+                touches(fixture);
             },
             Some(false),
             "it has changed something itself",
@@ -314,6 +323,24 @@ fn after_a_second_time_only_something_new_gives_the_tools_back() {
 }
 
 #[test]
+fn who_stops_what_it_has_launched_and_launches_it_again_is_in_a_circle() {
+    let mut fixture = ConversationFixture::new();
+    let mut led = Vec::new();
+    for n in 1..=4 {
+        fixture.launches(&[("reader", "Which port is in server.conf?")]);
+        led.extend(fixture.led().map(|why| (n, why)));
+        if n == 4 {
+            break;
+        }
+        let id = child(fixture.turn.replies(), 0);
+        fixture.replies(reply().call("stop", json!({"task_id": id})));
+        fixture.returns(0, &format!("{id} is stopped"));
+        assert_eq!(fixture.led(), None, "to stop a task is not a launch");
+    }
+    assert_eq!(led, [(3, NudgeReason::Launching), (4, NudgeReason::ToolsOff)]);
+}
+
+#[test]
 fn what_changes_something_is_no_circle() {
     let mut fixture = ConversationFixture::new();
     (fixture.policy.warn_after_repeats, fixture.policy.fail_after_repeats) = (100, 100);
@@ -323,6 +350,26 @@ fn what_changes_something_is_no_circle() {
         fixture.letter_of_effects(id);
         fixture.does();
         assert_eq!(fixture.led(), None, "{n}");
+    }
+}
+
+#[test]
+fn who_launches_again_what_fails_in_the_same_way_is_in_a_circle_whatever_it_changed() {
+    for (is_same, led) in [(true, Some(NudgeReason::Launching)), (false, None)] {
+        let mut fixture = ConversationFixture::new();
+        for n in 1..=4 {
+            assert_eq!(fixture.led(), None, "{n}");
+            fixture.launches(&[("writer", "Write greeting.txt.")]);
+            let id = child(n, 0);
+            let text =
+                if is_same { "It failed: budget used up.".to_owned() } else { format!("It failed: {n}.") };
+            let ended = TaskEnding { task: id, agent: "writer".into(), status: Status::Failed };
+            let letter = Letter::new(id.to_string().as_str().into(), Sender::Task(id), text);
+            let letter = letter.ending(Some(id)).ended(Some(Box::new(ended))).effects(true);
+            fixture.note(Entry::Letter(Box::new(letter)));
+            fixture.does();
+        }
+        assert_eq!(fixture.led(), led, "{is_same}");
     }
 }
 
@@ -363,14 +410,25 @@ fn calls_that_return_the_same_again_and_again_end_in_words() {
 
 #[test]
 fn looking_again_is_no_circle_unless_there_is_nothing_to_be_seen() {
-    for (is_error, led) in [(false, None), (true, Some(NudgeReason::Unchanged))] {
+    for (is_error, launched, polls, led) in [
+        (false, true, 9, None),
+        (false, false, 4, Some("You have started no task yet")),
+        (true, false, 3, Some("You have started no task yet")),
+        (true, true, 3, Some("Your last calls returned what you already had")),
+    ] {
         let mut fixture = ConversationFixture::new();
-        for _ in 0..4 {
+        if launched {
+            fixture.launches(&[("reader", "Read alpha.txt.")]);
+        }
+        for _ in 0..polls {
+            assert_eq!(fixture.led(), None);
             fixture.replies(reply().call("look", 1.into()));
             let turn = fixture.turn.replies();
             fixture.note(Entry::Returned(Box::new(CallResult { is_error, ..returned(turn, 0, "the same") })));
         }
-        assert_eq!(fixture.led(), led, "{is_error}");
+        assert_eq!(fixture.led(), led.map(|_| NudgeReason::Unchanged), "{is_error}");
+        let told = fixture.said().pop().unwrap();
+        assert!(led.is_none_or(|led| told.contains(led)), "{told}");
     }
 }
 
@@ -433,6 +491,50 @@ proptest! {
         let spaced = words.replace(' ', &spaces);
         fixture.launches(&[("reader", &spaced)]);
         let found = fixture.earlier();
-        prop_assert!(found.iter().any(|earlier| earlier.same && earlier.task == child(1, 0)), "{found:?}");
+        let is_first = |earlier: &EarlierLaunch| earlier.result.is_some_and(|(task, _)| task == child(1, 0));
+        prop_assert!(found.iter().any(|earlier| earlier.same && is_first(earlier)), "{found:?}");
     }
+}
+
+#[test]
+fn a_result_that_the_same_call_has_just_returned_says_so() {
+    let shown = |fixture: &ConversationFixture| match fixture.turn.messages().last() {
+        Some(Message::Tool(result)) => result.output.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let mut fixture = ConversationFixture::new();
+    fixture.calls("read", 1, "BADGER");
+    assert_eq!(shown(&fixture), "BADGER");
+    fixture.calls("read", 1, "BADGER");
+    assert!(
+        shown(&fixture)
+            .starts_with("BADGER\n\nNote: you have made this call before, and this is the same result."),
+        "{}",
+        shown(&fixture)
+    );
+    fixture.calls("read", 1, "OTTER");
+    assert_eq!(shown(&fixture), "OTTER", "it has changed");
+    fixture.calls("read", 2, "OTTER");
+    assert_eq!(shown(&fixture), "OTTER", "another call");
+    fixture.calls("read", 1, "OTTER");
+    assert_ne!(shown(&fixture), "OTTER", "in turns with another call");
+    for _ in 0..2 {
+        fixture.replies(reply().call("view", json!({"task_id": "t-12345"})));
+        fixture.returns(0, "it runs");
+    }
+    assert_eq!(shown(&fixture), "it runs", "looking at a task");
+    fixture.replies(reply().call("guess", 1.into()).call("guess", 1.into()));
+    fixture.returns(0, "7");
+    fixture.returns(1, "7");
+    assert_eq!(shown(&fixture), "7", "twice in one reply is meant");
+}
+
+#[test]
+fn a_reminder_shows_a_repeated_result_without_the_note() {
+    let mut fixture = ConversationFixture::new();
+    for _ in 0..4 {
+        fixture.calls("read", 1, "BADGER");
+    }
+    let NextStep::Nudge { text, .. } = fixture.next() else { panic!("{:?}", fixture.next()) };
+    assert!(text.contains("BADGER") && !text.contains("same result"), "{text}");
 }

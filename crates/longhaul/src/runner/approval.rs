@@ -30,7 +30,7 @@ const SHOWN: usize = 2000;
 /// What a call asks its runner before it starts.
 pub(super) enum ApprovalRequest {
     /// Asks a person whether the call may be made.
-    Ask { call: CallId, question: Question, reply: oneshot::Sender<QuestionAnswer> },
+    Ask { call: CallId, question: Box<Question>, reply: oneshot::Sender<QuestionAnswer> },
     /// The call is approved: record its start.
     Begin { call: CallId, tool: Arc<str>, arguments: Option<String>, go: oneshot::Sender<()> },
     /// Hooks for the call failed: record that.
@@ -115,7 +115,11 @@ impl ApprovalGate {
                     file = open.tool.preview(&pending.call.arguments, context) => file,
                 };
                 let question = approval_question(&pending.call, why, open, file);
-                let _ = self.requests.send(ApprovalRequest::Ask { call: pending.id, question, reply });
+                let _ = self.requests.send(ApprovalRequest::Ask {
+                    call: pending.id,
+                    question: Box::new(question),
+                    reply,
+                });
                 check_answer(&pending.call.tool, self.wait_for_runner(answer).await?)?;
             }
         }

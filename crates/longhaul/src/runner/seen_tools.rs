@@ -251,6 +251,7 @@ mod tests {
         polls_tasks: false,
         internal: false,
         launches: false,
+        stops_tasks: false,
     };
 
     #[test]

@@ -324,7 +324,7 @@ impl TaskRun {
             CallSignal::WaitsForTasks { call, tasks } => drop(now.waiting.insert(call, tasks)),
             CallSignal::WorksAgain { call } => drop(now.waiting.remove(&call)),
             CallSignal::AsksPerson { call, question, reply } => {
-                self.ask_question(&mut now.asking, call, question, reply).await?;
+                self.ask_question(&mut now.asking, call, *question, reply).await?;
             }
             CallSignal::WantsModel { tokens, reply } => {
                 let may = match self
@@ -356,7 +356,7 @@ impl TaskRun {
             // While draining nothing is asked: it is asked when the task is resumed.
             ApprovalRequest::Ask { call, .. } if now.draining => now.give_up(call),
             ApprovalRequest::Ask { call, question, reply } => {
-                self.ask_approval(&mut now.asking, call, question, reply).await?;
+                self.ask_approval(&mut now.asking, call, *question, reply).await?;
             }
             ApprovalRequest::Begin { call, tool, arguments, go } => {
                 let effects = self.has_effects(&tool);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::task_service::{PostResult, TaskPlan, TaskService};
 use crate::dispatch::{
-    Caller, DispatchError, DispatchFuture, Dispatcher, EarlierResult, LetterContent, SendReceipt, WaitMode,
+    Caller, DispatchError, DispatchFuture, Dispatcher, EarlierLaunch, LetterContent, SendReceipt, WaitMode,
     WaitResult, check_order, find_task, is_answered_by,
 };
 use crate::entry::{Letter, Order, Sender, StopCause, StopRequest};
@@ -98,6 +98,9 @@ impl TaskService {
         if let Some(model) = order.model.as_ref().filter(|model| team.model(model).is_none()) {
             return Err(DispatchError::UnknownModel { asked: model.clone(), may: team.model_names() });
         }
+        if let Some(model) = team.unpriced_model(&order) {
+            return Err(DispatchError::UnknownPrice { model });
+        }
         if state.stop.is_some() {
             return Err(DispatchError::Stopping);
         }
@@ -130,7 +133,7 @@ impl TaskService {
     async fn answered_before(
         &self,
         caller: &Caller,
-        earlier: &[EarlierResult],
+        earlier: &[EarlierLaunch],
         order: &Order,
     ) -> Result<Option<Snapshot>, DispatchError> {
         if !earlier.iter().any(|earlier| earlier.same) {
@@ -140,12 +143,13 @@ impl TaskService {
         // Read only when the same order was given twice; no other launch needs it.
         let tree = self.store.list(TaskFilter::tree(caller.root)).await?;
         for earlier in earlier {
-            let Some(state) = tree.iter().find(|task| task.id == earlier.task) else { continue };
-            let had = self.submissions.get(&*self.store, earlier.task).await?;
-            if had.key == TaskKey::for_child(caller.task, earlier.call)
-                && is_answered_by(&order, earlier, &had.order, state, &tree)
-            {
-                return Ok(Some(self.snapshot(earlier.task).await?));
+            let key = TaskKey::for_child(caller.task, earlier.call);
+            let ids: Vec<TaskId> = key.candidate_ids().collect();
+            for state in tree.iter().filter(|task| ids.contains(&task.id)) {
+                let had = self.submissions.get(&*self.store, state.id).await?;
+                if had.key == key && is_answered_by(&order, earlier, &had.order, state, &tree) {
+                    return Ok(Some(self.snapshot(state.id).await?));
+                }
             }
         }
         Ok(None)
@@ -184,7 +188,7 @@ impl Dispatcher for TaskService {
     fn answered<'a>(
         &'a self,
         caller: &'a Caller,
-        earlier: &'a [EarlierResult],
+        earlier: &'a [EarlierLaunch],
         order: &'a Order,
     ) -> DispatchFuture<'a, Option<Snapshot>> {
         Box::pin(self.answered_before(caller, earlier, order))

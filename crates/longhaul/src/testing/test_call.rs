@@ -77,7 +77,7 @@ impl CallRequest {
         match signal {
             CallSignal::Progress(text) => CallRequest::Progress(text),
             CallSignal::AsksPerson { question, reply, .. } => {
-                CallRequest::AsksPerson { question, reply: Responder(reply) }
+                CallRequest::AsksPerson { question: *question, reply: Responder(reply) }
             }
             CallSignal::WantsModel { tokens, reply } => {
                 CallRequest::WantsModel { tokens, reply: Responder(reply) }

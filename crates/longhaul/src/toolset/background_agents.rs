@@ -86,7 +86,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
         ),
         fn_tool(
             "stop_background_agent",
-            ToolEffects::INTERNAL,
+            ToolEffects::STOPS_TASKS,
             "Stops a task and every task that it started. What it had by then is kept.",
             |args: StopBackgroundAgentArgs, cx| {
                 Box::pin(async move { Ok(task_ops::stop_task(cx, &args.task_id).await?.2.into()) })
@@ -129,7 +129,7 @@ pub(super) struct RunBackgroundAgentArgs {
     timeout: Option<f64>,
     /// What the task may use at most.
     budget: Option<BudgetArgs>,
-    /// true: start it although the same task was done before and nothing has changed since. Leave it out otherwise.
+    /// true: start it although the same task runs or was done before. Leave it out otherwise.
     #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
     again: bool,
 }
@@ -148,10 +148,19 @@ pub(super) struct BudgetArgs {
     max_time: Option<f64>,
 }
 
+/// With fewer tokens than this no agent can read its task and answer.
+const FEWEST_TOKENS: u64 = 500;
+
 impl BudgetArgs {
     fn budget(self) -> Result<Budget, ToolError> {
+        let tokens = whole_limit("max_tokens", self.max_tokens)?;
+        if let Some(few) = tokens.filter(|tokens| *tokens < FEWEST_TOKENS) {
+            return Err(ToolError::Retry(format!(
+                "`max_tokens` is {few}, too few for a single reply: leave `budget` out, or allow at least {FEWEST_TOKENS}"
+            )));
+        }
         Ok(Budget {
-            tokens: whole_limit("max_tokens", self.max_tokens)?,
+            tokens,
             cost: whole_limit("max_cost", self.max_cost.map(|dollars| dollars * 1e6))?,
             time: positive_limit("max_time", self.max_time)?.map(duration_from_secs),
         })
@@ -177,6 +186,7 @@ async fn run(args: RunBackgroundAgentArgs, mine: &[AgentInfo], cx: &CallContext)
     let order = args.order(mine)?;
     match task_ops::launch_task(cx, order, again).await? {
         Launch::Before(snapshot) => Ok(task_ops::done_before(&snapshot, Some(VIEW))),
+        Launch::Running(id) => Ok(task_text::already_running(id).into()),
         Launch::New(id, besides) => {
             let besides = besides.map(|besides| format!(" {besides}")).unwrap_or_default();
             let text = format!(

@@ -59,7 +59,7 @@ struct TransferTaskArgs {
     task: String,
     /// What the result should look like.
     expected_output: Option<String>,
-    /// true: start it although the same task was done before and nothing has changed since. Leave it out otherwise.
+    /// true: start it although the same task runs or was done before. Leave it out otherwise.
     #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
     again: bool,
 }
@@ -90,6 +90,7 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
     let (id, besides) = match task_ops::launch_task(cx, order, again).await? {
         Launch::Before(snapshot) => return Ok(task_ops::done_before(&snapshot, None)),
         Launch::New(id, besides) => (id, besides),
+        Launch::Running(id) => (id, None),
     };
     let waited = task_ops::wait_for_launched(cx, id).await?;
     let Some(snapshot) = waited.tasks.first() else {
@@ -99,7 +100,6 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
     if !state.status.is_final() {
         return Ok(task_ops::moved_to_background_note(state).into());
     }
-    let besides = besides.map(|besides| format!("\n\n[{besides}]")).unwrap_or_default();
     // The whole text: the runner truncates it like any tool output, and says how to read the rest.
     let (output, _) = task_text::output_text(snapshot, None, usize::MAX, |_| String::new());
     let is_error = state.status != Status::Completed;
@@ -114,8 +114,13 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
         }
     } else {
         output
-    } + &besides;
-    Ok(ToolOutput { text, is_error, collected: vec![state.id], ..ToolOutput::default() })
+    };
+    let note = match besides {
+        Some(besides) => format!("\n\n[{besides}]"),
+        None if is_error => String::new(),
+        None => format!("\n\n{}", task_text::TASK_IS_DONE),
+    };
+    Ok(ToolOutput { text: text + &note, is_error, collected: vec![state.id], ..ToolOutput::default() })
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]

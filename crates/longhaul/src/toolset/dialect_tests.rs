@@ -96,6 +96,7 @@ async fn what_models_get_wrong_is_answered_with_what_to_do() {
         (RUN, json!({"agent": "writer"}), "missing field `task`"),
         (RUN, json!({"agent": "writer", "task": "x", "timeout": -5}), "`timeout` is -5"),
         (RUN, json!({"agent": "writer", "task": "x", "budget": {"max_cost": -1}}), "`max_cost` is -1"),
+        (RUN, json!({"agent": "writer", "task": "x", "budget": {"max_tokens": 1}}), "leave `budget` out"),
         ("view_background_agent", json!({"task_id": "t-zzzzz"}), "you have no task 't-zzzzz'"),
         ("stop_background_agent", json!({"task_id": ""}), "you have no task ''"),
         (WAIT, json!({"task_ids": []}), "`task_ids` is empty"),

@@ -83,7 +83,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
         ),
         fn_tool(
             "cancel_agent",
-            ToolEffects::INTERNAL,
+            ToolEffects::STOPS_TASKS,
             "Cancels an agent and every agent that it spawned. What it had by then is kept.",
             |args: CancelAgentArgs, cx| {
                 Box::pin(
@@ -127,7 +127,7 @@ struct SpawnAgentArgs {
     subagent_type: Option<String>,
     /// The directory in which its tools work.
     working_dir: Option<String>,
-    /// true: start it although the same task was done before and nothing has changed since. Leave it out otherwise.
+    /// true: start it although the same task runs or was done before. Leave it out otherwise.
     #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
     again: bool,
 }
@@ -146,6 +146,9 @@ async fn spawn(args: SpawnAgentArgs, agents: &[AgentInfo], cx: &CallContext) -> 
     };
     match task_ops::launch_task(cx, order, args.again).await? {
         Launch::Before(snapshot) => task_ops::answer_before(*snapshot, TaskIdField::Agent, cx),
+        Launch::Running(id) => {
+            task_ops::json_output(&task_ops::TaskReceipt::already_running(TaskIdField::Agent(id), agent))
+        }
         Launch::New(id, besides) => {
             task_ops::json_output(&task_ops::TaskReceipt::launched(TaskIdField::Agent(id), agent, besides))
         }

@@ -62,7 +62,7 @@ struct SubAgentArgs {
     #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u32>")]
     max_turns: Option<f64>,
-    /// true: start it although the same task was done before and nothing has changed since. Leave it out otherwise.
+    /// true: start it although the same task runs or was done before. Leave it out otherwise.
     #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
     again: bool,
 }
@@ -105,6 +105,13 @@ async fn ask(agent: AgentName, args: SubAgentArgs, cx: &CallContext) -> ToolCall
     let (id, besides) = match task_ops::launch_task(cx, order, args.again).await? {
         Launch::Before(snapshot) => return task_ops::answer_before(*snapshot, TaskIdField::Task, cx),
         Launch::New(id, besides) => (id, besides),
+        Launch::Running(id) if args.background => {
+            return task_ops::json_output(&task_ops::TaskReceipt::already_running(
+                TaskIdField::Task(id),
+                agent,
+            ));
+        }
+        Launch::Running(id) => (id, None),
     };
     if args.background {
         return task_ops::json_output(&task_ops::TaskReceipt::launched(
@@ -134,7 +141,7 @@ fn task_tools() -> [Arc<dyn DynTool>; 3] {
         ),
         fn_tool(
             "stop_task",
-            ToolEffects::INTERNAL,
+            ToolEffects::STOPS_TASKS,
             "Stops a background task and every task that it started. What it had by then is kept.",
             |args: StopTaskArgs, cx| {
                 Box::pin(

@@ -41,11 +41,14 @@ pub(super) fn require_sub_agents(toolset: &str, context: &ToolsetContext) -> Res
 pub(super) enum Launch {
     /// A task was launched. The text is an additional note on it.
     New(TaskId, Option<String>),
-    /// No task was launched: this one did the same, and nothing has changed since.
+    /// No task was launched: this one has done the same, and nothing has changed since.
     Before(Box<Snapshot>),
+    /// No task was launched: this one is doing the same.
+    Running(TaskId),
 }
 
-/// Launches a task. If the same task was done before, returns that one instead, unless `again` is set.
+/// Launches a task. If the same task was done before or still runs, returns that one instead, unless `again` is
+/// set.
 pub(super) async fn launch_task(
     cx: &CallContext,
     mut order: Order,
@@ -53,19 +56,24 @@ pub(super) async fn launch_task(
 ) -> Result<Launch, ToolError> {
     order.working_dir = child_working_dir(cx, order.working_dir.take()).await?;
     if !again && let Some(before) = cx.dispatcher.answered(&cx.caller, &cx.earlier, &order).await? {
-        return Ok(Launch::Before(Box::new(before)));
+        return Ok(match before.state.status.is_final() {
+            true => Launch::Before(Box::new(before)),
+            false => Launch::Running(before.state.id),
+        });
     }
     let id = cx.dispatcher.submit(&cx.caller, cx.call, order).await?;
-    let alike = cx.earlier.first().filter(|_| !again).map(|earlier| task_text::much_like(earlier.task));
-    Ok(Launch::New(id, alike))
+    let known = cx.earlier.iter().filter(|_| !again).find_map(|earlier| earlier.result);
+    Ok(Launch::New(id, known.map(|(task, _)| task_text::much_like(task))))
 }
 
 /// The plain-text answer to a launch of a task that was done before.
 pub(super) fn done_before(snapshot: &Snapshot, tool: Option<&str>) -> ToolOutput {
     let id = snapshot.state.id;
     let how = |from| tool.map(|tool| task_text::read_on(tool, id, from)).unwrap_or_default();
-    let (output, _) = task_text::output_text(snapshot, None, OUTPUT_LIMIT, how);
-    task_text::done_before(id, &output).into()
+    let (output, truncated) = task_text::output_text(snapshot, None, OUTPUT_LIMIT, how);
+    // The letter about it may not have been read yet.
+    let collected = if truncated { Vec::new() } else { vec![id] };
+    ToolOutput { collected, ..task_text::done_before(id, &output).into() }
 }
 
 /// Returns the working directory of a child: its parent's, or one below.
@@ -275,6 +283,12 @@ impl TaskReceipt {
             status: state.status,
             note: moved_to_background_note(state),
         }
+    }
+
+    /// The receipt for a launch that was not made, because this task is doing the same.
+    pub(super) fn already_running(id: TaskIdField, agent: AgentName) -> TaskReceipt {
+        let note = task_text::already_running(id.id());
+        TaskReceipt { id, agent: Some(agent), status: Status::Running, note }
     }
 
     /// The receipt for a task that was just launched.

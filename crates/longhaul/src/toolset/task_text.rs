@@ -22,6 +22,10 @@ pub(super) const RESULT_IS_SENT: &str =
 pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
                                 short sentence: you will be called again with the results.";
 
+/// Added to a result that a model has waited for. Small models give out the same task again otherwise.
+pub(super) const TASK_IS_DONE: &str = "Note: this task is done, and this is its result. Do not start it again. If this is what the user asked \
+                               for, write your answer now, in words.";
+
 /// Who reads a text about tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextReader {
@@ -46,6 +50,14 @@ pub(super) fn much_like(earlier: TaskId) -> String {
 pub(super) fn done_before(id: TaskId, output: &str) -> String {
     format!(
         "{id} has done this task already, so it was not started again. Its result:\n\n{output}\n\n{LEAD_ON}"
+    )
+}
+
+/// The answer to a launch of what a task is doing already.
+pub(super) fn already_running(id: TaskId) -> String {
+    format!(
+        "{id} is doing this task already, so it was not started again. {RESULT_IS_SENT} If you need something else, say in \
+         `task` what is different. Otherwise end your turn with one short sentence: you will be called again with the result."
     )
 }
 
@@ -109,7 +121,7 @@ pub(super) enum TaskIdField {
 }
 
 impl TaskIdField {
-    fn id(self) -> TaskId {
+    pub(super) fn id(self) -> TaskId {
         let (TaskIdField::Task(id) | TaskIdField::Agent(id)) = self;
         id
     }
@@ -240,7 +252,9 @@ impl TaskTable {
         let mut notes = Vec::new();
         if states.is_empty() {
             notes.push(match reader {
-                TextReader::Agent => "You have started no tasks yet.".to_owned(),
+                TextReader::Agent => {
+                    "You have started no tasks yet: call the tool that starts one.".to_owned()
+                }
                 TextReader::Client => "No task has been started yet.".to_owned(),
             });
         }

@@ -35,7 +35,7 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
     let mut fixture = fixture().await;
     assert_eq!(
         fixture.call("list_background_agents", json!({})).await.unwrap().text,
-        "You have started no tasks yet."
+        "You have started no tasks yet: call the tool that starts one."
     );
     let one = fixture.launch("researcher", "Compare Go and Rust\nin detail").await;
     let two = fixture.launch("writer", "Write").await;

@@ -112,7 +112,7 @@ async fn tasks_are_listed_and_stopped() {
     let mut fixture = fixture().await;
     assert_eq!(
         fixture.call("list_tasks", json!({})).await.unwrap().text,
-        r#"{"tasks":[],"note":"You have started no tasks yet."}"#
+        r#"{"tasks":[],"note":"You have started no tasks yet: call the tool that starts one."}"#
     );
     let id = fixture.launch("writer", "x").await;
     let said = value(&fixture.call("stop_task", json!({"task_id": id})).await.unwrap());

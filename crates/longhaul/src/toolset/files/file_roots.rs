@@ -106,6 +106,15 @@ impl FileRoots {
         Ok(())
     }
 
+    /// The name of a path outside, if the working directory has a file or directory of that name: models invent
+    /// absolute paths.
+    fn same_name_inside(&self, typed: &str) -> Option<String> {
+        let name = Path::new(typed).file_name()?.to_str()?;
+        let place = RootedPath { root: 0, rel: name.into() };
+        let is_there = self.dirs.first()?.symlink_metadata(&place.rel).is_ok() && !self.is_hidden(&place);
+        is_there.then(|| name.to_owned())
+    }
+
     /// Resolves `typed`; fails if it leads out of the roots.
     pub(super) fn resolve(&self, typed: &str) -> Result<RootedPath, ToolError> {
         let link = |place: &RootedPath| {
@@ -118,9 +127,11 @@ impl FileRoots {
         let place = resolve_path(typed, &self.names, link).map_err(|error| match error {
             PathResolveError::OutsideRoots { by_link } => {
                 let how = if by_link { " (a symbolic link leads out of it)" } else { "" };
+                let meant = self.same_name_inside(typed).map(|name| format!(". There is a '{name}' there"));
                 ToolError::Retry(format!(
-                    "'{typed}' is not below {}{how}: only what is below can be used, by its path from there",
-                    self.describe()
+                    "'{typed}' is not below {}{how}: only what is below can be used, by its path from there{}",
+                    self.describe(),
+                    meant.unwrap_or_default()
                 ))
             }
             PathResolveError::Invalid(why) => {
@@ -208,13 +219,34 @@ impl FileRoots {
     pub(super) fn read_error(&self, typed: &str, error: &io::Error) -> ToolError {
         match error.kind() {
             io::ErrorKind::NotFound => {
-                ToolError::Retry(format!("there is no '{typed}' in {}", self.describe()))
+                let meant = self.similar_name(typed).map(|name| format!(". There is '{name}'"));
+                let meant = meant.unwrap_or_default();
+                ToolError::Retry(format!("there is no '{typed}' in {}{meant}", self.describe()))
             }
             io::ErrorKind::NotADirectory => {
                 ToolError::Retry(format!("there is no '{typed}': a part of the path is not a directory"))
             }
             _ => cannot_read_error(typed, error),
         }
+    }
+
+    /// The path in the same directory whose name is most like that of a path that does not exist, if one is much like it.
+    fn similar_name(&self, typed: &str) -> Option<String> {
+        const LOOKED_AT: usize = 1_000;
+        const ALIKE: f64 = 0.85;
+        let place = self.resolve(typed).ok()?;
+        let wanted = place.rel.file_name()?.to_str()?.to_lowercase();
+        let (dir, _) = self.open_parent(&place, false).ok()?;
+        let names = dir
+            .entries()
+            .ok()?
+            .take(LOOKED_AT)
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let alike = names.map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name));
+        let (_, name) =
+            alike.filter(|(alike, _)| *alike >= ALIKE).max_by(|one, two| one.0.total_cmp(&two.0))?;
+        let found = RootedPath { rel: place.rel.with_file_name(&name), ..place };
+        (!self.is_hidden(&found)).then(|| found.rel.display().to_string())
     }
 
     /// Opens the directory that contains a path, name by name without following links; returns it and the

@@ -106,7 +106,23 @@ async fn what_is_inside_may_be_named_in_any_way() {
         assert_eq!(fixture.text("read_file", json!({ "path": path })).await, "inside\n", "{path}");
     }
     let why = sent_back(fixture.call("read_file", json!({ "path": "sub/b.txt" })).await);
-    assert_eq!(why, "there is no 'sub/b.txt' in the working directory");
+    assert_eq!(why, "there is no 'sub/b.txt' in the working directory. There is 'sub/a.txt'");
+}
+
+#[tokio::test]
+async fn a_path_that_is_nearly_right_is_answered_with_the_right_one() {
+    let fixture = FilesFixture::new(&[("fruits.txt", "plum"), ("notes/day.txt", "rain")]);
+    let table = [
+        ("fruits", "there is no 'fruits' in the working directory. There is 'fruits.txt'"),
+        ("notes/days.txt", "there is no 'notes/days.txt' in the working directory. There is 'notes/day.txt'"),
+        ("src", "there is no 'src' in the working directory"),
+        ("none/at/all", "there is no 'none/at/all' in the working directory"),
+    ];
+    for (path, expected) in table {
+        assert_eq!(sent_back(fixture.call("read_file", json!({ "path": path })).await), expected);
+    }
+    let why = sent_back(fixture.call("read_file", json!({ "path": "/etc/fruits.txt" })).await);
+    assert!(why.ends_with("by its path from there. There is a 'fruits.txt' there"), "{why}");
 }
 
 #[tokio::test]

@@ -49,11 +49,21 @@ impl FileOp for WriteFile {
     fn run(&self, args: WriteFileArgs, roots: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let place = roots.resolve_for_write(&args.path)?;
         let _changing = roots.lock_writes();
-        let was_there = roots.metadata(&place).is_ok();
-        replace_file(roots, &args.path, &place, args.content.as_bytes(), None)?;
-        let size = pluralize(args.content.len() as u64, "byte");
-        let what = if was_there { "replaced" } else { "written" };
-        Ok(changed(roots, &place, &format!("{what} ({size})")))
+        let content = args.content.as_bytes();
+        let there = roots.metadata(&place).ok();
+        let same_size = there.as_ref().is_some_and(|meta| meta.len() == content.len() as u64);
+        let unchanged = same_size && read_to_compare(roots, &args.path).is_ok_and(|before| before == content);
+        replace_file(roots, &args.path, &place, content, None)?;
+        let size = pluralize(content.len() as u64, "byte");
+        Ok(changed(
+            roots,
+            &place,
+            &match there {
+                None => format!("written ({size})"),
+                Some(_) if unchanged => format!("is unchanged: it had this content already ({size})"),
+                Some(_) => format!("replaced ({size})"),
+            },
+        ))
     }
 
     fn preview(&self, args: WriteFileArgs, roots: &FileRoots) -> Option<FileChange> {

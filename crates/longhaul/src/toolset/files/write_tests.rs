@@ -96,6 +96,10 @@ async fn a_file_is_written_whole_and_leaves_nothing_beside_it() {
     let output = fixture.call("write_file", json!({ "path": "old.txt", "content": "no end" })).await.unwrap();
     assert_eq!(output, "old.txt replaced (6 bytes)");
     assert_eq!(fixture.text("old.txt"), "no end");
+    let output = fixture.call("write_file", json!({ "path": "old.txt", "content": "no end" })).await.unwrap();
+    assert_eq!(output, "old.txt is unchanged: it had this content already (6 bytes)");
+    let output = fixture.call("write_file", json!({ "path": "old.txt", "content": "no one" })).await.unwrap();
+    assert_eq!(output, "old.txt replaced (6 bytes)");
     assert!(fixture.call("write_file", json!({ "path": "a", "content": "x" })).await.is_err());
     assert!(fixture.call("write_file", json!({ "path": "old.txt/x", "content": "x" })).await.is_err());
     assert_eq!(fixture.names(), ["a", "old.txt"]);

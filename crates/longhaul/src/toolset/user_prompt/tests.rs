@@ -26,6 +26,7 @@ async fn answer(mut signals: UnboundedReceiver<CallSignal>, answers: Vec<Questio
     let (mut answers, mut asked) = (answers.into_iter(), Vec::new());
     while let Some(signal) = signals.recv().await {
         if let CallSignal::AsksPerson { question, reply, .. } = signal {
+            let question = *question;
             asked.push(question);
             reply.send(answers.next().expect("not asked that often")).unwrap();
         }

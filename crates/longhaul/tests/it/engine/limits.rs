@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longhaul::dispatch::TaskLimits;
+use longhaul::model::{Model, ModelRequest, ReplyStream};
 use longhaul::testing::reply;
 use longhaul::{Budget, Longhaul, Order, Status};
 use serde_json::json;
@@ -284,4 +285,44 @@ async fn what_is_cut_of_a_result_is_not_collected() {
         let done = ask(&start(pair(&model)).await, Order::new("lead", "go")).await;
         assert_eq!(done.output, told.to_string(), "{size} bytes");
     }
+}
+
+/// A model whose price is not known.
+struct Unpriced(Arc<dyn Model>);
+
+impl Model for Unpriced {
+    fn name(&self) -> &str {
+        "mystery-1"
+    }
+
+    fn unpriced_model(&self) -> Option<String> {
+        Some("mystery-1".to_owned())
+    }
+
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
+        self.0.stream(request)
+    }
+}
+
+/// Each such task would fail at its first call, and a small model would launch the next.
+#[tokio::test]
+async fn a_launch_with_a_cost_limit_that_cannot_hold_is_refused_in_words() {
+    let answer = model(|asked| match (asked.agent.as_str(), asked.turn) {
+        ("lead", 0) => {
+            let order = json!({"agent": "worker", "task": "Read.", "budget": {"max_cost": 0.1}});
+            reply().call("run_background_agent", order)
+        }
+        ("lead", 1) => reply().text(asked.last()),
+        _ => panic!("{} was asked", asked.agent),
+    });
+    let unpriced: Arc<dyn Model> = Arc::new(Unpriced(answer));
+    let longhaul = start(pair(&unpriced)).await;
+    let done = ask(&longhaul, Order::new("lead", "go")).await;
+    assert_done(&done);
+    assert!(
+        done.output.contains("the price of mystery-1 is not known. Leave max_cost out."),
+        "{}",
+        done.output
+    );
+    assert!(children(&longhaul, done.state.id).await.is_empty());
 }

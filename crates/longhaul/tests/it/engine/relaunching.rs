@@ -90,14 +90,15 @@ async fn it_is_done_again_where_that_is_wanted_or_something_has_happened() {
         launch(launch(reply(), WORDS), WORDS)
     }
     type Steps = Vec<fn() -> ReplyBuilder>;
-    let table: [(Steps, usize, &str); 7] = [
+    let table: [(Steps, usize, &str); 8] = [
         (vec![read, says, again], 2, "it is wanted again"),
         (vec![read, says, otherwise], 2, "something else is wanted of it"),
         (vec![read, says, touches, read], 2, "the lead has changed something"),
         (vec![read, says, child_touches, says, read], 3, "a worker has changed something"),
         (vec![read, says, reads, read], 1, "it has only read"),
         (vec![both, says, both], 4, "several are meant"),
-        (vec![read, read, says], 2, "there is no result yet"),
+        (vec![read, read, says], 1, "it runs, or has just ended"),
+        (vec![read, touches, read, says], 2, "it runs, and the lead has changed something"),
     ];
     for (steps, ran, why) in table {
         assert_eq!(run(steps).await.1, ran, "{why}");

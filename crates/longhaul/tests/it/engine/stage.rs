@@ -309,6 +309,13 @@ impl Log {
     }
 }
 
+/// An output without the note that leads a model on after a `transfer_task`.
+pub(crate) fn without_note(output: &str) -> String {
+    const NOTE: &str = "\n\nNote: this task is done, and this is its result. Do not start it again. If this is what the user asked for, \
+                        write your answer now, in words.";
+    output.replace(NOTE, "")
+}
+
 pub(crate) fn assert_done(snapshot: &Snapshot) {
     assert_eq!(snapshot.state.status, Status::Completed, "{:?}", snapshot.state.error);
 }

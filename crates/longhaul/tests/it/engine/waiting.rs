@@ -65,7 +65,7 @@ async fn a_waiting_parent_gives_its_only_seat_to_its_child() {
         _ => reply().text("from below"),
     });
     let longhaul = Longhaul::builder(team(pair(&model))).limits(one_seat()).start().await.unwrap();
-    assert_eq!(ask(&longhaul, Order::new("lead", "go")).await.output, "t:from below");
+    assert_eq!(without_note(&ask(&longhaul, Order::new("lead", "go")).await.output), "t:from below");
 }
 
 /// Counted, so that two parallel waits are safe.
@@ -137,7 +137,7 @@ async fn a_wait_gives_the_seat_back_also_when_the_tool_beside_it_ends_later() {
     }
     assert_eq!(longhaul.snapshot(child).await.unwrap().state.status, Status::Pending, "a tool still runs");
     gate.open(1);
-    assert_eq!(end(&longhaul, id).await.output, "t:worked|t:below");
+    assert_eq!(without_note(&end(&longhaul, id).await.output), "t:worked|t:below");
 }
 
 /// Demand 7, in text: a waiting task says what it waits for, also when one of two waits is over.
