@@ -41,6 +41,8 @@ const HANDOVER: Duration = Duration::from_millis(500);
 /// Tasks that end by themselves within this time are not stopped: a run with its own time limit reports the
 /// timeout itself.
 const SOON: Duration = Duration::from_millis(200);
+/// How many events are handled in one go.
+const BATCH: usize = 64;
 
 /// Tasks to run or watch here.
 pub(crate) struct RunSession<'a> {
@@ -218,7 +220,11 @@ impl<'a> RunSession<'a> {
         presenter.reads_keys = keys.is_some();
         let longhaul = self.longhaul.clone();
         let mut seen = SeenEvents::default();
-        let mut events = follow_events(&longhaul, &self.roots, &seen, presenter.shows_live_text());
+        // Events that are there together are handled together: there may be thousands of tasks.
+        let follow = |tasks: &[TaskId], seen: &SeenEvents, presenter: &Presenter<'_>| {
+            follow_events(&longhaul, tasks, seen, presenter.shows_live_text()).ready_chunks(BATCH)
+        };
+        let mut events = follow(&self.roots, &seen, presenter);
         let mut beat = tokio::time::interval(FRAME);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let monitor = OwnerMonitor {
@@ -236,13 +242,14 @@ impl<'a> RunSession<'a> {
         let mut lost = false;
         loop {
             tokio::select! {
-                event = events.next() => match event.transpose()? {
+                batch = events.next() => match batch {
                     // A root may leave other tasks running: follow those next.
                     None => match self.tasks_to_follow(&seen).await? {
                         rest if rest.is_empty() => break,
-                        rest => events = follow_events(&longhaul, &rest, &seen, presenter.shows_live_text()),
+                        rest => events = follow(&rest, &seen, presenter),
                     },
-                    Some(event) => {
+                    Some(batch) => for event in batch {
+                        let event = event?;
                         seen.record(&event);
                         if self.is_last(&event) {
                             *last = Some(event);
@@ -250,6 +257,7 @@ impl<'a> RunSession<'a> {
                         }
                         // A slow reader delays the output and nothing else.
                         tokio::select! {
+                            biased;
                             shown = presenter.handle_event(&event) => shown?,
                             () = signals.next() => return Ok(SessionEnd::Interrupted),
                         }

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::agent::{Team, TeamError};
 use crate::entry::{EntryKind, Failure, FailureKind, ReleaseReason, TeamRef};
 use crate::id::{TaskId, WorkerId};
-use crate::journal::{fail_task, release_task};
+use crate::journal::{LaunchBurst, fail_task, release_task};
 use crate::runner::{
     AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, Seat, Seats, TaskRun, panic_message,
     settle_halt,
@@ -139,6 +139,8 @@ pub(crate) struct Worker {
     pub(crate) under_way: Arc<Mutex<HashMap<TaskId, Arc<tokio::sync::Mutex<()>>>>>,
     /// The tasks that a newer version of Longhaul has written to: they are not claimed again.
     pub(crate) unreadable: Arc<Mutex<Vec<TaskId>>>,
+    /// Launches that are in progress: many go before the start of tasks.
+    pub(crate) launches: Arc<LaunchBurst>,
 }
 
 impl Worker {
@@ -162,6 +164,7 @@ impl Worker {
         let mut look = true;
         while !self.context.drain.is_cancelled() {
             if look && seats.any_free() {
+                self.launches.wait_until_over().await;
                 look = self.claim(&seats).await;
                 if look {
                     continue;
@@ -220,6 +223,8 @@ impl Worker {
     }
 
     fn start(&self, task: ClaimedTask, seat: Seat, term: u64) {
+        // Boxed: a future has room for it in each of the futures that pass it on.
+        let task = Box::new(task);
         let state = Box::new(task.state.clone());
         let lease = RunLease::new(self.lease.clone(), term);
         let (under_way, lost) = (self.under_way.clone(), self.lost.clone());
@@ -385,7 +390,7 @@ async fn run(
     context: &RunContext,
     teams: &TeamRegistry,
     state: &TaskState,
-    task: ClaimedTask,
+    task: Box<ClaimedTask>,
     seat: Seat,
     lease: RunLease,
 ) -> AttemptEnd {
@@ -398,7 +403,7 @@ async fn run(
         begun = Box::pin(TaskRun::begin(context.clone(), team, task, seat, lease.clone())) => begun,
     };
     match begun {
-        Ok(run) => Box::new(run).drive().await,
+        Ok(run) => run.drive().await,
         Err(halt) => Box::pin(settle_halt(&*context.store, state, halt)).await,
     }
 }

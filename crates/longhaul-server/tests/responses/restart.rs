@@ -21,7 +21,8 @@ fn serve_process() {
     let Some(dir) = std::env::var_os(DIR) else { return };
     let prefix = std::env::var(PREFIX).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let model = Obedient { pause: Duration::from_millis(15), prefix };
+        // Slow enough that a busy machine kills it before the reply is whole.
+        let model = Obedient { pause: Duration::from_millis(40), prefix };
         let address = stage::listen(stage::backend(Path::new(&dir), model).await).await;
         println!("\nlistening on http://{address}");
         std::future::pending::<()>().await;

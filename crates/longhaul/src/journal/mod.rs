@@ -1,5 +1,6 @@
 //! Work on journals: appends that retry, whole journals, the tasks below a task, and how a task ends.
 
+mod launch_burst;
 mod pages;
 mod settle;
 mod submissions;
@@ -14,6 +15,7 @@ use crate::id::{LetterId, Seq, TaskId};
 use crate::store::{Batch, DatabaseFault, Store, StoreError, TaskFilter};
 use crate::task::TaskState;
 
+pub(crate) use launch_burst::LaunchBurst;
 pub use pages::pages;
 pub(crate) use settle::{fail_task, finish_task, release_task, stop_descendants, stop_task};
 pub(crate) use submissions::{SubmissionCache, read_submission, submission_in};

@@ -173,10 +173,10 @@ impl TaskRun {
     pub(crate) async fn begin(
         context: RunContext,
         team: Arc<Team>,
-        task: ClaimedTask,
+        task: Box<ClaimedTask>,
         seat: Seat,
         lease: RunLease,
-    ) -> Result<TaskRun, Halt> {
+    ) -> Result<Box<TaskRun>, Halt> {
         let claimed = &task.state;
         let attempt = claimed.attempt;
         let foreign = EntryKinds::from_kinds([
@@ -235,7 +235,7 @@ impl TaskRun {
         let ledger = Ledger::open(&context, &state, &order, policy.budget).await?;
         let limit = policy.timeout.into_iter().chain(ledger.time_limit_for(state.id)).min();
         let unwritten = limit.map(worktime::max_unwritten);
-        Ok(TaskRun {
+        Ok(Box::new(TaskRun {
             context,
             team,
             seat,
@@ -270,7 +270,7 @@ impl TaskRun {
             background_hooks: None,
             tool_notices: notices,
             open_agent: None,
-        })
+        }))
     }
 
     /// Drives the task to its end, or to the end of this attempt.

@@ -144,12 +144,13 @@ impl LonghaulBuilder {
         let runs_tasks = reference.is_some();
         let teams = Arc::new(TeamRegistry::new(self.team.into_iter().chain(self.others), self.loader));
         let roots = Arc::new(Mutex::new(self.roots));
-        let submissions = Arc::default();
+        let (submissions, launches) = (Arc::default(), Arc::default());
         let service = Arc::new(TaskService {
             store: store.clone(),
             subscriptions: subscriptions.clone(),
             teams: teams.clone(),
             submissions: Arc::clone(&submissions),
+            launches: Arc::clone(&launches),
             limits: self.limits,
             roots: roots.clone(),
         });
@@ -195,6 +196,7 @@ impl LonghaulBuilder {
                 lost: lost.clone(),
                 under_way: Arc::default(),
                 unreadable: Arc::default(),
+                launches,
             };
             worker.lease.renew(&*store, &id).await?;
             worker.release_abandoned().await;

@@ -16,7 +16,8 @@ use crate::entry::{
 };
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
 use crate::journal::{
-    self, SubmissionCache, latest_continuation, pages, release_task, stop_descendants, stop_task, tasks_below,
+    self, LaunchBurst, SubmissionCache, latest_continuation, pages, release_task, stop_descendants,
+    stop_task, tasks_below,
 };
 use crate::snapshot::Snapshot;
 use crate::store::{
@@ -34,6 +35,8 @@ pub(crate) struct TaskService {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) teams: Arc<TeamRegistry>,
     pub(crate) submissions: Arc<SubmissionCache>,
+    /// Launches that are in progress.
+    pub(crate) launches: Arc<LaunchBurst>,
     pub(crate) limits: TaskLimits,
     /// The only trees whose tasks run here; any if `None`.
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
@@ -76,6 +79,7 @@ pub(crate) struct TaskPlan {
 impl TaskService {
     /// Writes a task to the store. Returns true if it did not exist before.
     pub(crate) async fn submit(&self, plan: TaskPlan) -> Result<(TaskId, bool), StoreError> {
+        let _in_progress = self.launches.begin_launch();
         for id in plan.key.candidate_ids() {
             let root = plan.parent.as_ref().map_or(id, |parent| parent.root);
             let submitted = Submission {

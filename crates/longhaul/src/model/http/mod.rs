@@ -23,6 +23,7 @@ mod cassette;
 mod catalog;
 mod client;
 mod concurrency_limit;
+mod connect_pace;
 mod descriptors;
 mod endpoint;
 mod fair_queue;

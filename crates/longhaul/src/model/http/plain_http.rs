@@ -3,16 +3,23 @@
 //! reqwest gives each connection a task of its own, and every piece of a body passes from that task to the one
 //! that reads it: two task switches for each token. Here the task that reads a response also drives the
 //! connection, so it takes all the pieces that have arrived in one go.
+//!
+//! hyper's connection and the body that it feeds wake each other, as if they were in different tasks. Here both wake the
+//! task that is polling them at that moment, which would poll it once more for every piece; [`DriverSignal`] prevents
+//! that.
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::task::AtomicWaker;
 use http::header::{ACCEPT, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
@@ -24,18 +31,24 @@ use hyper_util::rt::TokioIo;
 use reqwest::Url;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 use tower_service::Service as _;
 
 use super::client::{KEEP_ALIVE, POOL_IDLE_TIMEOUT, USER_AGENT_VALUE};
+use super::connect_pace::ConnectPace;
 
 type AnyError = Box<dyn Error + Send + Sync>;
+
+/// How often a connection is driven before other tasks get their turn.
+const MOST_ROUNDS: usize = 64;
 
 /// Sends requests to `http://` URLs, and keeps connections to use them again.
 pub(super) struct PlainHttpClient {
     connector: HttpConnector,
     /// Which URLs go through a proxy. Those are not for this client.
     proxies: Option<Matcher>,
+    pace: ConnectPace,
     idle: Arc<IdleConnections>,
 }
 
@@ -46,7 +59,7 @@ impl PlainHttpClient {
         connector.set_keepalive(Some(KEEP_ALIVE));
         connector.set_nodelay(true);
         let proxies = system_proxy.then(Matcher::from_system);
-        PlainHttpClient { connector, proxies, idle: Arc::default() }
+        PlainHttpClient { connector, proxies, pace: ConnectPace::default(), idle: Arc::default() }
     }
 
     /// The URL in the form that [`send`](Self::send) takes, or `None` if it needs TLS, a proxy or a login.
@@ -77,7 +90,14 @@ impl PlainHttpClient {
         loop {
             let (mut connection, reused) = match self.idle.take(&host) {
                 Some(connection) => (connection, true),
-                None => (self.connect(uri.clone()).await?, false),
+                None => {
+                    self.pace.wait().await;
+                    // One may have become free in the meantime.
+                    match self.idle.take(&host) {
+                        Some(connection) => (connection, true),
+                        None => (self.connect(uri.clone()).await?, false),
+                    }
+                }
             };
             match connection.exchange(request).await {
                 Ok(response) => {
@@ -95,7 +115,9 @@ impl PlainHttpClient {
     async fn connect(&self, uri: Uri) -> Result<PlainConnection, AnyError> {
         let stream = self.connector.clone().call(uri).await?;
         let (requests, driver) = Builder::new().handshake(stream).await?;
-        Ok(PlainConnection { requests, driver: Some(Box::new(driver)) })
+        let signal = Arc::<DriverSignal>::default();
+        let waker = Waker::from(signal.clone());
+        Ok(PlainConnection { requests, driver: Some(Box::new(driver)), signal, waker })
     }
 }
 
@@ -103,6 +125,30 @@ impl PlainHttpClient {
 struct PlainConnection {
     requests: SendRequest<Full<Bytes>>,
     driver: Driver,
+    signal: Arc<DriverSignal>,
+    /// The signal as the driver gets it.
+    waker: Waker,
+}
+
+/// Tells that the driver has something to do: to the task that drives it, unless that is doing so right now.
+#[derive(Default)]
+struct DriverSignal {
+    task: AtomicWaker,
+    is_driven: AtomicBool,
+    woken: AtomicBool,
+}
+
+impl Wake for DriverSignal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, SeqCst);
+        if !self.is_driven.load(SeqCst) {
+            self.task.wake();
+        }
+    }
 }
 
 /// Reads and writes. `None` once the connection is closed.
@@ -117,17 +163,53 @@ fn drive(driver: &mut Driver, context: &mut Context<'_>) {
     }
 }
 
+/// Polls what the driver feeds, and the driver as long as it has something to do.
+fn poll_driven<T>(
+    driver: &mut Driver,
+    signal: &DriverSignal,
+    waker: &Waker,
+    context: &Context<'_>,
+    mut poll_fed: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    signal.task.register(context.waker());
+    signal.is_driven.store(true, SeqCst);
+    let mut rounds = 0;
+    let polled = loop {
+        let fed = poll_fed(&mut Context::from_waker(waker));
+        if fed.is_ready() {
+            break fed;
+        }
+        if rounds > 0 && !signal.woken.load(SeqCst) {
+            signal.is_driven.store(false, SeqCst);
+            // A wake that came before this store did not reach the task: handle it here.
+            if !signal.woken.load(SeqCst) {
+                return Poll::Pending;
+            }
+            signal.is_driven.store(true, SeqCst);
+        }
+        // Without a budget Tokio's channels and sockets say that they are not ready, whatever they hold.
+        if rounds == MOST_ROUNDS || !has_budget_remaining() {
+            context.waker().wake_by_ref();
+            break Poll::Pending;
+        }
+        rounds += 1;
+        signal.woken.store(false, SeqCst);
+        drive(driver, &mut Context::from_waker(waker));
+    };
+    signal.is_driven.store(false, SeqCst);
+    polled
+}
+
 impl PlainConnection {
     /// Sends a request and waits for the head of its response. With an error comes the request, if none of it was sent.
     async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, (hyper::Error, Option<Request<Full<Bytes>>>)> {
-        let PlainConnection { requests, driver } = self;
-        let mut response = pin!(requests.try_send_request(request));
+        let mut response = pin!(self.requests.try_send_request(request));
+        let (driver, signal, waker) = (&mut self.driver, &self.signal, &self.waker);
         let answer = poll_fn(|context| {
-            drive(driver, context);
-            response.as_mut().poll(context)
+            poll_driven(driver, signal, waker, context, |context| response.as_mut().poll(context))
         });
         answer.await.map_err(|mut failed| {
             let unsent = failed.take_message();
@@ -156,29 +238,28 @@ impl PlainBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, hyper::Error>> {
-        let mut driven = false;
-        loop {
-            match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Ready(Some(Ok(frame))) => {
+        let PlainBody { body, connection, .. } = self;
+        let mut poll_data = |context: &mut Context<'_>| loop {
+            match ready!(Pin::new(&mut *body).poll_frame(context)).transpose()? {
+                None => return Poll::Ready(Ok(None)),
+                Some(frame) => {
+                    // Trailers say nothing that we need.
                     if let Ok(bytes) = frame.into_data() {
                         return Poll::Ready(Ok(Some(bytes)));
                     }
-                    // Trailers say nothing that we need.
-                }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
-                Poll::Ready(None) => {
-                    self.keep_connection(context);
-                    return Poll::Ready(Ok(None));
-                }
-                Poll::Pending if driven => return Poll::Pending,
-                Poll::Pending => {
-                    driven = true;
-                    if let Some(connection) = &mut self.connection {
-                        drive(&mut connection.driver, context);
-                    }
                 }
             }
+        };
+        let polled = match connection {
+            Some(PlainConnection { driver, signal, waker, .. }) => {
+                poll_driven(driver, signal, waker, context, poll_data)
+            }
+            None => poll_data(context),
+        };
+        if let Poll::Ready(Ok(None)) = polled {
+            self.keep_connection(context);
         }
+        polled
     }
 
     /// Keeps the connection for the next request, if the server does.

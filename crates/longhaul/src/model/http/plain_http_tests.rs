@@ -19,18 +19,20 @@ fn client() -> Arc<PlainHttpClient> {
 
 /// Sends a request and reads its response to the end.
 fn ask(client: &Arc<PlainHttpClient>, url: &Url) -> tokio::task::JoinHandle<Result<String, String>> {
-    let (client, uri) = (client.clone(), client.accepts(url).unwrap());
-    tokio::spawn(async move {
-        let sent = client.send(Method::POST, uri, HeaderMap::new(), b"{}".to_vec()).await;
-        let mut body = sent.map_err(|error| error.to_string())?.into_body();
-        let mut said = String::new();
-        while let Some(bytes) =
-            poll_fn(|context| body.poll_chunk(context)).await.map_err(|error| error.to_string())?
-        {
-            said.push_str(str::from_utf8(&bytes).unwrap());
-        }
-        Ok(said)
-    })
+    tokio::spawn(whole_answer(client.clone(), url.clone()))
+}
+
+async fn whole_answer(client: Arc<PlainHttpClient>, url: Url) -> Result<String, String> {
+    let uri = client.accepts(&url).unwrap();
+    let sent = client.send(Method::POST, uri, HeaderMap::new(), b"{}".to_vec()).await;
+    let mut body = sent.map_err(|error| error.to_string())?.into_body();
+    let mut said = String::new();
+    while let Some(bytes) =
+        poll_fn(|context| body.poll_chunk(context)).await.map_err(|error| error.to_string())?
+    {
+        said.push_str(str::from_utf8(&bytes).unwrap());
+    }
+    Ok(said)
 }
 
 /// Reads one request.
@@ -125,6 +127,35 @@ async fn what_has_come_is_read_without_waiting_in_between() {
     assert!(waits <= 2, "50 pieces that came together took {waits} waits");
 }
 
+/// Tokio's channels and sockets say "not ready" once a task has used up its budget, and wake it: that wake must arrive.
+#[tokio::test]
+async fn a_task_without_a_budget_is_polled_again() {
+    for budget in 1..12 {
+        let (listener, url) = server().await;
+        let answer = tokio::spawn(on_a_budget(budget, whole_answer(client(), url)));
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await;
+        reply(&mut stream, &["word"; 50]).await;
+        let answer = tokio::time::timeout(TIMEOUT, answer).await;
+        assert_eq!(answer.expect("it hangs").unwrap().unwrap(), "word".repeat(50), "budget {budget}");
+    }
+}
+
+/// Polls a future as if its task had only this much of its budget left.
+async fn on_a_budget<T>(budget: usize, work: impl Future<Output = T>) -> T {
+    const WHOLE: usize = 128;
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        for _ in budget..WHOLE {
+            let used =
+                pin!(tokio::task::coop::consume_budget()).poll(&mut Context::from_waker(Waker::noop()));
+            assert!(used.is_ready(), "a task has a budget of {WHOLE}");
+        }
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
 #[tokio::test]
 async fn dropping_a_body_before_its_end_closes_the_connection() {
     let (listener, url) = server().await;
@@ -178,4 +209,41 @@ fn tls_logins_and_proxies_are_for_the_other_client() {
     client.proxies = Some(Matcher::builder().http("http://10.0.0.9:3128").no("localhost").build());
     assert!(!accepts(&client, "http://10.0.0.1:8000/v1"));
     assert!(accepts(&client, "http://localhost:8000/v1"));
+}
+
+/// The connection and the body that it feeds wake each other; that must not poll their task once more.
+#[tokio::test]
+async fn each_piece_of_a_body_wakes_the_task_that_reads_it_once() {
+    const PIECES: usize = 30;
+    let (listener, url) = server().await;
+    let (client, uri) = (client(), client().accepts(&url).unwrap());
+    let (taken, mut next) = tokio::sync::mpsc::unbounded_channel();
+    let reader = tokio::spawn(async move {
+        let sent = client.send(Method::POST, uri, HeaderMap::new(), b"{}".to_vec()).await;
+        let mut body = sent.unwrap().into_body();
+        let (mut said, mut waits) = (String::new(), 0);
+        loop {
+            let chunk = poll_fn(|context| {
+                let polled = body.poll_chunk(context);
+                waits += usize::from(polled.is_pending());
+                polled
+            });
+            match chunk.await.unwrap() {
+                Some(bytes) => said.push_str(str::from_utf8(&bytes).unwrap()),
+                None => return (said, waits),
+            }
+            taken.send(()).unwrap();
+        }
+    });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_request(&mut stream).await;
+    stream.write_all(OK.as_bytes()).await.unwrap();
+    for _ in 0..PIECES {
+        stream.write_all(b"1\r\nx\r\n").await.unwrap();
+        next.recv().await.unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    let (said, waits) = reader.await.unwrap();
+    assert_eq!(said, "x".repeat(PIECES));
+    assert!(waits <= PIECES + 2, "it was polled in vain {waits} times for {PIECES} pieces");
 }

@@ -64,9 +64,7 @@ struct ReadSoFar {
 
 #[derive(Default)]
 struct Unread {
-    chunks: VecDeque<ReplyChunk>,
-    /// The size of their text.
-    bytes: usize,
+    chunks: Vec<ReplyChunk>,
     end: Option<Result<Reply, ReadFailure>>,
     /// Who waits for it.
     waker: Option<Waker>,
@@ -84,7 +82,7 @@ impl ResponseReader {
         let into = read.clone();
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let reader = BodyReader { parser, limits, delay, begun: false, fresh: Vec::new(), due: None };
+            let reader = BodyReader { parser, limits, delay, begun: false, due: None };
             let end = AssertUnwindSafe(reader.read_all(body, &into)).catch_unwind().await;
             into.lock().end = Some(end.unwrap_or_else(|panic| Err(ReadFailure::Panicked(panic))));
             into.wake();
@@ -101,10 +99,10 @@ impl ResponseReader {
     ) -> Poll<Option<Result<Reply, ReadFailure>>> {
         let mut unread = self.read.lock();
         if !unread.chunks.is_empty() {
-            ready.append(&mut unread.chunks);
-            if std::mem::take(&mut unread.bytes) > MOST {
+            if text_bytes(&unread.chunks) > MOST {
                 self.read.taken.notify_one();
             }
+            ready.extend(unread.chunks.drain(..));
             return Poll::Ready(None);
         }
         if let Some(end) = unread.end.take() {
@@ -137,8 +135,6 @@ struct BodyReader {
     limits: SilenceLimits,
     delay: Option<TextDelay>,
     begun: bool,
-    /// The chunks that were just parsed.
-    fresh: Vec<ReplyChunk>,
     /// Until when the text that was read is held back.
     due: Option<Instant>,
 }
@@ -184,7 +180,7 @@ impl BodyReader {
             }
             tokio::select! {
                 biased;
-                more = poll_fn(|context| self.poll_pieces(body, context)) => return more,
+                more = poll_fn(|context| self.poll_pieces(body, read, context)) => return more,
                 () = alarm.as_mut(), if next.is_some() => {}
             }
             let now = Instant::now();
@@ -206,6 +202,7 @@ impl BodyReader {
     fn poll_pieces(
         &mut self,
         body: &mut ResponseBody,
+        read: &ReadSoFar,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, ReadFailure>> {
         let mut parsed = 0;
@@ -223,32 +220,28 @@ impl BodyReader {
             {
                 return Poll::Ready(Err(ReadFailure::NotAReply(what)));
             }
-            self.parser.feed(&bytes, &mut self.fresh).map_err(ReadFailure::Failed)?;
+            let mut unread = read.lock();
+            if unread.chunks.is_empty() {
+                // Whoever took the text before was in time.
+                self.due = None;
+            }
+            // What belongs together is merged there: most pieces are a word.
+            self.parser.feed(&bytes, &mut unread.chunks).map_err(ReadFailure::Failed)?;
             parsed += bytes.len().max(1);
         }
         Poll::Ready(Ok(true))
     }
 
-    /// Passes on what was just parsed, and wakes whoever waits for it unless it can be held back. Returns how
-    /// many bytes nobody has taken.
+    /// Wakes whoever waits for what was parsed, unless it can be held back. Returns how many bytes nobody has taken.
     fn pass_on(&mut self, read: &ReadSoFar) -> usize {
-        if self.fresh.is_empty() {
+        let unread = read.lock();
+        if unread.chunks.is_empty() {
             return 0;
         }
-        let mut unread = read.lock();
-        let is_first = unread.chunks.is_empty();
-        let mut hurry = false;
-        for chunk in self.fresh.drain(..) {
-            match &chunk {
-                ReplyChunk::Text(text) | ReplyChunk::Reasoning(text) => unread.bytes += text.len(),
-                _ => hurry = true,
-            }
-            push_chunk(&mut unread.chunks, chunk);
-        }
-        let bytes = unread.bytes;
+        let bytes = text_bytes(&unread.chunks);
+        let hurry = unread.chunks.iter().any(|chunk| text_of(chunk).is_none());
         drop(unread);
-        if is_first || self.due.is_none() {
-            // Whoever took the text before was in time.
+        if self.due.is_none() {
             let delay = self.delay.as_ref().map(TextDelay::get).unwrap_or_default();
             self.due = Instant::now().checked_add(delay).filter(|_| !delay.is_zero());
         }
@@ -260,11 +253,14 @@ impl BodyReader {
     }
 }
 
-/// Adds a chunk to the queue, and merges it with the last one if both are text or both are reasoning.
-fn push_chunk(ready: &mut VecDeque<ReplyChunk>, chunk: ReplyChunk) {
-    match (ready.back_mut(), chunk) {
-        (Some(ReplyChunk::Text(said)), ReplyChunk::Text(more))
-        | (Some(ReplyChunk::Reasoning(said)), ReplyChunk::Reasoning(more)) => said.push_str(&more),
-        (_, chunk) => ready.push_back(chunk),
+fn text_of(chunk: &ReplyChunk) -> Option<&str> {
+    match chunk {
+        ReplyChunk::Text(text) | ReplyChunk::Reasoning(text) => Some(text),
+        _ => None,
     }
+}
+
+/// The size of their text.
+fn text_bytes(chunks: &[ReplyChunk]) -> usize {
+    chunks.iter().filter_map(text_of).map(str::len).sum()
 }

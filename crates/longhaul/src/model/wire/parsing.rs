@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::reply_chunks::{push_reasoning_chunk, push_text_chunk};
 use super::{status_errors, surrogates};
 use crate::message::{Block, Call, StopReason};
 use crate::model::{ModelErrorKind, ReplyChunk};
@@ -22,7 +23,7 @@ pub(crate) struct BlockCollector {
 
 impl BlockCollector {
     /// Appends text to the last block if that is text, else begins a new one.
-    pub(crate) fn push_text(&mut self, piece: String, chunks: &mut Vec<ReplyChunk>) {
+    pub(crate) fn push_text(&mut self, piece: &str, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
         }
@@ -34,7 +35,7 @@ impl BlockCollector {
     }
 
     /// Appends thinking to the last block if that is thinking, else begins a new one.
-    pub(crate) fn push_reasoning(&mut self, piece: String, chunks: &mut Vec<ReplyChunk>) {
+    pub(crate) fn push_reasoning(&mut self, piece: &str, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
         }
@@ -52,7 +53,7 @@ impl BlockCollector {
     }
 
     /// Appends to the text or thinking at this index.
-    pub(crate) fn append(&mut self, at: usize, piece: String, chunks: &mut Vec<ReplyChunk>) {
+    pub(crate) fn append(&mut self, at: usize, piece: &str, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
         }
@@ -66,11 +67,11 @@ impl BlockCollector {
         match self.blocks.get_mut(at) {
             Some(Block::Text(text)) => {
                 text.push_str(&piece);
-                chunks.push(ReplyChunk::Text(piece));
+                push_text_chunk(chunks, &piece);
             }
             Some(Block::Reasoning { text, .. }) => {
                 text.push_str(&piece);
-                chunks.push(ReplyChunk::Reasoning(piece));
+                push_reasoning_chunk(chunks, &piece);
             }
             _ => {}
         }
@@ -120,9 +121,17 @@ impl BlockCollector {
             Block::Reasoning { text, opaque } => !text.is_empty() || opaque.is_some(),
             Block::Call(call) => !is_void(call),
         });
+        // They stay in memory for as long as the task runs.
+        blocks.shrink_to_fit();
         let mut ids = UniqueIds::default();
         for (at, block) in blocks.iter_mut().enumerate() {
-            let Block::Call(call) = block else { continue };
+            let call = match block {
+                Block::Call(call) => call,
+                Block::Text(text) | Block::Reasoning { text, .. } => {
+                    text.shrink_to_fit();
+                    continue;
+                }
+            };
             call.arguments = surrogates::repair(std::mem::take(&mut call.arguments));
             if stop != StopReason::Length && matches!(call.arguments.trim(), "" | "null") {
                 call.arguments = "{}".to_owned();

@@ -3,6 +3,8 @@
 //! JSON can hold half a pair (`"\ud83d"`), a Rust string cannot. A half is stored as a private-use character
 //! until its other half comes.
 
+use std::borrow::Cow;
+
 /// The private-use range for halves: beyond what fonts and standards use.
 const PLANE: u32 = 0x0010_F000;
 const FIRST: u32 = 0xD800;
@@ -76,15 +78,15 @@ pub(super) fn repair(text: String) -> String {
 }
 
 /// Puts the kept half in front of the next piece. A first half at the end of the piece is kept again.
-pub(super) fn join_piece(kept: &mut Option<char>, piece: String) -> String {
-    if kept.is_none() && !may_have(&piece) {
-        return piece;
+pub(super) fn join_piece<'a>(kept: &mut Option<char>, piece: &'a str) -> Cow<'a, str> {
+    if kept.is_none() && !may_have(piece) {
+        return Cow::Borrowed(piece);
     }
     let mut whole: String = kept.take().into_iter().collect();
-    whole.push_str(&piece);
+    whole.push_str(piece);
     let mut whole = joined(&whole);
     if whole.chars().next_back().is_some_and(is_high) {
         *kept = whole.pop();
     }
-    repair(whole)
+    Cow::Owned(repair(whole))
 }

@@ -14,11 +14,15 @@ use crate::id::{Seq, TaskId};
 use crate::task::TaskState;
 
 /// How many bytes are kept in all, roughly.
-const MOST: usize = 8 << 20;
-/// How many bytes of one journal are kept, roughly.
-const MOST_OF_ONE: usize = 32 << 10;
+const MOST: usize = 4 << 20;
+/// How many bytes of one journal are kept, roughly: the letters about a thousand children.
+const MOST_OF_ONE: usize = 1 << 20;
 /// What a state counts for, beside its records.
 const STATE: usize = 1 << 10;
+/// What a record counts for, beside its size on disk.
+const RECORD: usize = size_of::<(Record, usize)>();
+/// Up to so many records, no room is kept for more: most tasks have few, and there are many tasks.
+const FEW_RECORDS: usize = 16;
 
 /// What was written last.
 #[derive(Default)]
@@ -37,7 +41,7 @@ struct Tasks {
 
 struct RecentTask {
     state: Arc<TaskState>,
-    /// The end of its journal, with the size of each record.
+    /// The end of its journal, with what each record counts for.
     records: VecDeque<(Record, usize)>,
     bytes: usize,
 }
@@ -141,7 +145,11 @@ impl Tasks {
             Some(had) if had.state.seq.0 + records.len() as u64 == seq.0 => RecentTask { state, ..had },
             _ => RecentTask { state, records: VecDeque::new(), bytes: STATE },
         };
+        if task.records.len() + records.len() <= FEW_RECORDS {
+            task.records.reserve_exact(records.len());
+        }
         for (record, size) in records {
+            let size = size + RECORD;
             task.bytes += size;
             task.records.push_back((record, size));
         }

@@ -131,8 +131,8 @@ impl SseReplyBuilder for ChatReplyBuilder {
         }
         if let Some((said, text)) = self.likeness.match_event(data) {
             match said {
-                ChatDeltaKind::Text => self.collector.push_text(text.into_owned(), chunks),
-                ChatDeltaKind::Reasoning => self.collector.push_reasoning(text.into_owned(), chunks),
+                ChatDeltaKind::Text => self.collector.push_text(&text, chunks),
+                ChatDeltaKind::Reasoning => self.collector.push_reasoning(&text, chunks),
                 ChatDeltaKind::Arguments(index) => {
                     self.calls.add_parts(index, String::new(), String::new(), &text, &mut self.collector);
                 }
@@ -225,15 +225,15 @@ impl ChatReplyBuilder {
             .filter(|text| !text.is_empty())
             .or_else(|| raw_string(delta.reasoning));
         let said = delta.reasoning_details.map(|details| self.details.add(details)).unwrap_or_default();
-        self.collector.push_reasoning(thought.unwrap_or(said), chunks);
+        self.collector.push_reasoning(&thought.unwrap_or(said), chunks);
         match delta.content.map(|raw| (raw, raw_string(Some(raw)))) {
-            Some((_, Some(text))) => self.collector.push_text(text, chunks),
+            Some((_, Some(text))) => self.collector.push_text(&text, chunks),
             Some((raw, None)) => self.parts(raw, chunks),
             None => {}
         }
         if let Some(refusal) = raw_string(delta.refusal).filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.collector.push_text(refusal, chunks);
+            self.collector.push_text(&refusal, chunks);
         }
         for piece in delta.tool_calls.unwrap_or_default() {
             self.calls.add(piece, &mut self.collector);
@@ -249,14 +249,14 @@ impl ChatReplyBuilder {
         for part in &parts {
             if let Some(thinking) = part.get("thinking") {
                 for piece in thinking.as_array().into_iter().flatten() {
-                    self.collector.push_reasoning(text_of(piece), chunks);
+                    self.collector.push_reasoning(&text_of(piece), chunks);
                 }
-                self.collector.push_reasoning(thinking.as_str().unwrap_or_default().to_owned(), chunks);
+                self.collector.push_reasoning(thinking.as_str().unwrap_or_default(), chunks);
             } else if let Some(refusal) = part.get("refusal").and_then(Value::as_str) {
                 self.refused |= !refusal.is_empty();
-                self.collector.push_text(refusal.to_owned(), chunks);
+                self.collector.push_text(refusal, chunks);
             } else {
-                self.collector.push_text(text_of(part), chunks);
+                self.collector.push_text(&text_of(part), chunks);
             }
         }
     }

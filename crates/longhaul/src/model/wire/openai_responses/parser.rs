@@ -82,11 +82,11 @@ impl SseReplyBuilder for ResponsesReplyBuilder {
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.refused |= kind == "response.refusal.delta";
                 let at = self.place(&event, no_text());
-                self.collector.append(at, raw_string(event.delta).unwrap_or_default(), chunks);
+                self.collector.append(at, &raw_string(event.delta).unwrap_or_default(), chunks);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 let at = self.place(&event, no_thinking());
-                self.collector.append(at, raw_string(event.delta).unwrap_or_default(), chunks);
+                self.collector.append(at, &raw_string(event.delta).unwrap_or_default(), chunks);
             }
             "response.function_call_arguments.delta" => {
                 let at = self.place(&event, no_call());
@@ -102,7 +102,7 @@ impl SseReplyBuilder for ResponsesReplyBuilder {
             }
             "response.reasoning_summary_part.added" if raw_number(event.summary_index).unwrap_or(0) > 0 => {
                 let at = self.place(&event, no_thinking());
-                self.collector.append(at, "\n\n".to_owned(), chunks);
+                self.collector.append(at, "\n\n", chunks);
             }
             "response.function_call_arguments.done" => {
                 let at = self.place(&event, no_call());
@@ -235,7 +235,7 @@ impl ResponsesReplyBuilder {
             _ => false,
         };
         if nothing {
-            self.collector.append(at, whole, chunks);
+            self.collector.append(at, &whole, chunks);
         }
     }
 
