@@ -18,7 +18,7 @@ use crate::entry::{EntryKind, Failure, FailureKind, ReleaseReason, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::journal::{LaunchBurst, fail_task, release_task};
 use crate::runner::{
-    AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, Seat, Seats, TaskRun, panic_message,
+    AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, RunStart, Seat, Seats, TaskRun, panic_message,
     settle_halt,
 };
 use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError, TaskFilter};
@@ -397,10 +397,14 @@ async fn run(
     let Some(team) = teams.get(&state.team) else {
         return Box::pin(settle_halt(&*context.store, state, Halt::Drain)).await;
     };
+    let begin = async {
+        let start = Box::pin(RunStart::wait(context, &team, &task, &lease)).await?;
+        Box::pin(TaskRun::begin(context.clone(), team, task, seat, lease.clone(), start)).await
+    };
     let begun = tokio::select! {
         biased;
         why = PollOnWake::new(lease.wait_until_lost()) => return AttemptEnd::StoreFailed(why),
-        begun = Box::pin(TaskRun::begin(context.clone(), team, task, seat, lease.clone())) => begun,
+        begun = begin => begun,
     };
     match begun {
         Ok(run) => run.drive().await,

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use crate::id::{AgentName, TaskId};
@@ -42,6 +43,12 @@ pub trait Model: Send + Sync + 'static {
     /// its connection.
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a>;
 
+    /// The place of a task that has not begun, if tasks should wait before they do: one that waits for its first request
+    /// needs less memory then. `None` if nothing is to be waited for.
+    fn start_ticket(&self, _root: TaskId, _depth: u32) -> Option<Box<dyn StartTicket>> {
+        None
+    }
+
     /// The context window in tokens, if it is known.
     fn context_window(&self) -> Option<u64> {
         None
@@ -52,6 +59,13 @@ pub trait Model: Send + Sync + 'static {
     fn unpriced_model(&self) -> Option<String> {
         None
     }
+}
+
+/// The place of a task among those that wait to begin. Keep it until the task's first request is sent, and then drop it:
+/// that lets the next task begin.
+pub trait StartTicket: Send + Sync {
+    /// Waits until the task may begin, and then returns `None`. Before that, returns why it waits, to be displayed.
+    fn next_step(&mut self) -> BoxFuture<'_, Option<RequestDelay>>;
 }
 
 /// The stream of one reply.

@@ -60,11 +60,16 @@ pub(super) async fn continued_tasks(
     Ok(chain)
 }
 
-/// The journal of a task that never ran before: only its submission and its claim.
+/// Whether a task never ran before: its journal has only its submission and its claim.
+pub(super) fn is_fresh(task: &ClaimedTask) -> bool {
+    task.state.seq == Seq(2)
+}
+
+/// The journal of a task that never ran before.
 pub(super) fn fresh_journal(task: &ClaimedTask) -> Option<Vec<Record>> {
     let TaskState { attempt, worker, seq, active, .. } = &task.state;
     let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
-    (*seq == Seq(2)).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
+    is_fresh(task).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
 }
 
 #[cfg(test)]

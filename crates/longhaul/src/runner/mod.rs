@@ -49,6 +49,7 @@ pub(crate) use poll_on_wake::PollOnWake;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::settle_halt;
 pub(crate) use spending::TreeSpending;
+pub(crate) use startup::RunStart;
 pub(crate) use tool_calls::panic_message;
 
 use crate::agent::{Agent, Policy, Team, Unattended};
@@ -58,6 +59,7 @@ use crate::entry::{Entry, EntryKind, Failure, FailureKind, Isolation, Order, Sub
 use crate::hook::HookInput;
 use crate::id::{AgentName, Attempt, Seq, TaskId};
 use crate::journal::{self, SubmissionCache};
+use crate::model::StartTicket;
 use crate::model::wire::WireCache;
 use crate::permission::{Permissions, Rights};
 use crate::store::{ClaimedTask, EntryKinds, Store, StoreError, Subscription, Subscriptions};
@@ -108,6 +110,8 @@ pub(crate) struct TaskRun {
     context: RunContext,
     team: Arc<Team>,
     seat: Seat,
+    /// Its place among the tasks that begin, until its first request is sent.
+    start_ticket: Option<Box<dyn StartTicket>>,
     subscription: Arc<Subscription>,
     /// Whether this run owns the task, as far as is known.
     lease: RunLease,
@@ -176,6 +180,7 @@ impl TaskRun {
         task: Box<ClaimedTask>,
         seat: Seat,
         lease: RunLease,
+        start: RunStart,
     ) -> Result<Box<TaskRun>, Halt> {
         let claimed = &task.state;
         let attempt = claimed.attempt;
@@ -206,8 +211,9 @@ impl TaskRun {
         let policy = policy_for(&agent, &submitted.order);
         // From here on there are effects outside of the journal: worktrees are created, servers started.
         ensure_claim_held(&*context.store, claimed, &lease).await?;
-        let stopwatch = Stopwatch::new(state.worked, policy.timeout);
+        let stopwatch = Stopwatch::new(state.worked, policy.timeout, start.since);
         let mut starting = TaskStartup::new(&context, &subscription, &state, stopwatch.deadline(), &lease);
+        starting.ticket = start.ticket;
         let worktree = match policy.isolation {
             Isolation::None => None,
             Isolation::Worktree => match starting.wait(open_worktree(&context, &submitted)).await? {
@@ -231,7 +237,7 @@ impl TaskRun {
         // A task with a stop request takes no step, and needs no tools.
         let (open_tools, system, notices) =
             prepared.unwrap_or_else(|| (Arc::new(OpenTools::none(&agent)), Arc::from(""), Vec::new()));
-        let recheck_at = starting.recheck_at();
+        let (recheck_at, start_ticket) = (starting.recheck_at(), starting.ticket.take());
         let ledger = Ledger::open(&context, &state, &order, policy.budget).await?;
         let limit = policy.timeout.into_iter().chain(ledger.time_limit_for(state.id)).min();
         let unwritten = limit.map(worktime::max_unwritten);
@@ -239,6 +245,7 @@ impl TaskRun {
             context,
             team,
             seat,
+            start_ticket,
             subscription,
             lease,
             attempt,

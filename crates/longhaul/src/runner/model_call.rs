@@ -16,6 +16,7 @@ use crate::entry::{Entry, Failure, FailureKind, LiveTextKind, WaitReason};
 use crate::id::CallId;
 use crate::message::Reply;
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, RequestDelay, TextDelay};
+use crate::store::Store;
 
 impl TaskRun {
     /// Gets a reply and records it, together with the calls that start with it.
@@ -144,6 +145,8 @@ impl TaskRun {
             wire_cache: &memo,
             text_delay: Some(&delay),
         });
+        // From here on its request counts at the gate.
+        self.start_ticket = None;
         let failed = |kind| ModelError { model: model.name().to_owned(), kind, retry_after: None };
         let mut words = LiveTextBuffer::default();
         let mut silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
@@ -262,10 +265,8 @@ impl TaskRun {
 
     /// Shows that the task waits for its provider. The text so far is void.
     async fn wait_on_provider(&mut self, why: String, left: Option<Duration>) -> Result<(), Halt> {
-        let until = left
-            .and_then(|left| jiff::SignedDuration::try_from(left).ok())
-            .and_then(|left| self.context.store.now().checked_add(left).ok());
-        self.append_entries(vec![Entry::Waiting { on: WaitReason::Provider(why), until }]).await
+        let waits = provider_wait(&*self.context.store, why, left);
+        self.append_entries(vec![waits]).await
     }
 
     /// A number in 0..1 that differs between tasks and tries. It need not be random, only spread out.
@@ -275,6 +276,14 @@ impl TaskRun {
         (self.state.id, self.conversation.replies(), tries).hash(&mut hasher);
         (hasher.finish() % 1000) as f64 / 1000.0
     }
+}
+
+/// The entry of a task that waits for its provider.
+pub(super) fn provider_wait(store: &dyn Store, why: String, left: Option<Duration>) -> Entry {
+    let until = left
+        .and_then(|left| jiff::SignedDuration::try_from(left).ok())
+        .and_then(|left| store.now().checked_add(left).ok());
+    Entry::Waiting { on: WaitReason::Provider(why), until }
 }
 
 /// Whether to retry, given the time since the first failure. A bad reply is retried a few times. A provider

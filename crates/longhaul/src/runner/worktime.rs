@@ -37,9 +37,9 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Continues from the time in the journal.
-    pub(super) fn new(before: Duration, limit: Option<Duration>) -> Stopwatch {
-        Stopwatch { before, since: Some(Instant::now()), limit }
+    /// Continues from the time in the journal; it has run since then.
+    pub(super) fn new(before: Duration, limit: Option<Duration>, since: Instant) -> Stopwatch {
+        Stopwatch { before, since: Some(since), limit }
     }
 
     pub(super) fn total(&self) -> Duration {
@@ -188,7 +188,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stopwatch_counts_while_it_goes_and_has_a_deadline_only_then() {
         let second = Duration::from_secs(1);
-        let mut watch = Stopwatch::new(2 * second, Some(10 * second));
+        let mut watch = Stopwatch::new(2 * second, Some(10 * second), Instant::now());
         assert_eq!(watch.deadline(), Some(Instant::now() + 8 * second));
         tokio::time::advance(3 * second).await;
         watch.pause();

@@ -7,13 +7,18 @@ use std::collections::BTreeSet;
 
 use super::concurrency_limit::{ConcurrencyLimit, Descriptors, Growth};
 use super::fair_queue::{FairQueue, QueuePlace};
+use super::start_queue::StartQueue;
 use crate::id::TaskId;
+
+/// As many requests as this part of the limit wait at the gate, so that one goes as soon as another has ended.
+const READY: usize = 4;
 
 /// Admits requests in fair turns, up to a limit.
 #[derive(Debug)]
 pub(super) struct Admission {
     limit: ConcurrencyLimit,
     queue: FairQueue,
+    starts: StartQueue,
     arrivals: u64,
     admitted: u64,
     /// Slots below `slots` that are free.
@@ -37,6 +42,7 @@ impl Admission {
         Admission {
             limit,
             queue: FairQueue::default(),
+            starts: StartQueue::default(),
             arrivals: 0,
             admitted: 0,
             free_slots: BTreeSet::new(),
@@ -66,6 +72,26 @@ impl Admission {
 
     pub(super) fn leave(&mut self, place: QueuePlace) {
         self.queue.remove(place);
+        self.starts.tree_changed(place.root, &self.queue);
+    }
+
+    /// A task arrives that has not begun.
+    pub(super) fn arrive_to_start(&mut self, root: TaskId, depth: u32) -> QueuePlace {
+        let place = self.arrive(root, depth);
+        self.starts.push(place, &self.queue);
+        place
+    }
+
+    /// The task whose turn it is to begin, if one waits and may. Call it until it returns `None`.
+    pub(super) fn start(&mut self) -> Option<QueuePlace> {
+        let limit = self.limit.current();
+        let free = limit.saturating_sub(self.running());
+        self.starts.pop(&self.queue, free + (limit / READY).max(1))
+    }
+
+    /// The first request of a task has joined the queue, or the task no longer waits to begin.
+    pub(super) fn end_start(&mut self, place: QueuePlace) {
+        self.starts.remove(place, &self.queue);
     }
 
     /// Admits the request whose turn it is, if one waits and may go. Call it until it returns `None`.
@@ -74,6 +100,7 @@ impl Admission {
             return None;
         }
         let place = self.queue.pop()?;
+        self.starts.tree_changed(place.root, &self.queue);
         let slot = self.free_slots.pop_first().unwrap_or_else(|| {
             self.slots += 1;
             self.slots - 1
@@ -90,7 +117,7 @@ impl Admission {
 
     /// The reply to a request begins, promptly or not.
     pub(super) fn on_answer(&mut self, prompt: bool) -> Growth {
-        self.limit.on_answer(prompt && !self.queue.is_empty())
+        self.limit.on_answer(prompt && !(self.queue.is_empty() && self.starts.is_empty()))
     }
 
     /// The provider has refused a request that still runs.

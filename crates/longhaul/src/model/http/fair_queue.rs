@@ -48,6 +48,15 @@ impl FairQueue {
         self.len == 0
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many requests of a tree wait.
+    pub(super) fn len_of(&self, root: TaskId) -> usize {
+        self.trees.get(&root).map_or(0, |tree| tree.by_depth.len())
+    }
+
     /// Adds a request. A tree that had none waits for its turn behind the others.
     pub(super) fn push(&mut self, place: QueuePlace) {
         let tree = self.trees.entry(place.root).or_insert_with(|| {
@@ -79,8 +88,14 @@ impl FairQueue {
 
     /// Takes the request whose turn it is.
     pub(super) fn pop(&mut self) -> Option<QueuePlace> {
-        let (_, root) = self.turns.pop_first()?;
+        let root = *self.turns.first_key_value()?.1;
+        self.pop_from(root)
+    }
+
+    /// Takes the next request of a tree, as if it were its turn.
+    pub(super) fn pop_from(&mut self, root: TaskId) -> Option<QueuePlace> {
         let tree = self.trees.get_mut(&root)?;
+        self.turns.remove(&tree.turn);
         let (depth, arrival) = tree.pop()?;
         self.len -= 1;
         if tree.by_depth.is_empty() {

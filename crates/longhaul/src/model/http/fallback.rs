@@ -8,7 +8,10 @@ use futures::StreamExt as _;
 use futures::stream;
 use tokio::time::Instant;
 
-use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream, RequestDelay};
+use crate::id::TaskId;
+use crate::model::{
+    Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream, RequestDelay, StartTicket,
+};
 
 /// A model with fallbacks, which are used when it fails.
 ///
@@ -73,6 +76,10 @@ impl Model for FallbackModel {
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
         let attempt = FallbackStream { of: self, request, rest: self.order(), now: None, turned: false };
         stream::unfold(attempt, async |mut attempt| attempt.next().await.map(|item| (item, attempt))).boxed()
+    }
+
+    fn start_ticket(&self, root: TaskId, depth: u32) -> Option<Box<dyn StartTicket>> {
+        self.models.get(*self.order().front()?)?.start_ticket(root, depth)
     }
 
     fn context_window(&self) -> Option<u64> {

@@ -14,12 +14,13 @@ use super::rate_limit_gate::{GateStep, GateTicket, RateLimitGate, RequestPermit}
 use super::response_reader::{ReadFailure, ResponseReader, SilenceLimits};
 use super::transport::HttpResponse;
 use super::{Endpoint, HttpClient, retry_after, unexpected_body};
+use crate::id::TaskId;
 use crate::message::{Block, Reply, StopReason, Usage};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
 use crate::model::wire::tool_names::resolve_tool_name;
 use crate::model::wire::{TextCalls, WireProtocol, parse_text_calls};
-use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream, StartTicket};
 
 /// The maximum number of bytes to read of an error response.
 const ERROR_BODY: usize = 64 * 1024;
@@ -224,6 +225,10 @@ impl Model for HttpModel {
             reply_stream.next().await.map(|item| (item, reply_stream))
         })
         .boxed()
+    }
+
+    fn start_ticket(&self, root: TaskId, depth: u32) -> Option<Box<dyn StartTicket>> {
+        Some(Box::new(self.gate.enqueue_start(root, depth)))
     }
 
     fn context_window(&self) -> Option<u64> {

@@ -35,6 +35,7 @@ mod rate_limit_gate;
 mod api_keys;
 mod response_reader;
 mod retry_after;
+mod start_queue;
 mod auto_detect;
 mod provider_opts;
 mod http_model;

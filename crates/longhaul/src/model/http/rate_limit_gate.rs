@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -19,7 +20,7 @@ use super::concurrency_limit::{ConcurrencyLimit, Growth};
 use super::descriptors;
 use super::fair_queue::QueuePlace;
 use crate::id::TaskId;
-use crate::model::{ModelErrorKind, RequestDelay};
+use crate::model::{ModelErrorKind, RequestDelay, StartTicket};
 
 /// The size of the budget for uninvited retries.
 const RETRY_BUDGET: f64 = 10.0;
@@ -52,6 +53,8 @@ struct GateState {
     admission: Admission,
     /// Those that wait to be admitted, by their arrival.
     waiters: HashMap<u64, oneshot::Sender<RequestPermit>>,
+    /// Tasks that wait to begin, by their arrival.
+    starters: HashMap<u64, oneshot::Sender<()>>,
     pause: Option<RateLimitPause>,
     budget: f64,
     counted: Instant,
@@ -75,6 +78,7 @@ impl RateLimitGate {
         let state = GateState {
             admission: Admission::new(limit),
             waiters: HashMap::new(),
+            starters: HashMap::new(),
             pause: None,
             budget: RETRY_BUDGET,
             counted: Instant::now(),
@@ -106,6 +110,17 @@ impl RateLimitGate {
             permit: None,
             queued: false,
         }
+    }
+
+    /// A task arrives that has not begun. It begins when its first request will be sent soon.
+    pub(super) fn enqueue_start(self: &Arc<Self>, root: TaskId, depth: u32) -> QueuedStart {
+        let (starter, begins) = oneshot::channel();
+        let place = self.change(|state| {
+            let place = state.admission.arrive_to_start(root, depth);
+            state.starters.insert(place.arrival, starter);
+            place
+        });
+        QueuedStart { gate: self.clone(), place, begins, reported: false }
     }
 
     /// Pauses for as long as the provider asks. The provider invites a retry after that, so it costs no
@@ -169,13 +184,17 @@ impl RateLimitGate {
 
     /// Changes the state, and wakes those that may go now.
     fn change<T>(self: &Arc<Self>, work: impl FnOnce(&mut GateState) -> T) -> T {
-        let (done, admitted) = self.with_state(|state| {
+        let (done, admitted, started) = self.with_state(|state| {
             let done = work(state);
             let mut admitted = Vec::new();
             while let Some((place, request)) = state.admission.admit() {
                 admitted.push((state.waiters.remove(&place.arrival), request));
             }
-            (done, admitted)
+            let mut started = Vec::new();
+            while let Some(place) = state.admission.start() {
+                started.extend(state.starters.remove(&place.arrival));
+            }
+            (done, admitted, started)
         });
         for (waiter, request) in admitted {
             let permit = RequestPermit { gate: self.clone(), request, admitted: Instant::now() };
@@ -184,7 +203,18 @@ impl RateLimitGate {
                 let _ = waiter.send(permit);
             }
         }
+        for starter in started {
+            // One that has gone away says so itself.
+            let _ = starter.send(());
+        }
         done
+    }
+
+    /// Why requests wait while nothing is wrong.
+    fn why_full(&self) -> String {
+        let (running, limit) =
+            self.with_state(|state| (state.admission.running(), state.admission.limit().current()));
+        format!("waiting for a free slot: {running} requests are running, and the limit is {limit}")
     }
 
     fn with_state<T>(&self, work: impl FnOnce(&mut GateState) -> T) -> T {
@@ -351,7 +381,7 @@ impl GateTicket {
     fn leave_queue(&mut self) {
         // A permit that is on its way is dropped with its receiver, and goes to the next one.
         if self.permit.take().is_some() {
-            self.gate.with_state(|state| {
+            self.gate.change(|state| {
                 state.admission.leave(self.place);
                 state.waiters.remove(&self.place.arrival)
             });
@@ -405,10 +435,7 @@ impl GateTicket {
             DelayReason::Closed => "rate limited by the provider".to_owned(),
             DelayReason::Budget => "the provider does not answer; retrying less often".to_owned(),
             DelayReason::Full => {
-                let (running, limit) = self
-                    .gate
-                    .with_state(|state| (state.admission.running(), state.admission.limit().current()));
-                format!("waiting for a free slot: {running} requests are running, and the limit is {limit}")
+                self.gate.why_full()
             }
         };
         RequestDelay {
@@ -422,6 +449,36 @@ impl Drop for GateTicket {
     fn drop(&mut self) {
         self.unqueue();
         self.leave_queue();
+    }
+}
+
+/// A task that waits to begin. Until it is dropped, it counts as a request that is about to arrive.
+pub(super) struct QueuedStart {
+    gate: Arc<RateLimitGate>,
+    place: QueuePlace,
+    begins: oneshot::Receiver<()>,
+    reported: bool,
+}
+
+impl StartTicket for QueuedStart {
+    fn next_step(&mut self) -> BoxFuture<'_, Option<RequestDelay>> {
+        Box::pin(async move {
+            let unreported = if self.reported { REPORT_INTERVAL } else { UNREPORTED_WAIT };
+            if timeout_at(Instant::now() + unreported, &mut self.begins).await.is_ok() {
+                return None;
+            }
+            self.reported = true;
+            Some(RequestDelay { reason: self.gate.why_full(), remaining: None })
+        })
+    }
+}
+
+impl Drop for QueuedStart {
+    fn drop(&mut self) {
+        self.gate.change(|state| {
+            state.starters.remove(&self.place.arrival);
+            state.admission.end_start(self.place);
+        });
     }
 }
 

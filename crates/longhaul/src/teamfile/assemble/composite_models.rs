@@ -7,7 +7,8 @@ use tokio::sync::OnceCell;
 
 use super::VariableLookup;
 use crate::model::http::{HttpClient, HttpModel};
-use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyStream};
+use crate::id::TaskId;
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyStream, StartTicket};
 
 /// `auto` without a key: a local server, looked up at the first request.
 pub(super) struct AutoModel {
@@ -45,6 +46,10 @@ impl Model for AutoModel {
                 Err(error) => stream::once(async { Err(error) }).boxed(),
             })
             .boxed()
+    }
+
+    fn start_ticket(&self, root: TaskId, depth: u32) -> Option<Box<dyn StartTicket>> {
+        self.found.get()?.start_ticket(root, depth)
     }
 
     fn context_window(&self) -> Option<u64> {
@@ -85,6 +90,10 @@ impl Model for RotatingModel {
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
         let at = usize::try_from(request.turn).unwrap_or_default() % self.models.len();
         self.models[at].stream(request)
+    }
+
+    fn start_ticket(&self, root: TaskId, depth: u32) -> Option<Box<dyn StartTicket>> {
+        self.models.first()?.start_ticket(root, depth)
     }
 
     fn context_window(&self) -> Option<u64> {
