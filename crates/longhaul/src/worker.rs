@@ -18,8 +18,8 @@ use crate::entry::{EntryKind, Failure, FailureKind, ReleaseReason, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::journal::{LaunchBurst, fail_task, release_task};
 use crate::runner::{
-    AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, RunStart, Seat, Seats, TaskRun, panic_message,
-    settle_halt,
+    AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, RunStart, Seat, Seats, TaskRun,
+    panic_message, settle_halt,
 };
 use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError, TaskFilter};
 use crate::task::TaskState;

@@ -162,6 +162,13 @@ pub struct RequestDelay {
     pub remaining: Option<Duration>,
 }
 
+impl RequestDelay {
+    /// A delay for this reason, without a known end.
+    pub fn new(reason: impl Into<String>) -> RequestDelay {
+        RequestDelay { reason: reason.into(), remaining: None }
+    }
+}
+
 /// The error of a model that did not answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{model}: {kind}")]

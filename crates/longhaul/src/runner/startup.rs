@@ -56,10 +56,10 @@ impl RunStart {
         };
         start.ticket = match ticket.next_step().now_or_never() {
             Some(None) => Some(ticket),
-            _ => {
+            delay => {
                 let limit = policy_for(agent, &submitted.order).timeout;
-                let stopwatch = Stopwatch::new(task.state.worked, limit, start.since);
-                Box::pin(wait_for_turn(context, task, stopwatch.deadline(), lease, ticket)).await?
+                let deadline = Stopwatch::new(task.state.worked, limit, start.since).deadline();
+                Box::pin(wait_for_turn(context, task, deadline, lease, ticket, delay.flatten())).await?
             }
         };
         Ok(start)
@@ -73,6 +73,7 @@ async fn wait_for_turn(
     deadline: Option<Instant>,
     lease: &RunLease,
     mut ticket: Box<dyn StartTicket>,
+    mut delay: Option<RequestDelay>,
 ) -> Result<Option<Box<dyn StartTicket>>, Halt> {
     let state = &task.state;
     let kinds = EntryKinds::from_kinds([EntryKind::StopRequested, EntryKind::Released, EntryKind::Finished]);
@@ -81,15 +82,16 @@ async fn wait_for_turn(
     // Read after subscribing, so that nothing is missed in between.
     starting.check_journal().await?;
     loop {
-        match starting.wait(ticket.next_step()).await? {
+        if let Some(RequestDelay { reason, remaining }) = delay {
+            let waits = provider_wait(&*context.store, reason, remaining);
+            let fence = Fence::Attempt(state.attempt);
+            journal::append(&*context.store, Batch::one(state.id, fence, vec![waits])).await?;
+        }
+        delay = match starting.wait(ticket.next_step()).await? {
             None => return Ok(None),
             Some(None) => return Ok(Some(ticket)),
-            Some(Some(RequestDelay { reason, remaining })) => {
-                let waits = provider_wait(&*context.store, reason, remaining);
-                let fence = Fence::Attempt(state.attempt);
-                journal::append(&*context.store, Batch::one(state.id, fence, vec![waits])).await?;
-            }
-        }
+            Some(delay) => delay,
+        };
     }
 }
 

@@ -434,9 +434,7 @@ impl GateTicket {
         let why = match why {
             DelayReason::Closed => "rate limited by the provider".to_owned(),
             DelayReason::Budget => "the provider does not answer; retrying less often".to_owned(),
-            DelayReason::Full => {
-                self.gate.why_full()
-            }
+            DelayReason::Full => self.gate.why_full(),
         };
         RequestDelay {
             reason: why,
@@ -468,7 +466,7 @@ impl StartTicket for QueuedStart {
                 return None;
             }
             self.reported = true;
-            Some(RequestDelay { reason: self.gate.why_full(), remaining: None })
+            Some(RequestDelay::new(self.gate.why_full()))
         })
     }
 }

@@ -6,8 +6,8 @@ use futures::{StreamExt as _, stream};
 use tokio::sync::OnceCell;
 
 use super::VariableLookup;
-use crate::model::http::{HttpClient, HttpModel};
 use crate::id::TaskId;
+use crate::model::http::{HttpClient, HttpModel};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, ReplyStream, StartTicket};
 
 /// `auto` without a key: a local server, looked up at the first request.

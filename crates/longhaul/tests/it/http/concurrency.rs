@@ -1,6 +1,7 @@
 //! How many requests run at once: as many as the provider takes, or a fixed number.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
@@ -9,9 +10,11 @@ use longhaul::id::AgentName;
 use longhaul::message::Message;
 use longhaul::model::http::{HttpClient, HttpOptions};
 use longhaul::model::wire::WireCache;
-use longhaul::model::{Model, ModelErrorKind, ModelRequest, ReplyChunk};
+use longhaul::model::{Model, ModelErrorKind, ModelRequest, ReplyChunk, ReplyStream, StartTicket};
 use longhaul::teamfile::{Environment, TeamBundle, assemble};
-use longhaul::{Longhaul, Order, TaskId, Team};
+use longhaul::testing::{FnModel, reply};
+use longhaul::{Longhaul, Order, SubAgentDialect, TaskId, Team};
+use serde_json::json;
 
 use crate::http::server::{Act, Crowd, Server, says};
 use crate::http::stage::{
@@ -241,6 +244,69 @@ async fn trees_take_turns_at_the_gate_and_the_orchestrator_goes_first() {
             "big grandchild"
         ]
     );
+}
+
+/// Counts the requests of tasks that have begun and not got their reply.
+struct Counted {
+    model: Arc<dyn Model>,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Model for Counted {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
+        self.most.fetch_max(self.now.fetch_add(1, SeqCst) + 1, SeqCst);
+        let counting = Counting(&self.now);
+        let count_until_end = move |chunk| {
+            let _ = &counting;
+            chunk
+        };
+        self.model.stream(request).map(count_until_end).boxed()
+    }
+
+    fn start_ticket(&self, root: TaskId, depth: u32) -> Option<Box<dyn StartTicket>> {
+        self.model.start_ticket(root, depth)
+    }
+}
+
+struct Counting<'a>(&'a AtomicUsize);
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Issue 17: a thousand agents at a gate for a few need the memory of a few.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_begin_when_their_request_will_be_sent_soon() {
+    const AGENTS: usize = 60;
+    let server = Server::start(|_| Act::Later(Duration::from_millis(5), says("Here."))).await;
+    let http = HttpClient::new(HttpOptions::default().max_concurrent(Some(4))).unwrap();
+    let counted = Arc::new(Counted { model: model(&http, &server.url()), now: 0.into(), most: 0.into() });
+    let worker: Arc<dyn Model> = counted.clone();
+    let lead: Arc<dyn Model> = Arc::new(FnModel::new(|request| match request.turn {
+        0 => (0..AGENTS).fold(reply(), |reply, n| {
+            reply.call("run_background_agent", json!({"agent": "worker", "task": format!("Task {n}.")}))
+        }),
+        _ => reply().text("All are back."),
+    }));
+    let lead = agent("solo", &lead)
+        .sub_agent(agent("worker", &worker).build().unwrap())
+        .dialect(SubAgentDialect::Background);
+    let limits = TaskLimits::default().running(100).queue(None);
+    let team = Team::new(lead.build().unwrap()).unwrap();
+    let longhaul = Longhaul::builder(team).limits(limits).start().await.unwrap();
+    let id = submit(&longhaul, "go").await;
+    assert_said(&end(&longhaul, id).await, "All are back.");
+    assert_eq!(server.asked().len(), AGENTS);
+    assert_eq!(server.most_at_once(), 4);
+    let most = counted.most.load(SeqCst);
+    assert!((4..=10).contains(&most), "{most} of {AGENTS} had begun and waited");
 }
 
 /// Where the crowd finds its provider, in the process that is the crowd.
