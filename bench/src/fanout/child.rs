@@ -8,12 +8,17 @@ use std::time::Instant;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
+use super::store_counts::StoreCounts;
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ProcessUsage {
     pub(super) seconds: f64,
     /// CPU time of all its threads, in user and system mode.
     pub(super) cpu_us: f64,
     pub(super) peak_kib: i64,
+    /// What its store did, if it says so.
+    #[serde(default)]
+    pub(super) store: Option<StoreCounts>,
 }
 
 /// Runs a program in `dir`, and returns what it used. It must succeed.
@@ -31,7 +36,9 @@ pub(super) fn measure_child(
             format!("{} {args:?}: {}", program.display(), String::from_utf8_lossy(&output.stderr)).into()
         );
     }
-    Ok(serde_json::from_slice(&output.stdout)?)
+    let store =
+        String::from_utf8_lossy(&output.stderr).lines().find_map(|line| serde_json::from_str(line).ok());
+    Ok(ProcessUsage { store, ..serde_json::from_slice(&output.stdout)? })
 }
 
 /// The process between: its only child is the measured one.
@@ -53,6 +60,7 @@ pub(crate) fn spawn_and_measure(program: &str, args: &[&str]) -> Result<(), Box<
         seconds,
         cpu_us: micros(used.user_time()) + micros(used.system_time()),
         peak_kib: used.max_rss(),
+        store: None,
     };
     println!("{}", serde_json::to_string(&usage)?);
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use super::store_counts::StoreCounter;
 use longhaul::model::http::{HttpClient, HttpOptions};
 use longhaul::store::SqliteStore;
 use longhaul::teamfile::{Environment, TeamBundle, assemble};
@@ -9,6 +10,7 @@ use longhaul::{Longhaul, Order};
 
 /// Runs `team.yaml` of the current directory, with its store in `data` there.
 pub(crate) async fn measure_engine() -> Result<(), Box<dyn Error>> {
+    let counter = StoreCounter::install()?;
     let bundle = TeamBundle::from_text("team.yaml", std::fs::read_to_string("team.yaml")?);
     let http = HttpClient::new(HttpOptions::default())?;
     let made = assemble(&bundle, &Environment::new(http, |_| None, "data"))?;
@@ -17,6 +19,7 @@ pub(crate) async fn measure_engine() -> Result<(), Box<dyn Error>> {
     let root = longhaul.submit(Order::new("root", "Start everybody.")).await?;
     let done = longhaul.wait([root]).await?;
     longhaul.shutdown().await;
+    eprintln!("{}", serde_json::to_string(&counter.counts())?);
     match done.tasks.iter().all(|task| task.state.error.is_none()) {
         true => Ok(()),
         false => Err("the run failed".into()),

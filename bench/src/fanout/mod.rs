@@ -7,6 +7,7 @@ mod bare;
 mod child;
 mod engine;
 mod server;
+mod store_counts;
 
 use std::error::Error;
 use std::path::Path;
@@ -23,7 +24,7 @@ const TURNS: usize = 3;
 /// How often each cell is measured; the median counts.
 const ROUNDS: usize = 3;
 /// The numbers of agents, unless told.
-const AGENTS: [usize; 5] = [10, 100, 1_000, 5_000, 10_000];
+const AGENTS: [usize; 6] = [1, 10, 100, 1_000, 5_000, 10_000];
 
 /// What the orchestrator does to get the results.
 const COLLECT: [&str; 3] = ["letters", "wait", "view"];
@@ -161,6 +162,7 @@ fn print_table(pace: Pace, agents: usize, only: &[&str]) -> Result<(), Box<dyn E
     let mut clients = vec![FanoutClient::bare("bare loop", 0)];
     let mut others = vec![FanoutClient::bare("bare loop, 64 at once", 64)];
     others.extend(COLLECT.map(|collect| FanoutClient::run(collect, &["--quiet"])));
+    others.push(FanoutClient::run("letters", &["--quiet", "--max-concurrent", "64"]));
     others.push(FanoutClient {
         name: "letters, the library".to_owned(),
         args: vec!["letters".to_owned(), "--engine".to_owned()],
@@ -178,7 +180,7 @@ fn print_table(pace: Pace, agents: usize, only: &[&str]) -> Result<(), Box<dyn E
     }
     println!("\n{agents} agents; {}\n", pace.description);
     println!(
-        "{:<24}{:>13}{:>8}{:>11}{:>11}{:>9}{:>11}{:>13}",
+        "{:<42}{:>12}{:>8}{:>10}{:>10}{:>9}{:>10}{:>13}",
         "", "CPU ms/turn", "ratio", "KB/agent", "peak MiB", "wall s", "launch s", "connections"
     );
     let bare = median(&runs[0], |run| run.usage.cpu_us);
@@ -186,7 +188,7 @@ fn print_table(pace: Pace, agents: usize, only: &[&str]) -> Result<(), Box<dyn E
         let cpu = median(runs, |run| run.usage.cpu_us);
         let peak = median(runs, |run| run.usage.peak_kib as f64);
         println!(
-            "{:<24}{:>13.3}{:>8.2}{:>11.1}{:>11.1}{:>9.2}{:>11.2}{:>13.0}",
+            "{:<42}{:>12.3}{:>8.2}{:>10.1}{:>10.1}{:>9.2}{:>10.2}{:>13.0}",
             client.name,
             cpu / 1000.0 / (agents * TURNS) as f64,
             cpu / bare,
@@ -195,6 +197,15 @@ fn print_table(pace: Pace, agents: usize, only: &[&str]) -> Result<(), Box<dyn E
             median(runs, |run| run.usage.seconds),
             median(runs, |run| run.counts.launch_ms as f64 / 1000.0),
             median(runs, |run| run.counts.connections as f64),
+        );
+    }
+    for store in runs.iter().filter_map(|runs| runs.last()?.usage.store) {
+        let per_turn = |count: u64| count as f64 / (agents * TURNS) as f64;
+        println!(
+            "the library's store, per turn: {:.2} writes in {:.3} commits, {:.3} reads of the file",
+            per_turn(store.writes),
+            per_turn(store.commits),
+            per_turn(store.reads)
         );
     }
     Ok(())

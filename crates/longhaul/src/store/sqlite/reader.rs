@@ -64,6 +64,7 @@ impl ReaderPool {
                 (looks.clone(), ReaderThread { place: place.clone(), busy_timeout, reader });
             let work = move || {
                 while let Ok(look) = next(&looks) {
+                    tracing::trace!(target: "longhaul::store::read", "from the file");
                     // A panic in one read must not end the thread.
                     let _ = catch_unwind(AssertUnwindSafe(|| look(&mut thread)));
                 }

@@ -303,6 +303,7 @@ impl WriterThread {
                 }
             }
             self.connection.commit()?;
+            tracing::trace!(target: "longhaul::store::commit", requests = answers.len());
             Ok(answers)
         });
         if transacted.is_err() {
