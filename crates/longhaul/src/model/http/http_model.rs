@@ -327,7 +327,7 @@ impl HttpReplyStream<'_> {
                     idle: model.http.options().idle_timeout,
                 };
                 let delay = self.request.text_delay.cloned();
-                let reader = ResponseReader::start(body, model.wire.parser(), limits, delay, permit.slot());
+                let reader = ResponseReader::start(body, model.wire.parser(), limits, delay);
                 self.stage = RequestStage::Reading(reader, permit);
             }
             RequestStage::Reading(..) => {}

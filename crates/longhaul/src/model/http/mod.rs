@@ -33,7 +33,6 @@ mod plain_http;
 mod unexpected_body;
 mod rate_limit_gate;
 mod api_keys;
-mod read_pace;
 mod response_reader;
 mod retry_after;
 mod start_queue;

@@ -3,8 +3,6 @@
 //! A reply comes in hundreds of small pieces. If the task of the run read them, each would poll everything that
 //! the run waits for; here it polls one small future. The run is woken when there is something for it: the end,
 //! an error, or text that was held back for as long as the request allows.
-//!
-//! Where many replies stream at once and nobody watches, the pieces are not read one by one as they come ([`ReadPace`]).
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -20,7 +18,6 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
-use super::read_pace::{READ_PAUSE, ReadPace};
 use super::transport::ResponseBody;
 use super::unexpected_body;
 use crate::message::Reply;
@@ -74,27 +71,18 @@ struct Unread {
 }
 
 impl ResponseReader {
-    /// Starts to read a response that has the number `slot` among those that are read at once.
+    /// Starts to read.
     pub(super) fn start(
         body: ResponseBody,
         parser: Box<dyn ReplyParser>,
         limits: SilenceLimits,
         delay: Option<TextDelay>,
-        slot: usize,
     ) -> ResponseReader {
         let read = Arc::new(ReadSoFar::default());
         let into = read.clone();
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let reader = BodyReader {
-                parser,
-                limits,
-                delay,
-                pace: ReadPace::new(slot),
-                begun: false,
-                parsed: 0,
-                due: None,
-            };
+            let reader = BodyReader { parser, limits, delay, begun: false, due: None };
             let end = AssertUnwindSafe(reader.read_all(body, &into)).catch_unwind().await;
             into.lock().end = Some(end.unwrap_or_else(|panic| Err(ReadFailure::Panicked(panic))));
             into.wake();
@@ -146,10 +134,7 @@ struct BodyReader {
     parser: Box<dyn ReplyParser>,
     limits: SilenceLimits,
     delay: Option<TextDelay>,
-    pace: ReadPace,
     begun: bool,
-    /// How many bytes were parsed last.
-    parsed: usize,
     /// Until when the text that was read is held back.
     due: Option<Instant>,
 }
@@ -159,28 +144,15 @@ impl BodyReader {
         // Created once, not for every piece.
         let mut alarm = pin!(tokio::time::sleep(LAST_BYTES_TIMEOUT));
         loop {
-            let (began, is_first) = (Instant::now(), !self.begun);
-            let more = self.read_pieces(&mut body, alarm.as_mut(), read, began).await;
-            // A model may think for long and then answer at once.
-            let waited = if is_first { Duration::ZERO } else { began.elapsed() };
-            let comes_slowly = self.pace.comes_slowly(waited, self.parsed < ENOUGH);
+            let more = self.read_pieces(&mut body, alarm.as_mut(), read).await;
             let unread = self.pass_on(read);
             if !more? {
                 return self.parser.finish().map_err(ReadFailure::Failed);
             }
             if unread > MOST {
                 read.taken.notified().await;
-            } else if comes_slowly && !self.is_watched() && !self.parser.is_complete() {
-                self.pace.pauses();
-                alarm.as_mut().reset(Instant::now() + READ_PAUSE);
-                alarm.as_mut().await;
             }
         }
-    }
-
-    /// Whether somebody reads the text as it comes.
-    fn is_watched(&self) -> bool {
-        self.delay.as_ref().is_none_or(|delay| delay.get().is_zero())
     }
 
     /// Waits for pieces of the body and parses them. Returns `false` at its end.
@@ -189,7 +161,6 @@ impl BodyReader {
         body: &mut ResponseBody,
         mut alarm: Pin<&mut Sleep>,
         read: &ReadSoFar,
-        began: Instant,
     ) -> Result<bool, ReadFailure> {
         let over = self.parser.is_complete();
         let limit = match (over, self.begun) {
@@ -198,7 +169,7 @@ impl BodyReader {
             (false, true) => self.limits.idle,
             (false, false) => self.limits.first_byte,
         };
-        let silent_at = began.checked_add(limit);
+        let silent_at = Instant::now().checked_add(limit);
         loop {
             let next = self.due.into_iter().chain(silent_at).min();
             // A timer that fires too early is set again: what it is for moves with every piece.
@@ -234,10 +205,10 @@ impl BodyReader {
         read: &ReadSoFar,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, ReadFailure>> {
-        self.parsed = 0;
-        while self.parsed < ENOUGH {
+        let mut parsed = 0;
+        while parsed < ENOUGH {
             let bytes = match body.poll_chunk(context) {
-                Poll::Pending if self.parsed == 0 => return Poll::Pending,
+                Poll::Pending if parsed == 0 => return Poll::Pending,
                 Poll::Pending => break,
                 Poll::Ready(Ok(Some(bytes))) => bytes,
                 Poll::Ready(Ok(None)) => return Poll::Ready(Ok(false)),
@@ -256,7 +227,7 @@ impl BodyReader {
             }
             // What belongs together is merged there: most pieces are a word.
             self.parser.feed(&bytes, &mut unread.chunks).map_err(ReadFailure::Failed)?;
-            self.parsed += bytes.len().max(1);
+            parsed += bytes.len().max(1);
         }
         Poll::Ready(Ok(true))
     }
