@@ -40,6 +40,9 @@ use super::connect_pace::ConnectPace;
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
+/// How much of a response is read at once, and the largest head of a response. By itself hyper takes up to 400 KB for each
+/// connection if a response comes fast.
+const BUFFER: usize = 16 << 10;
 /// How often a connection is driven before other tasks get their turn.
 const MOST_ROUNDS: usize = 64;
 
@@ -114,7 +117,7 @@ impl PlainHttpClient {
 
     async fn connect(&self, uri: Uri) -> Result<PlainConnection, AnyError> {
         let stream = self.connector.clone().call(uri).await?;
-        let (requests, driver) = Builder::new().handshake(stream).await?;
+        let (requests, driver) = Builder::new().max_buf_size(BUFFER).handshake(stream).await?;
         let signal = Arc::<DriverSignal>::default();
         let waker = Waker::from(signal.clone());
         Ok(PlainConnection { requests, driver: Some(Box::new(driver)), signal, waker })
