@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::loop_detector::ReturnedResult;
 use super::{CallQuestion, Conversation, NextSpeaker, OpenCall, RepeatedCall};
 use crate::entry::{Entry, Letter, LiveTextKind, ModelChoice, NudgeReason, Record, Sender, WaitReason};
 use crate::id::{CallId, LetterId};
@@ -15,8 +16,8 @@ use crate::model::wire::is_only_calls;
 const ALL_ENDED: &str = "\n\n<note>All the tasks that you have started have ended: you have all their results. Do not start them \
                          again. If nothing new has to be started, answer now, with all of these results.</note>";
 const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still running. Their results will come to you in the same \
-                        way: do not look for them, and do not start them again. If there is nothing else to do, end your \
-                        turn with one short sentence.</note>";
+                        way: do not look for them, and do not start them again. If there is nothing else to do, reply with one \
+                        short sentence, for example \"I am waiting for the other results.\"</note>";
 
 /// Added to a result that the same call has returned before. Small models repeat calls until they are led on.
 const SAME_RESULT: &str = "Note: you have made this call before, and this is the same result. If you have what you need, write your answer to \
@@ -58,7 +59,7 @@ impl Conversation {
             Entry::Called { call, arguments, effects, .. } => {
                 if *effects {
                     self.launches.something_happened();
-                    self.loop_detector.begin_anew();
+                    self.loop_detector.may_change();
                 }
                 let attempt = self.attempt;
                 if let Some(open) = self.open_call(*call) {
@@ -81,8 +82,12 @@ impl Conversation {
                 asked.into_iter().for_each(|asked| asked.answer = Some(answer.clone()));
             }
             Entry::Returned(returned) => {
+                let collected = &returned.collected;
+                let shown_before =
+                    !collected.is_empty() && collected.iter().all(|task| self.collected.contains(task));
                 if let Some(open) = self.open_call(returned.call) {
                     open.result = Some((returned.output.clone(), returned.is_error));
+                    (open.shown_before, open.all_ended) = (shown_before, returned.all_ended);
                 }
                 self.collected.extend(&returned.collected);
                 self.launches.collected(&returned.collected, record.at, &returned.output);
@@ -193,8 +198,14 @@ impl Conversation {
             let whole = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
             reply.stop == StopReason::Length && !whole
         };
-        let open =
-            |call: &Call| OpenCall { cut: was_cut(call), call: call.clone(), begun: None, result: None };
+        let open = |call: &Call| OpenCall {
+            cut: was_cut(call),
+            call: call.clone(),
+            begun: None,
+            result: None,
+            shown_before: false,
+            all_ended: false,
+        };
         self.open = reply.calls().map(open).collect();
         for (open, repeated) in self.open.iter_mut().zip(repeated_calls(reply)) {
             if repeated {
@@ -281,7 +292,8 @@ impl Conversation {
         let same: Vec<bool> = self.open.iter().map(same).collect();
         self.loop_detector.returned(self.open.iter().map(|open| {
             let (output, is_error) = open.result.clone().unwrap_or_default();
-            (&open.call, output, is_error)
+            let (shown_before, all_ended) = (open.shown_before, open.all_ended);
+            (&open.call, ReturnedResult { output, is_error, shown_before, all_ended })
         }));
         for (open, same) in std::mem::take(&mut self.open).into_iter().zip(same) {
             let (output, is_error) = open.result.unwrap_or_default();
