@@ -12,9 +12,11 @@ use crate::message::prompt_tags::escape;
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
 use crate::model::wire::is_only_calls;
 
-/// Added after letters about ended children, to move the model on. Small models keep polling otherwise.
-const ALL_ENDED: &str = "\n\n<note>All the tasks that you have started have ended: you have all their results. Do not start them \
-                         again. If nothing new has to be started, answer now, with all of these results.</note>";
+/// Added after letters about ended children, around the order, to move the model on. Without the order, small models start
+/// the same tasks again, or repeat the note.
+const ALL_ENDED: &str = "All the tasks that you have started have ended.";
+const ANSWER_NOW: &str = "If these results answer it, write the answer now, in words. If a part is missing, start a task for that part \
+                          only: do not guess it.";
 const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still running. Their results will come to you in the same \
                         way: do not look for them, and do not start them again. If there is nothing else to do, reply with one \
                         short sentence, for example \"I am waiting for the other results.\"</note>";
@@ -172,9 +174,13 @@ impl Conversation {
         self.reminded = false;
         self.reshaped = false;
         let lead = match all_ended {
-            Some(true) => ALL_ENDED,
-            Some(false) => SOME_RUN,
-            None => "",
+            Some(true) => {
+                let order = self.reminder();
+                let before = if order.is_empty() { " " } else { "" };
+                format!("\n\n{ALL_ENDED}{order}{before}{ANSWER_NOW}")
+            }
+            Some(false) => SOME_RUN.to_owned(),
+            None => String::new(),
         };
         self.push_user_message(format!("{}{lead}", letters_text(&taken)).into());
     }

@@ -178,7 +178,7 @@ impl Conversation {
     }
 
     /// The order, for a model that may have lost sight of it. A session has moved on since, so it gets none.
-    fn reminder(&self) -> String {
+    pub(super) fn reminder(&self) -> String {
         match self.conversation.get(self.order_at) {
             Some(Message::User(order)) if !self.interactive => {
                 let cut = &order[..order.floor_char_boundary(REMINDER)];

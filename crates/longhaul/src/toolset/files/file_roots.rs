@@ -220,7 +220,8 @@ impl FileRoots {
         match error.kind() {
             io::ErrorKind::NotFound => {
                 let similar = || self.similar_name(typed).map(|name| format!(". There is '{name}'"));
-                let meant = self.several_paths(typed).or_else(similar).unwrap_or_default();
+                let meant = self.several_paths(typed).or_else(similar);
+                let meant = meant.unwrap_or_else(|| ": list_directory shows what is there".to_owned());
                 ToolError::Retry(format!("there is no '{typed}' in {}{meant}", self.describe()))
             }
             io::ErrorKind::NotADirectory => {

@@ -124,8 +124,11 @@ async fn a_path_that_is_nearly_right_is_answered_with_the_right_one() {
             "fruits.txt other.txt",
             "there is no 'fruits.txt other.txt' in the working directory. There is 'fruits.txt'",
         ),
-        ("src", "there is no 'src' in the working directory"),
-        ("none/at/all", "there is no 'none/at/all' in the working directory"),
+        ("src", "there is no 'src' in the working directory: list_directory shows what is there"),
+        (
+            "none/at/all",
+            "there is no 'none/at/all' in the working directory: list_directory shows what is there",
+        ),
     ];
     for (path, expected) in table {
         assert_eq!(sent_back(fixture.call("read_file", json!({ "path": path })).await), expected);
