@@ -107,6 +107,12 @@ struct OpenCall {
     cut: bool,
     begun: Option<Attempt>,
     result: Option<(Arc<str>, bool)>,
+    /// Whether it shows nothing but results of tasks that earlier calls have shown.
+    #[serde(default)]
+    shown_before: bool,
+    /// Whether all tasks had ended when it returned.
+    #[serde(default)]
+    all_ended: bool,
 }
 
 /// A question of an open call, and its answer.

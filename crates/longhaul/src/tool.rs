@@ -202,6 +202,8 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// Tasks whose final result is in the text, so that no letter about them is needed.
     pub collected: Vec<TaskId>,
+    /// Whether all the caller's tasks had ended, so that looking at them again shows the same.
+    pub all_ended: bool,
     /// The agent that continues the conversation.
     pub handoff: Option<AgentName>,
     /// The model that continues the conversation.
@@ -212,6 +214,7 @@ fluent_setters!(ToolOutput {
     text: String,
     is_error: bool,
     collected: Vec<TaskId>,
+    all_ended: bool,
     handoff: Option<AgentName>,
     model: Option<ModelChoice>,
 });

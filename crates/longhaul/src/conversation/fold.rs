@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::loop_detector::ReturnedResult;
 use super::{CallQuestion, Conversation, NextSpeaker, OpenCall, RepeatedCall};
 use crate::entry::{Entry, Letter, LiveTextKind, ModelChoice, NudgeReason, Record, Sender, WaitReason};
 use crate::id::{CallId, LetterId};
@@ -11,12 +12,14 @@ use crate::message::prompt_tags::escape;
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
 use crate::model::wire::is_only_calls;
 
-/// Added after letters about ended children, to move the model on. Small models keep polling otherwise.
-const ALL_ENDED: &str = "\n\n<note>All the tasks that you have started have ended: you have all their results. Do not start them \
-                         again. If nothing new has to be started, answer now, with all of these results.</note>";
+/// Added after letters about ended children, around the order, to move the model on. Without the order, small models start
+/// the same tasks again, or repeat the note.
+const ALL_ENDED: &str = "All the tasks that you have started have ended.";
+const ANSWER_NOW: &str = "If these results answer it, write the answer now, in words. If a part is missing, start a task for that part \
+                          only: do not guess it.";
 const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still running. Their results will come to you in the same \
-                        way: do not look for them, and do not start them again. If there is nothing else to do, end your \
-                        turn with one short sentence.</note>";
+                        way: do not look for them, and do not start them again. If there is nothing else to do, reply with one \
+                        short sentence, for example \"I am waiting for the other results.\"</note>";
 
 /// Added to a result that the same call has returned before. Small models repeat calls until they are led on.
 const SAME_RESULT: &str = "Note: you have made this call before, and this is the same result. If you have what you need, write your answer to \
@@ -58,7 +61,7 @@ impl Conversation {
             Entry::Called { call, arguments, effects, .. } => {
                 if *effects {
                     self.launches.something_happened();
-                    self.loop_detector.begin_anew();
+                    self.loop_detector.may_change();
                 }
                 let attempt = self.attempt;
                 if let Some(open) = self.open_call(*call) {
@@ -81,8 +84,12 @@ impl Conversation {
                 asked.into_iter().for_each(|asked| asked.answer = Some(answer.clone()));
             }
             Entry::Returned(returned) => {
+                let collected = &returned.collected;
+                let shown_before =
+                    !collected.is_empty() && collected.iter().all(|task| self.collected.contains(task));
                 if let Some(open) = self.open_call(returned.call) {
                     open.result = Some((returned.output.clone(), returned.is_error));
+                    (open.shown_before, open.all_ended) = (shown_before, returned.all_ended);
                 }
                 self.collected.extend(&returned.collected);
                 self.launches.collected(&returned.collected, record.at, &returned.output);
@@ -167,9 +174,13 @@ impl Conversation {
         self.reminded = false;
         self.reshaped = false;
         let lead = match all_ended {
-            Some(true) => ALL_ENDED,
-            Some(false) => SOME_RUN,
-            None => "",
+            Some(true) => {
+                let order = self.reminder();
+                let before = if order.is_empty() { " " } else { "" };
+                format!("\n\n{ALL_ENDED}{order}{before}{ANSWER_NOW}")
+            }
+            Some(false) => SOME_RUN.to_owned(),
+            None => String::new(),
         };
         self.push_user_message(format!("{}{lead}", letters_text(&taken)).into());
     }
@@ -193,8 +204,14 @@ impl Conversation {
             let whole = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
             reply.stop == StopReason::Length && !whole
         };
-        let open =
-            |call: &Call| OpenCall { cut: was_cut(call), call: call.clone(), begun: None, result: None };
+        let open = |call: &Call| OpenCall {
+            cut: was_cut(call),
+            call: call.clone(),
+            begun: None,
+            result: None,
+            shown_before: false,
+            all_ended: false,
+        };
         self.open = reply.calls().map(open).collect();
         for (open, repeated) in self.open.iter_mut().zip(repeated_calls(reply)) {
             if repeated {
@@ -281,7 +298,8 @@ impl Conversation {
         let same: Vec<bool> = self.open.iter().map(same).collect();
         self.loop_detector.returned(self.open.iter().map(|open| {
             let (output, is_error) = open.result.clone().unwrap_or_default();
-            (&open.call, output, is_error)
+            let (shown_before, all_ended) = (open.shown_before, open.all_ended);
+            (&open.call, ReturnedResult { output, is_error, shown_before, all_ended })
         }));
         for (open, same) in std::mem::take(&mut self.open).into_iter().zip(same) {
             let (output, is_error) = open.result.unwrap_or_default();

@@ -40,7 +40,9 @@ pub(super) enum Novelty {
     New,
     /// The same, or something similar, was launched before.
     Old,
-    /// Launched several times in one reply, or again on request: intended.
+    /// The same, or something similar, was launched before, and the call asks for it to be done once more.
+    Again,
+    /// Launched several times in one reply, or something new said to a task: intended.
     Meant,
 }
 
@@ -63,6 +65,9 @@ struct KnownResult {
     read: Timestamp,
     /// Whether something has happened since that may have made it out of date.
     old: bool,
+    /// Whether the task ended without an answer.
+    #[serde(default)]
+    failed: bool,
     text: Arc<str>,
 }
 
@@ -98,7 +103,8 @@ impl LaunchHistory {
             };
             let several = is_several(asked);
             new.push(Some(match had.contains(&(&*asked.whom, &*asked.words)) || is_alike() {
-                _ if *again || several => Novelty::Meant,
+                _ if several => Novelty::Meant,
+                true if *again => Novelty::Again,
                 true => Novelty::Old,
                 // Something new said to a task is a conversation.
                 false if asked.whom == MESSAGE => Novelty::Meant,
@@ -114,7 +120,8 @@ impl LaunchHistory {
     pub(super) fn read(&mut self, letters: &[Letter], at: Timestamp) {
         for letter in letters {
             if let Some(task) = letter.ending {
-                self.know(task, at, TaskEnding::body(&letter.text));
+                let failed = letter.task_ending().is_some_and(|ending| ending.status != Status::Completed);
+                self.know(task, at, failed, TaskEnding::body(&letter.text));
             }
         }
         // A message may be the reason to launch the same again, also if it arrived together with a result.
@@ -127,7 +134,7 @@ impl LaunchHistory {
     pub(super) fn collected(&mut self, tasks: &[TaskId], at: Timestamp, output: &str) {
         for task in tasks {
             if !self.results.iter().any(|known| known.task == *task) {
-                self.know(*task, at, output);
+                self.know(*task, at, false, output);
             }
         }
     }
@@ -153,9 +160,9 @@ impl LaunchHistory {
         !self.results.is_empty()
     }
 
-    fn know(&mut self, task: TaskId, read: Timestamp, text: &str) {
+    fn know(&mut self, task: TaskId, read: Timestamp, failed: bool, text: &str) {
         self.results.retain(|known| known.task != task);
-        self.results.push(KnownResult { task, read, old: false, text: shortened(text).into() });
+        self.results.push(KnownResult { task, read, old: false, failed, text: shortened(text).into() });
     }
 
     /// Whether a letter reports that a task failed just as one before it, whatever both have changed until then.
@@ -187,7 +194,8 @@ impl LaunchHistory {
             }
             let ids: Vec<TaskId> = TaskKey::for_child(me, had.call).candidate_ids().collect();
             let known = self.results.iter().find(|known| ids.contains(&known.task));
-            let result = known.map(|known| (known.task, known.read));
+            // A task that failed has no result that could answer a new one.
+            let result = known.filter(|known| !known.failed).map(|known| (known.task, known.read));
             let same = same && !known.map_or(had.old, |known| known.old);
             (same || result.is_some()).then_some(EarlierLaunch {
                 call: had.call,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fold::without_repeated_note;
 use super::launch_history::{LaunchHistory, Novelty};
+use crate::agent::Policy;
 use crate::message::{Call, Message, Reply};
 use crate::tool::ToolEffects;
 
@@ -23,6 +24,10 @@ const NEW: u32 = 1;
 const STALE: u32 = 2;
 /// How many replies without anything new a reply counts for whose calls return the same errors again.
 const FAILED: u32 = 2;
+/// The same for a reply that looks again at tasks that have all ended.
+const ENDED: u32 = 2;
+/// So many replies in which something is started once more on request count as one that starts the same again.
+const AGAIN: u32 = 2;
 /// From this total on, the model is reminded of its results.
 const TOLD_AT: u32 = 5;
 /// After so many times, its tools stay off.
@@ -42,6 +47,23 @@ pub(super) struct LoopDetector {
     /// How often its tools were turned off although it had results, and nothing else has happened since.
     #[serde(default)]
     times_off: u32,
+    /// Replies with calls that may change something, but return what they returned before.
+    #[serde(default)]
+    effects: EffectRounds,
+}
+
+/// Replies whose calls may change something. A call that may is progress; the same few calls with the same results, one
+/// after the other, are not.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct EffectRounds {
+    /// Hashes of what calls returned, by tool and arguments.
+    returned: HashMap<u64, u64>,
+    /// Whether a call of the last reply may have changed something.
+    may_change: bool,
+    /// How many replies in a row have returned nothing new.
+    unchanged: u32,
+    /// Whether the model was told so.
+    told: bool,
 }
 
 /// The calls of a reply.
@@ -50,12 +72,28 @@ struct ModelRound {
     tools: Vec<String>,
     /// Whether it launched something that was not launched before.
     launched_new: bool,
-    /// Whether it launched something again on purpose.
+    /// Whether it launched the same several times, or sent something new to a task: that is intended.
     meant: bool,
+    /// Whether it asked for something to be done once more.
+    #[serde(default)]
+    again: bool,
     /// Whether a call that launches nothing returned something new.
     returned_new: bool,
     /// Whether all its calls returned errors.
     failed: bool,
+    /// Whether all tasks had ended when its calls returned.
+    #[serde(default)]
+    all_ended: bool,
+}
+
+/// What a call returned.
+pub(super) struct ReturnedResult {
+    pub(super) output: Arc<str>,
+    pub(super) is_error: bool,
+    /// Whether it shows nothing but results of tasks that earlier calls have shown.
+    pub(super) shown_before: bool,
+    /// Whether all tasks had ended.
+    pub(super) all_ended: bool,
 }
 
 /// How to get a model out of a loop.
@@ -84,8 +122,10 @@ impl LoopDetector {
             tools: Vec::new(),
             launched_new: any(Novelty::New),
             meant: any(Novelty::Meant),
+            again: any(Novelty::Again),
             returned_new: false,
             failed: true,
+            all_ended: true,
         };
         for call in reply.calls() {
             if !round.tools.contains(&call.tool) {
@@ -109,14 +149,24 @@ impl LoopDetector {
     }
 
     /// Applies what the calls of the last reply returned.
-    pub(super) fn returned<'a>(&mut self, calls: impl Iterator<Item = (&'a Call, Arc<str>, bool)>) {
-        for (call, output, is_error) in calls {
-            let (call, output) = (hash(&(&call.tool, &call.arguments)), hash(&&*output));
+    pub(super) fn returned<'a>(&mut self, calls: impl Iterator<Item = (&'a Call, ReturnedResult)>) {
+        let mut is_new = false;
+        for (call, result) in calls {
+            let (call, output) = (hash(&(&call.tool, &call.arguments)), hash(&&*result.output));
             let new = self.returned.insert(call, output) != Some(output);
+            is_new |= self.effects.returned.insert(call, output) != Some(output);
             if let Some(round) = self.rounds.last_mut() {
-                round.returned_new |= new;
-                round.failed &= is_error;
+                // The same results are nothing new, whichever of them were asked for.
+                round.returned_new |= new && !(result.shown_before && result.all_ended);
+                round.failed &= result.is_error;
+                round.all_ended &= result.all_ended;
             }
+        }
+        match std::mem::take(&mut self.effects.may_change) {
+            _ if is_new => (self.effects.unchanged, self.effects.told) = (0, false),
+            true => self.effects.unchanged += 1,
+            // A look in between changes nothing.
+            false => {}
         }
     }
 
@@ -124,6 +174,13 @@ impl LoopDetector {
     pub(super) fn told(&mut self) {
         self.rounds.clear();
         self.told = true;
+        self.effects.told = self.effects.unchanged > 0;
+    }
+
+    /// A call began that may change something.
+    pub(super) fn may_change(&mut self) {
+        let effects = EffectRounds { may_change: true, ..std::mem::take(&mut self.effects) };
+        *self = LoopDetector { effects, ..LoopDetector::default() };
     }
 
     /// The model's tools were turned off for one reply.
@@ -137,10 +194,12 @@ impl LoopDetector {
         *self = LoopDetector::default();
     }
 
-    /// Whether, and how, to intervene. `repeats` is how many replies without anything new are enough.
+    /// Whether, and how, to intervene. `repeats` is how many replies without anything new are enough; if their calls may
+    /// change something, it takes as many as `policy` allows for one call.
     pub(super) fn lead(
         &self,
         repeats: u32,
+        policy: &Policy,
         launches: &LaunchHistory,
         effects: impl Fn(&str) -> ToolEffects,
     ) -> Option<LoopResponse> {
@@ -149,19 +208,26 @@ impl LoopDetector {
         if self.times_off >= OFF_FOR_GOOD {
             return Some(LoopResponse::TurnOff);
         }
+        if self.effects.unchanged >= policy.fail_after_repeats {
+            return Some(LoopResponse::TurnOff);
+        }
+        if self.effects.unchanged >= policy.warn_after_repeats && !self.effects.told {
+            return Some(LoopResponse::TellUnchanged);
+        }
         // Stopping what was launched leads to nothing new either.
         let has_results = launches.has_results();
         let looks = |tool: &String| effects(tool).polls_tasks || effects(tool).stops_tasks;
         let is_launch = |tool: &String| effects(tool).launches;
-        let (mut score, mut launched_old, mut stale) = (0, false, 0);
+        let (mut score, mut launched_old, mut stale, mut again) = (0, false, 0, 0);
         let (mut only_launches, mut only_looks) = (true, true);
         for round in self.rounds.iter().rev() {
             if round.tools.iter().all(looks) {
-                // Looking again is not a loop, unless there is nothing to see. The same error again says more
-                // than the same result again.
+                // Looking again is not a loop, unless there is nothing to see or all has been seen. The same
+                // error again says more than the same result again.
                 stale += match round.failed {
                     _ if round.returned_new => 0,
                     true => FAILED,
+                    false if round.all_ended && !launches.is_empty() => ENDED,
                     false => u32::from(launches.is_empty()),
                 };
                 continue;
@@ -173,11 +239,14 @@ impl LoopDetector {
             let launching = round.tools.iter().all(|tool| looks(tool) || is_launch(tool));
             // A call that may have changed something counts as progress, whatever it returned.
             let harmless = round.tools.iter().all(|tool| effects(tool).is_harmless());
-            let new = round.launched_new || (!launching && (round.returned_new || !harmless));
+            // A launch that was asked for once more was made if it returned something new.
+            let made_again = round.again && round.returned_new;
+            let new = round.launched_new || made_again || (!launching && (round.returned_new || !harmless));
             only_launches &= launching;
             if only_launches {
                 score += if new { NEW } else { STALE };
-                launched_old |= !new;
+                again += u32::from(made_again && !round.launched_new);
+                launched_old |= !new || again >= AGAIN;
             }
             if new && !only_launches {
                 break;

@@ -115,7 +115,7 @@ impl Conversation {
         }
         // The same call with the same result is a stronger sign than the same call.
         let repeats = (policy.warn_after_repeats * 3).div_ceil(5).max(1);
-        match self.loop_detector.lead(repeats, &self.launches, effects) {
+        match self.loop_detector.lead(repeats, policy, &self.launches, effects) {
             Some(lead) => self.lead_on(lead),
             None => NextStep::CallModel { tools: true },
         }
@@ -144,12 +144,12 @@ impl Conversation {
             LoopResponse::Wait => (
                 NudgeReason::Launching,
                 "You have started the same tasks again. The results of those that are running will come to you as messages.",
-                "Start nothing more now, and stop nothing: end your turn with one short sentence.",
+                "Call no tool now: reply with one short sentence, for example \"I am waiting for the results.\"",
             ),
             LoopResponse::WaitWithoutTools => (
                 NudgeReason::ToolsOff,
                 "You cannot start tasks in this turn. The results of those that are running will come to you as messages.",
-                "End your turn with one short sentence.",
+                "Reply with one short sentence, for example \"I am waiting for the results.\"",
             ),
             LoopResponse::TurnOff => (
                 NudgeReason::ToolsOff,
@@ -178,7 +178,7 @@ impl Conversation {
     }
 
     /// The order, for a model that may have lost sight of it. A session has moved on since, so it gets none.
-    fn reminder(&self) -> String {
+    pub(super) fn reminder(&self) -> String {
         match self.conversation.get(self.order_at) {
             Some(Message::User(order)) if !self.interactive => {
                 let cut = &order[..order.floor_char_boundary(REMINDER)];

@@ -84,6 +84,23 @@ fn an_earlier_launch_is_found_by_its_words_and_its_agent() {
 }
 
 #[test]
+fn a_task_without_an_answer_is_not_pointed_out_to_a_similar_one() {
+    for (status, is_found) in [(Status::Completed, true), (Status::Failed, false), (Status::Cancelled, false)]
+    {
+        let mut fixture = ConversationFixture::new();
+        fixture.launches(&[("reader", "Read alpha.txt.")]);
+        let id = child(1, 0);
+        let ended = TaskEnding { task: id, agent: "reader".into(), status };
+        let letter = Letter::new(id.to_string().as_str().into(), Sender::Task(id), "It left no output.");
+        let letter = letter.ending(Some(id)).ended(Some(Box::new(ended)));
+        fixture.note(Entry::Letter(Box::new(letter)));
+        fixture.does();
+        fixture.launches(&[("reader", "Please read the file alpha.txt")]);
+        assert_eq!(fixture.earlier().len(), usize::from(is_found), "{status}");
+    }
+}
+
+#[test]
 fn it_counts_only_while_nothing_has_happened_since() {
     fn touches(fixture: &mut ConversationFixture) {
         fixture.replies(reply().call("shell", json!({})));
@@ -264,6 +281,51 @@ fn who_launches_something_new_each_time_is_told_but_keeps_its_tools() {
 }
 
 #[test]
+fn asking_for_the_same_once_more_is_a_circle_after_a_few_times() {
+    for (is_started, led_at) in [
+        // Each runs: told after five replies that only launch, off after two more.
+        (true, vec![(5, NudgeReason::Launching), (7, NudgeReason::ToolsOff)]),
+        // The first still runs, and each is answered so: told earlier, and off at once.
+        (false, vec![(4, NudgeReason::Launching), (5, NudgeReason::ToolsOff)]),
+    ] {
+        let mut fixture = ConversationFixture::new();
+        fixture.launches(&[("reader", "Read alpha.txt.")]);
+        if is_started {
+            fixture.ends(1, 0);
+        }
+        let mut led = Vec::new();
+        for n in 2..=7 {
+            let task = json!({"agent": "reader", "task": "Read alpha.txt.", "again": true});
+            fixture.replies(reply().call("launch", task));
+            match is_started {
+                true => {
+                    fixture.returns(0, &format!("{} was started", child(n, 0)));
+                    fixture.ends(n, 0);
+                }
+                false => fixture.returns(0, "it is doing this already"),
+            }
+            led.extend(fixture.led().map(|why| (n, why)));
+            if led.len() == 2 {
+                break;
+            }
+        }
+        assert_eq!(led, led_at, "{is_started}");
+    }
+}
+
+#[test]
+fn something_new_is_new_whether_it_is_wanted_again_or_not() {
+    let mut fixture = ConversationFixture::new();
+    for n in 1..=4 {
+        let task = json!({"agent": "reader", "task": format!("Read chapter {n}."), "again": true});
+        fixture.replies(reply().call("launch", task));
+        fixture.returns(0, &format!("{} was started", child(n, 0)));
+        fixture.ends(n, 0);
+        assert_eq!(fixture.led(), None, "{n}");
+    }
+}
+
+#[test]
 fn the_same_message_again_and_again_is_a_circle_and_a_conversation_is_not() {
     for (circle, words) in [
         (true, ["It says BADGER."; 8]),
@@ -354,6 +416,59 @@ fn what_changes_something_is_no_circle() {
 }
 
 #[test]
+fn the_same_changes_in_turn_with_the_same_results_are_a_circle() {
+    fn writes(fixture: &mut ConversationFixture, file: u32, output: &str) {
+        fixture.replies(reply().call("shell", json!({"file": file})));
+        let call = CallId { turn: fixture.turn.replies(), index: 0 };
+        fixture.note(Entry::Called {
+            call,
+            tool: "shell".into(),
+            arguments: None,
+            effects: true,
+            foreign: false,
+        });
+        fixture.returns(0, output);
+    }
+    type Round = fn(&mut ConversationFixture, u32);
+    let table: [(Round, Vec<(u32, NudgeReason)>, &str); 4] = [
+        (
+            |fixture, n| writes(fixture, n % 2, "unchanged"),
+            vec![(6, NudgeReason::Unchanged), (9, NudgeReason::ToolsOff)],
+            "two files in turn",
+        ),
+        (|fixture, n| writes(fixture, n % 2, &format!("{n} bytes")), vec![], "the results are new"),
+        (
+            |fixture, n| writes(fixture, if n % 2 == 0 { n } else { 1 }, "ok"),
+            vec![],
+            "each second one is new: an edit, and the tests after it",
+        ),
+        (
+            |fixture, n| {
+                writes(fixture, n % 2, "unchanged");
+                if n % 4 == 0 {
+                    fixture.letter("Go on.", Delivery::Asap, None);
+                    fixture.does();
+                }
+            },
+            vec![],
+            "a person writes",
+        ),
+    ];
+    for (round, expected, why) in table {
+        let mut fixture = ConversationFixture::new();
+        let mut led = Vec::new();
+        for n in 0..14 {
+            round(&mut fixture, n);
+            led.extend(fixture.led().map(|why| (n, why)));
+            if led.len() == 2 {
+                break;
+            }
+        }
+        assert_eq!(led, expected, "{why}");
+    }
+}
+
+#[test]
 fn who_launches_again_what_fails_in_the_same_way_is_in_a_circle_whatever_it_changed() {
     for (is_same, led) in [(true, Some(NudgeReason::Launching)), (false, None)] {
         let mut fixture = ConversationFixture::new();
@@ -429,6 +544,52 @@ fn looking_again_is_no_circle_unless_there_is_nothing_to_be_seen() {
         assert_eq!(fixture.led(), led.map(|_| NudgeReason::Unchanged), "{is_error}");
         let told = fixture.said().pop().unwrap();
         assert!(led.is_none_or(|led| told.contains(led)), "{told}");
+    }
+}
+
+#[test]
+fn looking_again_at_what_has_ended_is_a_circle() {
+    /// Looks at these results; `all_ended` says whether tasks still run.
+    fn looks(fixture: &mut ConversationFixture, argument: u32, shown: &[TaskId], all_ended: bool) {
+        fixture.replies(reply().call("look", argument.into()));
+        let result = returned(fixture.turn.replies(), 0, "what came of them");
+        let result = CallResult { collected: shown.to_vec(), all_ended, ..result };
+        fixture.note(Entry::Returned(Box::new(result)));
+    }
+    let both = || [child(1, 0), child(1, 1)];
+    let circle = vec![(3, NudgeReason::Unchanged), (4, NudgeReason::ToolsOff)];
+    type Look = fn(&mut ConversationFixture, u32);
+    let table: [(Look, Vec<(u32, NudgeReason)>, &str); 5] = [
+        (
+            |fixture, _| looks(fixture, 1, &[child(1, 0), child(1, 1)], true),
+            circle.clone(),
+            "the same results",
+        ),
+        (
+            |fixture, n| looks(fixture, n, &[child(1, 0), child(1, 1)][..1 + n as usize % 2], true),
+            circle.clone(),
+            "now these, now those",
+        ),
+        (|fixture, _| looks(fixture, 1, &[], true), circle.clone(), "the same list"),
+        (|fixture, _| looks(fixture, 1, &[child(1, 0)], false), vec![], "another still runs"),
+        (|fixture, n| looks(fixture, n, &[child(1, n)], true), vec![], "another result each time"),
+    ];
+    for (look, expected, why) in table {
+        let mut fixture = ConversationFixture::new();
+        fixture.launches(&[("reader", "Read alpha.txt."), ("reader", "Read beta.txt.")]);
+        let mut led = Vec::new();
+        for n in 1..=6 {
+            look(&mut fixture, n);
+            led.extend(fixture.led().map(|why| (n, why)));
+            if led.len() == 2 {
+                break;
+            }
+        }
+        assert_eq!(led, expected, "{why}");
+        if !expected.is_empty() && why == "the same results" {
+            let told = fixture.said().pop().unwrap();
+            assert!(both().iter().all(|task| told.contains(&task.to_string())), "{told}");
+        }
     }
 }
 

@@ -451,6 +451,9 @@ pub struct CallResult {
     /// Tasks whose final result is in the output, so that no letter about them is needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collected: Vec<TaskId>,
+    /// Whether the call looked at the caller's tasks and all of them had ended.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub all_ended: bool,
     /// The agent that continues the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<AgentName>,
@@ -467,7 +470,17 @@ impl CallResult {
     pub fn new(call: CallId, output: impl Into<Arc<str>>) -> CallResult {
         let (is_error, whole, collected, handoff, model) = (false, None, Vec::new(), None, None);
         let output = output.into();
-        CallResult { call, output, is_error, whole, collected, handoff, model, foreign: None }
+        CallResult {
+            call,
+            output,
+            is_error,
+            whole,
+            collected,
+            all_ended: false,
+            handoff,
+            model,
+            foreign: None,
+        }
     }
 }
 

@@ -425,7 +425,7 @@ impl TaskRun {
 
     /// The part of an output that the model sees; an output that is too long is stored whole.
     pub(super) async fn cap_output(&self, call: CallId, output: ToolOutput) -> Result<CallResult, Halt> {
-        let ToolOutput { text, is_error, collected, handoff, model } = output;
+        let ToolOutput { text, is_error, collected, all_ended, handoff, model } = output;
         let Some(part) = truncate_output(&text, self.policy.output_cap) else {
             return Ok(CallResult {
                 call,
@@ -433,6 +433,7 @@ impl TaskRun {
                 is_error,
                 whole: None,
                 collected,
+                all_ended,
                 handoff,
                 model,
                 foreign: None,
@@ -441,7 +442,7 @@ impl TaskRun {
         let whole = Some(self.context.store.put_blob(text.into_bytes()).await?);
         // A result that is not shown whole does not count as collected.
         let (output, collected) = (part.into(), Vec::new());
-        Ok(CallResult { call, output, is_error, whole, collected, handoff, model, foreign: None })
+        Ok(CallResult { call, output, is_error, whole, collected, all_ended, handoff, model, foreign: None })
     }
 }
 

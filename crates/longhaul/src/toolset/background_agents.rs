@@ -9,14 +9,14 @@ use super::fn_tool::{
     self, FnTool, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank, positive_limit, whole_limit,
 };
 use super::task_ops::{self, Launch};
-use super::task_text::{self, END_YOUR_TURN, EXAMPLE_TASK, RESULT_IS_SENT, TaskIdField};
+use super::task_text::{self, END_YOUR_TURN, RESULT_IS_SENT, TaskIdField};
 use super::text_paging::{TextRange, bytes_per_output};
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::dispatch::{AgentInfo, LetterContent, WaitMode};
 use crate::entry::{Budget, Order};
 use crate::snapshot::Snapshot;
 use crate::task::TaskState;
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
 const NAME: &str = "background_agents";
 /// The tool that shows the output of a task.
@@ -38,12 +38,11 @@ impl Toolset for BackgroundAgents {
     }
 
     fn instruction(&self, context: &ToolsetContext) -> Option<String> {
-        let first = context.sub_agents.first()?;
+        context.sub_agents.first()?;
         Some(task_text::delegation_guide(
             &context.sub_agents,
             "run_background_agent",
             "Use wait_background_agents (with all the ids at once)",
-            &format!(r#"run_background_agent {{"agent": "{}", "task": "{EXAMPLE_TASK}"}}"#, first.name),
         ))
     }
 }
@@ -71,9 +70,10 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
             ToolEffects::POLLS_TASKS,
             "Lists your tasks, oldest first: id, agent, status, how long, tokens, what it does now, task.",
             |_: NoArgs, cx| {
-                Box::pin(
-                    async move { Ok(task_ops::list_tasks(cx, TaskIdField::Task).await?.to_string().into()) },
-                )
+                Box::pin(async move {
+                    let table = task_ops::list_tasks(cx, TaskIdField::Task).await?;
+                    Ok(ToolOutput { all_ended: table.all_ended, ..table.to_string().into() })
+                })
             },
         ),
         fn_tool(
@@ -114,7 +114,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
 pub(super) struct RunBackgroundAgentArgs {
     /// The name of the sub-agent.
     agent: String,
-    /// What it should do, in full sentences, with all that it needs to know: it does not see this conversation.
+    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
     task: String,
     /// What the result should look like.
     expected_output: Option<String>,
@@ -129,8 +129,9 @@ pub(super) struct RunBackgroundAgentArgs {
     timeout: Option<f64>,
     /// What the task may use at most.
     budget: Option<BudgetArgs>,
-    /// true: start it although the same task runs or was done before. Leave it out otherwise.
+    // Not in the schema: small models set whatever is offered. The answer to a task that was done before names it.
     #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
     again: bool,
 }
 
@@ -272,6 +273,9 @@ pub(super) struct WaitReply {
     pub(super) timed_out: bool,
     pub(super) error: Option<String>,
     pub(super) tasks: Vec<WaitedTask>,
+    /// What to do next, if all of the caller's tasks have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
 }
 
 #[derive(Default, Serialize)]
@@ -378,11 +382,15 @@ async fn wait(mut args: WaitBackgroundAgentsArgs, cx: &CallContext) -> ToolCallR
              What is not done runs on; its result will be sent to you as a message: no need to wait again."
         ));
     }
+    let all_done = tasks.iter().all(|task| task.done);
+    let note = if all_done { task_ops::all_ended(cx).await? } else { None };
+    let all_ended = note.is_some();
     let settled = WaitReply {
-        all_done: tasks.iter().all(|task| task.done),
+        all_done,
         timed_out: waited.timed_out,
         error: (!notes.is_empty()).then(|| notes.join(" ")),
         tasks,
+        note,
     };
-    task_ops::json_output_with(&settled, collected, lost > 0)
+    Ok(ToolOutput { all_ended, ..task_ops::json_output_with(&settled, collected, lost > 0)? })
 }

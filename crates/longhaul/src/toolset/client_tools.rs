@@ -108,7 +108,7 @@ impl From<ToolError> for ClientCallError {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct AskArgs {
-    /// What it should do, in full sentences, with all that it needs to know: it does not see this conversation.
+    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
     task: String,
     /// What the answer should look like.
     expected_output: Option<String>,

@@ -40,7 +40,7 @@ impl Toolset for Delegation {
         let mut text = String::new();
         if !context.sub_agents.is_empty() {
             text += "With transfer_task you give a task to one of these agents and get its result back. \
-                     The agent sees only what you write in `task`: say in full sentences all it needs to know.\n";
+                     It sees nothing but `task`: say in full sentences what to do or to find out, with all that it needs to know.\n";
             text += &task_text::agent_list(&context.sub_agents);
         }
         if !context.handoffs.is_empty() {
@@ -55,12 +55,13 @@ impl Toolset for Delegation {
 struct TransferTaskArgs {
     /// The name of the sub-agent.
     agent: String,
-    /// What it should do, in full sentences, with all that it needs to know: it does not see this conversation.
+    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
     task: String,
     /// What the result should look like.
     expected_output: Option<String>,
-    /// true: start it although the same task runs or was done before. Leave it out otherwise.
+    // Not in the schema: small models set whatever is offered. The answer to a task that was done before names it.
     #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
     again: bool,
 }
 
@@ -118,6 +119,7 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
     let note = match besides {
         Some(besides) => format!("\n\n[{besides}]"),
         None if is_error => String::new(),
+        None if state.calls == 0 => format!("\n\n{}", task_text::NO_TOOL_WAS_USED),
         None => format!("\n\n{}", task_text::TASK_IS_DONE),
     };
     Ok(ToolOutput { text: text + &note, is_error, collected: vec![state.id], ..ToolOutput::default() })

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, FnTool, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank};
 use super::task_ops::{self, Launch};
-use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
+use super::task_text::{self, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::dispatch::{AgentInfo, LetterContent};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
-use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
 const NAME: &str = "agents";
 
@@ -32,16 +32,8 @@ impl Toolset for ManagedAgents {
     }
 
     fn instruction(&self, context: &ToolsetContext) -> Option<String> {
-        let first = context.sub_agents.first()?;
-        Some(task_text::delegation_guide(
-            &context.sub_agents,
-            "spawn_agent",
-            "Use wait_agent",
-            &format!(
-                r#"spawn_agent {{"subagent_type": "{}", "description": "...", "task": "{EXAMPLE_TASK}"}}"#,
-                first.name
-            ),
-        ))
+        context.sub_agents.first()?;
+        Some(task_text::delegation_guide(&context.sub_agents, "spawn_agent", "Use wait_agent"))
     }
 }
 
@@ -77,7 +69,10 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
             |_: NoArgs, cx| {
                 Box::pin(async move {
                     let list = task_ops::list_tasks(cx, TaskIdField::Agent).await?;
-                    task_ops::json_output(&ListAgentsReply { agents: list.rows, note: list.note })
+                    let all_ended = list.all_ended;
+                    let text =
+                        task_ops::json_output(&ListAgentsReply { agents: list.rows, note: list.note })?;
+                    Ok(ToolOutput { all_ended, ..text })
                 })
             },
         ),
@@ -111,7 +106,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct SpawnAgentArgs {
-    /// What the agent should do, in full sentences, with all that it needs to know: it does not see this conversation.
+    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
     task: String,
     /// The task in a few words, for lists.
     description: String,
@@ -127,8 +122,9 @@ struct SpawnAgentArgs {
     subagent_type: Option<String>,
     /// The directory in which its tools work.
     working_dir: Option<String>,
-    /// true: start it although the same task runs or was done before. Leave it out otherwise.
+    // Not in the schema: small models set whatever is offered. The answer to a task that was done before names it.
     #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
     again: bool,
 }
 

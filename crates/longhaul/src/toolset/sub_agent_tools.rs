@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool};
 use super::task_ops::{self, Launch};
-use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
+use super::task_text::{self, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
 use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::dispatch::{AgentInfo, WaitResult};
 use crate::entry::Order;
 use crate::id::AgentName;
-use crate::tool::{CallContext, DynTool, ToolEffects};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolOutput};
 
 const NAME: &str = "sub_agents";
 
@@ -41,19 +41,18 @@ impl Toolset for SubAgentTools {
     }
 
     fn instruction(&self, context: &ToolsetContext) -> Option<String> {
-        let first = context.sub_agents.first()?;
+        context.sub_agents.first()?;
         Some(task_text::delegation_guide(
             &context.sub_agents,
             "the tool of the agent's name and background: true",
             "Use get_task_result with wait: true, or call the agent with background: false,",
-            &format!(r#"{} {{"task": "{EXAMPLE_TASK}", "background": true}}"#, first.name),
         ))
     }
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct SubAgentArgs {
-    /// What the agent should do, in full sentences, with all that it needs to know: it does not see this conversation.
+    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
     task: String,
     /// true: return a task_id at once; the result is sent to you as a message. false: wait for the result.
     #[serde(default, deserialize_with = "fn_tool::flag")]
@@ -62,8 +61,9 @@ struct SubAgentArgs {
     #[serde(default, deserialize_with = "fn_tool::number")]
     #[schemars(with = "Option<u32>")]
     max_turns: Option<f64>,
-    /// true: start it although the same task runs or was done before. Leave it out otherwise.
+    // Not in the schema: small models set whatever is offered. The answer to a task that was done before names it.
     #[serde(default, deserialize_with = "fn_tool::flag", skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
     again: bool,
 }
 
@@ -156,7 +156,9 @@ fn task_tools() -> [Arc<dyn DynTool>; 3] {
             |_: NoArgs, cx| {
                 Box::pin(async move {
                     let list = task_ops::list_tasks(cx, TaskIdField::Task).await?;
-                    task_ops::json_output(&ListTasksReply { tasks: list.rows, note: list.note })
+                    let all_ended = list.all_ended;
+                    let text = task_ops::json_output(&ListTasksReply { tasks: list.rows, note: list.note })?;
+                    Ok(ToolOutput { all_ended, ..text })
                 })
             },
         ),

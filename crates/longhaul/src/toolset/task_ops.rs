@@ -47,19 +47,21 @@ pub(super) enum Launch {
     Running(TaskId),
 }
 
-/// Launches a task. If the same task was done before or still runs, returns that one instead, unless `again` is
-/// set.
+/// Launches a task. If the same task still runs, or was done before and `again` is not set, returns that one
+/// instead.
 pub(super) async fn launch_task(
     cx: &CallContext,
     mut order: Order,
     again: bool,
 ) -> Result<Launch, ToolError> {
     order.working_dir = child_working_dir(cx, order.working_dir.take()).await?;
-    if !again && let Some(before) = cx.dispatcher.answered(&cx.caller, &cx.earlier, &order).await? {
-        return Ok(match before.state.status.is_final() {
-            true => Launch::Before(Box::new(before)),
-            false => Launch::Running(before.state.id),
-        });
+    if let Some(before) = cx.dispatcher.answered(&cx.caller, &cx.earlier, &order).await? {
+        match before.state.status.is_final() {
+            true if again => {}
+            true => return Ok(Launch::Before(Box::new(before))),
+            // A second one would do the same at the same time. Several are started in one reply.
+            false => return Ok(Launch::Running(before.state.id)),
+        }
     }
     let id = cx.dispatcher.submit(&cx.caller, cx.call, order).await?;
     let known = cx.earlier.iter().filter(|_| !again).find_map(|earlier| earlier.result);
@@ -187,7 +189,7 @@ pub(super) async fn list_tasks(
 }
 
 /// The note for the case that all of the caller's tasks have ended.
-async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
+pub(super) async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
     Ok(cx.dispatcher.count_if_ended(&cx.caller).await?.and_then(task_text::all_ended_note))
 }
 
@@ -355,7 +357,10 @@ pub(super) async fn task_report_with_next_step(
         (None, false) => all_ended(cx).await?,
         _ => None,
     };
-    if next_step.is_some() { task_report(waited, part, named, next_step, cx) } else { Ok(plain) }
+    match next_step {
+        Some(_) => Ok(ToolOutput { all_ended: true, ..task_report(waited, part, named, next_step, cx)? }),
+        None => Ok(plain),
+    }
 }
 
 /// Shows one task as plain text, with its output or a part of it.
@@ -372,10 +377,12 @@ pub(super) async fn view_task(
             task_text::read_on(tool, id, from)
         });
     let collected = if whole { vec![id] } else { Vec::new() };
-    if let Some(next_step) = if whole { all_ended(cx).await? } else { None } {
+    let next_step = if whole { all_ended(cx).await? } else { None };
+    let all_ended = next_step.is_some();
+    if let Some(next_step) = next_step {
         text = format!("{text}\n\n{next_step}");
     }
-    Ok(ToolOutput { text, collected, ..ToolOutput::default() })
+    Ok(ToolOutput { text, collected, all_ended, ..ToolOutput::default() })
 }
 
 pub(super) async fn wait_for_task(

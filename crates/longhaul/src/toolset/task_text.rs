@@ -17,14 +17,19 @@ use crate::task::{Status, TaskState};
 
 /// Keeps a model from polling.
 pub(super) const RESULT_IS_SENT: &str =
-    "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
-/// Tells a model to end its turn.
-pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
-                                short sentence: you will be called again with the results.";
+    "Call no tool for it now: its result will be sent to you as a message when it ends.";
+/// Tells a model to end its turn. It has the sentence to say: a small model that is told to end its turn stops the task instead,
+/// or starts it once more.
+pub(super) const END_YOUR_TURN: &str = "If nothing else has to be started, reply with one short sentence, for example \"I am waiting for the \
+                                result.\" You will be called again with it.";
 
 /// Added to a result that a model has waited for. Small models give out the same task again otherwise.
 pub(super) const TASK_IS_DONE: &str = "Note: this task is done, and this is its result. Do not start it again. If this is what the user asked \
                                for, write your answer now, in words.";
+/// The same for a result that was got without any tool. Small models say that they have done what they have not.
+pub(super) const NO_TOOL_WAS_USED: &str = "Note: the agent has used no tool for this, so it has looked up nothing and changed nothing. If the task needed \
+                                   that, start it once more, and say in `task` that it has to use its tools. Otherwise write your \
+                                   answer now, in words.";
 
 /// Who reads a text about tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,17 +62,13 @@ pub(super) fn done_before(id: TaskId, output: &str) -> String {
 pub(super) fn already_running(id: TaskId) -> String {
     format!(
         "{id} is doing this task already, so it was not started again. {RESULT_IS_SENT} If you need something else, say in \
-         `task` what is different. Otherwise end your turn with one short sentence: you will be called again with the result."
+         `task` what is different. {END_YOUR_TURN}"
     )
 }
 
 /// Tells a model to answer with the earlier result.
 pub(super) const LEAD_ON: &str = "Nothing has changed since. Answer now with this result. If you need something else, say in \
-                                  `task` what is different.";
-
-/// The task in examples. It is empty of meaning on purpose: small models copy a real example as their own
-/// task.
-pub(super) const EXAMPLE_TASK: &str = "...";
+                                  `task` what is different (or add `again`: true to have just this done once more).";
 
 /// How many tasks a list shows.
 const LISTED: usize = 100;
@@ -95,18 +96,19 @@ pub(super) fn agent_list(agents: &[AgentInfo]) -> String {
     agents.iter().map(line).collect()
 }
 
-/// Explains to an agent how to launch tasks: which agents it can call, how results arrive, an example.
-pub(super) fn delegation_guide(agents: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
+/// Explains to an agent how to launch tasks: which agents it can call, what a task says, how results arrive. It has no
+/// example: small models write it out as text instead of making a call.
+pub(super) fn delegation_guide(agents: &[AgentInfo], launch: &str, wait: &str) -> String {
     format!(
         "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
          How to use them:\n\
-         1. To have something done, call {launch}, once for each independent task. Do not tell the user how to do it, and do not guess. \
-         An agent sees only what you write in `task`: say in full sentences all it needs to know.\n\
-         2. Then do other work, or simply finish your turn. \
-         When a task ends, its result comes to you as a message, once. Do not poll, and do not start a task again.\n\
-         3. {wait} only when you cannot go on without a result.\n\
-         4. When you have the results, answer with them. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
-         Example: {example}\n",
+         1. To have something done or found out, call {launch} now, once for each independent task. Do not announce it, do not tell the \
+         user how to do it, and never answer with a guess.\n\
+         2. An agent sees nothing but `task`. Write it as you would ask a colleague: full sentences that say what to do or to find out, \
+         with file names and other words exactly as the user wrote them. It is not a command.\n\
+         3. Then do other work, or simply finish your turn. When a task ends, its result comes to you as a message, once. Do not poll, and \
+         do not start a task again. {wait} only when you cannot go on without a result.\n\
+         4. When you have the results, answer with them. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n",
         agent_list(agents)
     )
 }
@@ -230,6 +232,8 @@ pub(super) struct TaskTable {
     pub(super) rows: Vec<TaskRow>,
     /// A note below the rows.
     pub(super) note: Option<String>,
+    /// Whether there are tasks, and all of them have ended.
+    pub(super) all_ended: bool,
 }
 
 impl TaskTable {
@@ -262,7 +266,8 @@ impl TaskTable {
             notes.push(format!("{left_out} older tasks that have ended are not shown."));
         }
         notes.extend(tasks_note(states, reader));
-        TaskTable { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
+        let all_ended = !states.is_empty() && states.iter().all(|state| state.status.is_final());
+        TaskTable { rows, note: (!notes.is_empty()).then(|| notes.join(" ")), all_ended }
     }
 }
 
@@ -286,7 +291,7 @@ fn tasks_note(states: &[TaskState], reader: TextReader) -> Option<String> {
         }
         (_, TextReader::Agent) => Some(format!(
             "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
-             look again. If there is nothing else to do, end your turn with a short sentence.",
+             look again. {END_YOUR_TURN}",
             tasks(states.len())
         )),
     }

@@ -61,7 +61,8 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
              {two} · writer · completed · 0s · 0 tokens · Write\n\
              {three} · writer · pending · 0s · 0 tokens · Wait\n\
              2 of 3 tasks have not ended yet. The result of each is sent to you as a message when it ends: no need to look \
-             again. If there is nothing else to do, end your turn with a short sentence."
+             again. {}",
+            task_text::END_YOUR_TURN
         )
     );
     assert_eq!(output.collected, []);
@@ -110,7 +111,7 @@ async fn a_running_task_is_shown_live_and_nobody_is_invited_to_poll() {
         format!(
             "{id} · researcher · running · 1m05s · 0 tokens · 0 turns · 0 tools used\nTask: Compare\nWaits for: {id}, for 0s\n\n\
              Output so far:\nGo was made in 2009\n\n\
-             It is still running. Its result will be sent to you as a message when it ends: no need to wait or to poll. \
+             It is still running. Call no tool for it now: its result will be sent to you as a message when it ends. \
              If you must, look again in 60 seconds."
         )
     );
@@ -198,9 +199,12 @@ async fn wait_answers_in_the_shape_and_order_that_users_of_this_dialect_know() {
         format!(
             "{{\"all_done\":true,\"timed_out\":false,\"error\":null,\"tasks\":[\
              {{\"task_id\":\"{two}\",\"status\":\"failed\",\"done\":true,\"output\":\"half\",\"error\":\"timed out: 10 minutes\",\"truncated\":false,\"tools_used\":0}},\
-             {{\"task_id\":\"{one}\",\"status\":\"completed\",\"done\":true,\"output\":\"42\",\"error\":null,\"truncated\":false,\"tools_used\":0}}]}}"
+             {{\"task_id\":\"{one}\",\"status\":\"completed\",\"done\":true,\"output\":\"42\",\"error\":null,\"truncated\":false,\"tools_used\":0}}],\
+             \"note\":\"{}\"}}",
+            task_text::all_ended_note(2).unwrap()
         )
     );
+    assert!(output.all_ended);
     assert_eq!((output.collected, output.is_error), (vec![two, one], false));
     assert_eq!(fixture.gave_seat_back(), Some(vec![two, one]));
     let asked = fixture.dispatcher.waits().remove(0);
@@ -229,6 +233,7 @@ async fn a_wait_for_any_is_over_with_the_first_and_collects_only_that() {
         (&said["tasks"][0]["status"], &said["tasks"][0]["output"]),
         (&json!("running"), &json!("so far"))
     );
+    assert_eq!((&said["note"], output.all_ended), (&json!(null), false), "one still runs");
     assert_eq!(output.collected, [two]);
     let asked = fixture.dispatcher.waits().remove(0);
     assert_eq!((asked.join, asked.timeout), (WaitMode::Any, Some(Duration::from_secs(20))));

@@ -11,7 +11,10 @@ async fn transfer_task_gives_the_answer_and_collects_it() {
     fixture.dispatcher.finish_when_waited_for("researcher", completed("42"));
     let arguments = json!({"agent": "researcher", "task": "x", "expected_output": "a number"});
     let output = fixture.call("transfer_task", arguments.clone()).await.unwrap();
-    assert_eq!((output.text.clone(), output.is_error), (format!("42\n\n{}", task_text::TASK_IS_DONE), false));
+    assert_eq!(
+        (output.text.clone(), output.is_error),
+        (format!("42\n\n{}", task_text::NO_TOOL_WAS_USED), false)
+    );
     let [id] = output.collected[..] else { panic!("{:?}", output.collected) };
     assert_eq!(fixture.dispatcher.snapshot(id).order.expected_output.as_deref(), Some("a number"));
     assert_eq!(fixture.gave_seat_back(), Some(vec![id]));

@@ -116,7 +116,7 @@ async fn task_output_shows_both_ends_or_the_last_lines() {
         "{}",
         output.text
     );
-    assert!(output.text.contains("no need to wait or to poll") && output.collected.is_empty());
+    assert!(output.text.contains("Call no tool for it now") && output.collected.is_empty());
 
     fixture.dispatcher.finish(id, completed(&format!("begin{}\nend", "→".repeat(20_000))));
     let output = fixture.call("task_output", json!({"task_id": id, "tail_lines": 1})).await.unwrap();

@@ -219,8 +219,9 @@ impl FileRoots {
     pub(super) fn read_error(&self, typed: &str, error: &io::Error) -> ToolError {
         match error.kind() {
             io::ErrorKind::NotFound => {
-                let meant = self.similar_name(typed).map(|name| format!(". There is '{name}'"));
-                let meant = meant.unwrap_or_default();
+                let similar = || self.similar_name(typed).map(|name| format!(". There is '{name}'"));
+                let meant = self.several_paths(typed).or_else(similar);
+                let meant = meant.unwrap_or_else(|| ": list_directory shows what is there".to_owned());
                 ToolError::Retry(format!("there is no '{typed}' in {}{meant}", self.describe()))
             }
             io::ErrorKind::NotADirectory => {
@@ -228,6 +229,21 @@ impl FileRoots {
             }
             _ => cannot_read_error(typed, error),
         }
+    }
+
+    /// What to do about a text that is several paths, all of which exist.
+    fn several_paths(&self, typed: &str) -> Option<String> {
+        const MOST: usize = 20;
+        let parts = || typed.split([',', ';', ' ', '\n']).map(str::trim).filter(|part| !part.is_empty());
+        let exists = |part: &str| {
+            let place = self.resolve(part).ok();
+            place.is_some_and(|place| !self.is_hidden(&place) && self.metadata(&place).is_ok())
+        };
+        if !(2..=MOST).contains(&parts().count()) || !parts().all(exists) {
+            return None;
+        }
+        let names: Vec<String> = parts().map(|part| format!("'{part}'")).collect();
+        Some(format!(": these are {} paths. Make one call for each: {}", names.len(), names.join(", ")))
     }
 
     /// The path in the same directory whose name is most like that of a path that does not exist, if one is much like it.

@@ -53,6 +53,7 @@ impl FileOp for SearchFilesContent {
             exclude: exclude_patterns(roots, &start, &args.exclude_patterns)?,
             ..WalkOptions::default()
         };
+        let is_one_file = roots.metadata(&start).is_ok_and(|metadata| metadata.is_file());
         let mut found = SearchResults::default();
         let summary = roots.walk(start, &how, |seen| {
             if seen.kind == FileKind::File {
@@ -66,6 +67,10 @@ impl FileOp for SearchFilesContent {
         })?;
 
         let mut text = match found.matches.as_slice() {
+            // Small models search for the same again and again, although the file is short.
+            [] if is_one_file && found.files == 1 => {
+                "no match in this file. To see what is in it, use read_file.".to_owned()
+            }
             [] => format!("no match in {}", pluralize(found.files, "file")),
             matches => matches.join("\n"),
         };

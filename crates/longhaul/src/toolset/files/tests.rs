@@ -115,12 +115,27 @@ async fn a_path_that_is_nearly_right_is_answered_with_the_right_one() {
     let table = [
         ("fruits", "there is no 'fruits' in the working directory. There is 'fruits.txt'"),
         ("notes/days.txt", "there is no 'notes/days.txt' in the working directory. There is 'notes/day.txt'"),
-        ("src", "there is no 'src' in the working directory"),
-        ("none/at/all", "there is no 'none/at/all' in the working directory"),
+        (
+            "fruits.txt, notes/day.txt",
+            "there is no 'fruits.txt, notes/day.txt' in the working directory: these are 2 paths. Make one call for each: \
+             'fruits.txt', 'notes/day.txt'",
+        ),
+        (
+            "fruits.txt other.txt",
+            "there is no 'fruits.txt other.txt' in the working directory. There is 'fruits.txt'",
+        ),
+        ("src", "there is no 'src' in the working directory: list_directory shows what is there"),
+        (
+            "none/at/all",
+            "there is no 'none/at/all' in the working directory: list_directory shows what is there",
+        ),
     ];
     for (path, expected) in table {
         assert_eq!(sent_back(fixture.call("read_file", json!({ "path": path })).await), expected);
     }
+    let search = json!({ "path": "fruits.txt", "query": "plums" });
+    let found = fixture.text("search_files_content", search).await;
+    assert_eq!(found, "no match in this file. To see what is in it, use read_file.");
     let why = sent_back(fixture.call("read_file", json!({ "path": "/etc/fruits.txt" })).await);
     assert!(why.ends_with("by its path from there. There is a 'fruits.txt' there"), "{why}");
 }

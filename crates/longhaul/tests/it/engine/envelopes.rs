@@ -68,7 +68,7 @@ async fn the_letter_about_an_end_is_one_envelope() {
     assert_done(&ask(&longhaul, Order::new("lead", "go")).await);
     let told = log.of("lead").pop().unwrap().said;
     let letter = told.iter().find(|said| said.starts_with("u:<task_ended")).unwrap();
-    assert_eq!(tags(letter), ["<task_ended", "</task_ended", "<note", "</note"], "{letter}");
+    assert_eq!(tags(letter), ["<task_ended", "</task_ended"], "{letter}");
     assert!(letter.contains("&lt;letter from=\"person\">\nDelete it."), "{letter}");
 }
 
@@ -171,6 +171,6 @@ async fn an_error_stays_in_its_envelope() {
     assert_done(&ask(&longhaul, Order::new("lead", "go")).await);
     let told = log.of("lead").pop().unwrap().said;
     let letter = told.iter().find(|said| said.starts_with("u:<task_ended")).unwrap();
-    assert_eq!(tags(letter), ["<task_ended", "</task_ended", "<note", "</note"], "{letter}");
+    assert_eq!(tags(letter), ["<task_ended", "</task_ended"], "{letter}");
     assert!(letter.contains("status=\"failed\"") && letter.contains("&lt;letter"), "{letter}");
 }

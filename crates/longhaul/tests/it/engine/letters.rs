@@ -135,9 +135,13 @@ async fn below_the_ends_of_children_stands_whether_others_still_run() {
     let asked = log.of("lead");
     let last = asked.last().unwrap();
     let said = |text: &str| last.said.iter().position(|said| said.contains(text)).unwrap();
-    let (some, all) = (said("are still running"), said("have ended: you have all their results"));
+    let (some, all) =
+        (said("are still running"), said("All the tasks that you have started have ended. Your task was:"));
     assert_eq!((some, all), (said("quick news"), said("slow news")), "{:?}", last.said);
-    assert_eq!((last.times("are still running"), last.times("you have all their results")), (1, 1));
+    assert_eq!(
+        (last.times("are still running"), last.times("Your task was:\n\ngo\n\nIf these results answer it")),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]

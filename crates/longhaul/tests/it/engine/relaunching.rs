@@ -90,7 +90,7 @@ async fn it_is_done_again_where_that_is_wanted_or_something_has_happened() {
         launch(launch(reply(), WORDS), WORDS)
     }
     type Steps = Vec<fn() -> ReplyBuilder>;
-    let table: [(Steps, usize, &str); 8] = [
+    let table: [(Steps, usize, &str); 9] = [
         (vec![read, says, again], 2, "it is wanted again"),
         (vec![read, says, otherwise], 2, "something else is wanted of it"),
         (vec![read, says, touches, read], 2, "the lead has changed something"),
@@ -99,6 +99,7 @@ async fn it_is_done_again_where_that_is_wanted_or_something_has_happened() {
         (vec![both, says, both], 4, "several are meant"),
         (vec![read, read, says], 1, "it runs, or has just ended"),
         (vec![read, touches, read, says], 2, "it runs, and the lead has changed something"),
+        (vec![again, again, again, says], 1, "it is wanted again while it runs"),
     ];
     for (steps, ran, why) in table {
         assert_eq!(run(steps).await.1, ran, "{why}");
@@ -223,4 +224,14 @@ async fn a_result_says_how_many_tools_were_used_to_get_it() {
     }
     let (done, ..) = run(vec![touch_it, says]).await;
     assert!(done.output.contains("status=\"completed\" tools_used=\"1\">\nBADGER"), "{}", done.output);
+    fn transfer(task: &str) -> ReplyBuilder {
+        reply().call("transfer_task", json!({"agent": "worker", "task": task}))
+    }
+    for (step, note) in [
+        ((|| transfer("touch it")) as fn() -> ReplyBuilder, "BADGER\n\nNote: this task is done"),
+        (|| transfer(WORDS), "BADGER\n\nNote: the agent has used no tool for this"),
+    ] {
+        let (done, ..) = run(vec![step]).await;
+        assert!(done.output.contains(note), "{}", done.output);
+    }
 }

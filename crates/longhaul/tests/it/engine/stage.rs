@@ -313,7 +313,10 @@ impl Log {
 pub(crate) fn without_note(output: &str) -> String {
     const NOTE: &str = "\n\nNote: this task is done, and this is its result. Do not start it again. If this is what the user asked for, \
                         write your answer now, in words.";
-    output.replace(NOTE, "")
+    const NO_TOOL: &str = "\n\nNote: the agent has used no tool for this, so it has looked up nothing and changed nothing. If the task needed \
+                           that, start it once more, and say in `task` that it has to use its tools. Otherwise write your answer now, in \
+                           words.";
+    output.replace(NOTE, "").replace(NO_TOOL, "")
 }
 
 pub(crate) fn assert_done(snapshot: &Snapshot) {
