@@ -117,13 +117,14 @@ async fn polling_for_ever_ends_with_an_answer() {
     .await;
     let model = own(&server.url(), ModelSettings::default());
     let helper = agent("helper", &model).build().unwrap();
-    let policy = Policy::default().max_turns(8);
+    let policy = Policy::default().max_turns(20);
     let lead = agent("solo", &model).policy(policy).dialect(SubAgentDialect::Background).sub_agent(helper);
     let longhaul = start(lead).await;
     let id = submit(&longhaul, "lead it").await;
     let done = end(&longhaul, id).await;
     assert_said(&done, "My last word, to the user.");
-    assert!(done.state.cut_short.is_some(), "and it is marked");
+    // Looking again at what has ended is a circle, so it does not take all its turns.
+    assert!(done.state.cut_short.is_none() && done.state.turns <= 8, "{} turns", done.state.turns);
     let last = server.asked().pop().unwrap().body.to_string();
     assert!(last.contains("This is what I found.") && last.contains("Your task has ended;"), "{last}");
     let tree = longhaul.list(TaskFilter::tree(id)).await.unwrap();
