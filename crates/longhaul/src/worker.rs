@@ -407,7 +407,7 @@ async fn run(
         begun = begin => begun,
     };
     match begun {
-        Ok(run) => run.drive().await,
+        Ok(run) => Box::pin(run.drive()).await,
         Err(halt) => Box::pin(settle_halt(&*context.store, state, halt)).await,
     }
 }

@@ -58,7 +58,7 @@ impl Conversation {
         }
         match self.next_speaker {
             NextSpeaker::Model => self.next_reply(policy, effects),
-            NextSpeaker::Silent(stop) => self.next_silence(policy, stop),
+            NextSpeaker::Silent(stop) => self.next_silence(policy, stop, effects),
         }
     }
 
@@ -188,7 +188,12 @@ impl Conversation {
         }
     }
 
-    fn next_silence(&self, policy: &Policy, stop: StopReason) -> NextStep {
+    fn next_silence(
+        &self,
+        policy: &Policy,
+        stop: StopReason,
+        effects: impl Fn(&str) -> ToolEffects,
+    ) -> NextStep {
         if self.last_word.is_none() || self.interactive {
             // Letters about ended children wake an idle task only a limited number of times; messages of
             // others always do.
@@ -204,6 +209,14 @@ impl Conversation {
         }
         if stop == StopReason::Refused {
             return self.fail(FailureKind::Refused, "the model refused to answer");
+        }
+        if let Some(tool) = self.launch_without_call(effects) {
+            let text = format!(
+                "You have named {tool} and not called it, so nothing was started.{} To start a task, call {tool} now. If you need \
+                 none, give your answer again.",
+                self.reminder()
+            );
+            return NextStep::Nudge { why: NudgeReason::Empty, text: text.into() };
         }
         if !self.said.trim().is_empty() {
             return NextStep::Idle;
@@ -229,6 +242,20 @@ impl Conversation {
             why: NudgeReason::Empty,
             text: "You ended without an answer. Say now, in words, what the result of your task is.".into(),
         }
+    }
+
+    /// The tool for launching tasks that the answer speaks of, if the task has launched none. Small models describe the call
+    /// instead of making it.
+    fn launch_without_call(&self, effects: impl Fn(&str) -> ToolEffects) -> Option<&str> {
+        let may_be_told =
+            !(self.reminded || self.interactive || self.last_word.is_some() || self.called_last);
+        if !may_be_told || !self.launches.is_empty() {
+            return None;
+        }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        // A name without an underscore may be an ordinary word.
+        let names = self.said.split(|c| !is_name(c)).filter(|word| word.contains('_'));
+        names.into_iter().find(|name| effects(name).launches)
     }
 
     fn fail(&self, kind: FailureKind, message: impl Into<String>) -> NextStep {

@@ -34,7 +34,7 @@ pub(super) fn read(letters: &[&str]) -> NextStep {
 pub(super) fn effects(tool: &str) -> ToolEffects {
     match tool {
         "look" => ToolEffects::POLLS_TASKS,
-        "launch" => ToolEffects::LAUNCHES,
+        "launch" | "launch_agent" => ToolEffects::LAUNCHES,
         "stop" => ToolEffects::STOPS_TASKS,
         "read" | "status" | "clock" => ToolEffects::READ_ONLY,
         _ => ToolEffects::default(),

@@ -699,3 +699,30 @@ fn a_reminder_shows_a_repeated_result_without_the_note() {
     let NextStep::Nudge { text, .. } = fixture.next() else { panic!("{:?}", fixture.next()) };
     assert!(text.contains("BADGER") && !text.contains("same result"), "{text}");
 }
+
+#[test]
+fn who_describes_a_launch_instead_of_making_it_is_told_once() {
+    let described = "To find the port, call `launch_agent` with the task.";
+    let table: [(&str, bool, &str); 3] = [
+        (described, true, "a tool that launches"),
+        ("The launch of the agent went well.", false, "ordinary words"),
+        ("`read_file` shows it.", false, "a tool that launches nothing"),
+    ];
+    for (text, is_told, why) in table {
+        let mut fixture = ConversationFixture::new();
+        fixture.replies(reply().text(text));
+        match fixture.next() {
+            NextStep::Nudge { text, .. } => {
+                assert!(is_told && text.contains("named launch_agent and not called it"), "{why}: {text}");
+                fixture.does();
+                fixture.replies(reply().text(described));
+                assert_eq!(fixture.next(), NextStep::Idle, "it is its answer");
+            }
+            next => assert!(!is_told && next == NextStep::Idle, "{why}: {next:?}"),
+        }
+    }
+    let mut fixture = ConversationFixture::new();
+    fixture.launches(&[("reader", "Read it.")]);
+    fixture.replies(reply().text(described));
+    assert_eq!(fixture.next(), NextStep::Idle, "it has launched one");
+}

@@ -527,7 +527,7 @@ pub enum WaitReason {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NudgeReason {
-    /// The reply was empty.
+    /// The reply was no answer: it was empty, or described a call instead of making it.
     Empty,
     /// The answer does not match the required schema.
     Shape,

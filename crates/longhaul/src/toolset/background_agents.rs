@@ -9,7 +9,7 @@ use super::fn_tool::{
     self, FnTool, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank, positive_limit, whole_limit,
 };
 use super::task_ops::{self, Launch};
-use super::task_text::{self, END_YOUR_TURN, RESULT_IS_SENT, TaskIdField};
+use super::task_text::{self, END_YOUR_TURN, EXAMPLE_TASK, RESULT_IS_SENT, TaskIdField};
 use super::text_paging::{TextRange, bytes_per_output};
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::dispatch::{AgentInfo, LetterContent, WaitMode};
@@ -38,11 +38,12 @@ impl Toolset for BackgroundAgents {
     }
 
     fn instruction(&self, context: &ToolsetContext) -> Option<String> {
-        context.sub_agents.first()?;
+        let first = context.sub_agents.first()?;
         Some(task_text::delegation_guide(
             &context.sub_agents,
             "run_background_agent",
             "Use wait_background_agents (with all the ids at once)",
+            &format!(r#"run_background_agent {{"agent": "{}", "task": "{EXAMPLE_TASK}"}}"#, first.name),
         ))
     }
 }
@@ -114,7 +115,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
 pub(super) struct RunBackgroundAgentArgs {
     /// The name of the sub-agent.
     agent: String,
-    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
+    /// What to do or to find out, in full sentences with all that is needed, like a message to a colleague: the agent sees nothing else.
     task: String,
     /// What the result should look like.
     expected_output: Option<String>,

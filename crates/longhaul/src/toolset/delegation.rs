@@ -55,7 +55,7 @@ impl Toolset for Delegation {
 struct TransferTaskArgs {
     /// The name of the sub-agent.
     agent: String,
-    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
+    /// What to do or to find out, in full sentences with all that is needed, like a message to a colleague: the agent sees nothing else.
     task: String,
     /// What the result should look like.
     expected_output: Option<String>,
@@ -119,8 +119,7 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
     let note = match besides {
         Some(besides) => format!("\n\n[{besides}]"),
         None if is_error => String::new(),
-        None if state.calls == 0 => format!("\n\n{}", task_text::NO_TOOL_WAS_USED),
-        None => format!("\n\n{}", task_text::TASK_IS_DONE),
+        None => format!("\n\n{}", task_text::task_is_done(state.calls)),
     };
     Ok(ToolOutput { text: text + &note, is_error, collected: vec![state.id], ..ToolOutput::default() })
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, FnTool, NoArgs, ToolCallResult, duration_from_secs, fn_tool, non_blank};
 use super::task_ops::{self, Launch};
-use super::task_text::{self, TaskIdField, TaskRow};
+use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
 use super::{OpenFuture, Toolset, ToolsetContext};
 use crate::dispatch::{AgentInfo, LetterContent};
@@ -32,8 +32,16 @@ impl Toolset for ManagedAgents {
     }
 
     fn instruction(&self, context: &ToolsetContext) -> Option<String> {
-        context.sub_agents.first()?;
-        Some(task_text::delegation_guide(&context.sub_agents, "spawn_agent", "Use wait_agent"))
+        let first = context.sub_agents.first()?;
+        Some(task_text::delegation_guide(
+            &context.sub_agents,
+            "spawn_agent",
+            "Use wait_agent",
+            &format!(
+                r#"spawn_agent {{"subagent_type": "{}", "description": "...", "task": "{EXAMPLE_TASK}"}}"#,
+                first.name
+            ),
+        ))
     }
 }
 
@@ -106,7 +114,7 @@ fn tools(agents: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct SpawnAgentArgs {
-    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
+    /// What to do or to find out, in full sentences with all that is needed, like a message to a colleague: the agent sees nothing else.
     task: String,
     /// The task in a few words, for lists.
     description: String,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fn_tool::{self, NoArgs, ToolCallResult, fn_tool};
 use super::task_ops::{self, Launch};
-use super::task_text::{self, TaskIdField, TaskRow};
+use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
 use super::text_paging::TextRange;
 use super::{OpenFuture, Toolset, ToolsetContext, ToolsetError};
 use crate::dispatch::{AgentInfo, WaitResult};
@@ -41,18 +41,19 @@ impl Toolset for SubAgentTools {
     }
 
     fn instruction(&self, context: &ToolsetContext) -> Option<String> {
-        context.sub_agents.first()?;
+        let first = context.sub_agents.first()?;
         Some(task_text::delegation_guide(
             &context.sub_agents,
             "the tool of the agent's name and background: true",
             "Use get_task_result with wait: true, or call the agent with background: false,",
+            &format!(r#"{} {{"task": "{EXAMPLE_TASK}", "background": true}}"#, first.name),
         ))
     }
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct SubAgentArgs {
-    /// What to do or to find out, as full sentences in plain words, like a message to a colleague who sees nothing else. Not a command.
+    /// What to do or to find out, in full sentences with all that is needed, like a message to a colleague: the agent sees nothing else.
     task: String,
     /// true: return a task_id at once; the result is sent to you as a message. false: wait for the result.
     #[serde(default, deserialize_with = "fn_tool::flag")]

@@ -14,6 +14,7 @@ use crate::id::{AgentName, TaskId};
 use crate::message::prompt_tags::escape;
 use crate::snapshot::Snapshot;
 use crate::task::{Status, TaskState};
+use crate::transcript::pluralize;
 
 /// Keeps a model from polling.
 pub(super) const RESULT_IS_SENT: &str =
@@ -24,12 +25,16 @@ pub(super) const END_YOUR_TURN: &str = "If nothing else has to be started, reply
                                 result.\" You will be called again with it.";
 
 /// Added to a result that a model has waited for. Small models give out the same task again otherwise.
-pub(super) const TASK_IS_DONE: &str = "Note: this task is done, and this is its result. Do not start it again. If this is what the user asked \
-                               for, write your answer now, in words.";
-/// The same for a result that was got without any tool. Small models say that they have done what they have not.
-pub(super) const NO_TOOL_WAS_USED: &str = "Note: the agent has used no tool for this, so it has looked up nothing and changed nothing. If the task needed \
-                                   that, start it once more, and say in `task` that it has to use its tools. Otherwise write your \
-                                   answer now, in words.";
+pub(super) fn task_is_done(tools_used: u32) -> String {
+    let how = match tools_used {
+        0 => "without any tool call".to_owned(),
+        calls => format!("with {}", pluralize(calls as usize, "tool call")),
+    };
+    format!(
+        "Note: this task is done, {how}, and this is its result. Do not start it again. If this is what the user asked \
+         for, write your answer now, in words."
+    )
+}
 
 /// Who reads a text about tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,19 +101,23 @@ pub(super) fn agent_list(agents: &[AgentInfo]) -> String {
     agents.iter().map(line).collect()
 }
 
-/// Explains to an agent how to launch tasks: which agents it can call, what a task says, how results arrive. It has no
-/// example: small models write it out as text instead of making a call.
-pub(super) fn delegation_guide(agents: &[AgentInfo], launch: &str, wait: &str) -> String {
+/// The task in examples. It is empty of meaning on purpose: small models copy a real example as their own
+/// task.
+pub(super) const EXAMPLE_TASK: &str = "...";
+
+/// Explains to an agent how to launch tasks: which agents it can call, what a task says, how results arrive, an example.
+pub(super) fn delegation_guide(agents: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
     format!(
         "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
          How to use them:\n\
          1. To have something done or found out, call {launch} now, once for each independent task. Do not announce it, do not tell the \
          user how to do it, and never answer with a guess.\n\
          2. An agent sees nothing but `task`. Write it as you would ask a colleague: full sentences that say what to do or to find out, \
-         with file names and other words exactly as the user wrote them. It is not a command.\n\
+         with file names and other words exactly as the user wrote them.\n\
          3. Then do other work, or simply finish your turn. When a task ends, its result comes to you as a message, once. Do not poll, and \
          do not start a task again. {wait} only when you cannot go on without a result.\n\
-         4. When you have the results, answer with them. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n",
+         4. When you have the results, answer with them. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
+         Example: {example}\n",
         agent_list(agents)
     )
 }

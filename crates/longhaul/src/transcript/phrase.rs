@@ -153,7 +153,7 @@ pub fn describe(event: &EventKind, detail: Detail) -> Phrase {
         }
         EventKind::Nudged { why } => {
             let (label, why) = match why {
-                NudgeReason::Empty => ("reminded:", "the answer was empty".to_owned()),
+                NudgeReason::Empty => ("reminded:", "there was no answer".to_owned()),
                 NudgeReason::Shape => {
                     ("reminded:", "the answer does not match the required schema".to_owned())
                 }

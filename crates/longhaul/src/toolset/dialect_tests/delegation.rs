@@ -13,7 +13,7 @@ async fn transfer_task_gives_the_answer_and_collects_it() {
     let output = fixture.call("transfer_task", arguments.clone()).await.unwrap();
     assert_eq!(
         (output.text.clone(), output.is_error),
-        (format!("42\n\n{}", task_text::NO_TOOL_WAS_USED), false)
+        (format!("42\n\n{}", task_text::task_is_done(0)), false)
     );
     let [id] = output.collected[..] else { panic!("{:?}", output.collected) };
     assert_eq!(fixture.dispatcher.snapshot(id).order.expected_output.as_deref(), Some("a number"));

@@ -229,7 +229,7 @@ async fn a_result_says_how_many_tools_were_used_to_get_it() {
     }
     for (step, note) in [
         ((|| transfer("touch it")) as fn() -> ReplyBuilder, "BADGER\n\nNote: this task is done"),
-        (|| transfer(WORDS), "BADGER\n\nNote: the agent has used no tool for this"),
+        (|| transfer(WORDS), "BADGER\n\nNote: this task is done, without any tool call"),
     ] {
         let (done, ..) = run(vec![step]).await;
         assert!(done.output.contains(note), "{}", done.output);

@@ -311,12 +311,12 @@ impl Log {
 
 /// An output without the note that leads a model on after a `transfer_task`.
 pub(crate) fn without_note(output: &str) -> String {
-    const NOTE: &str = "\n\nNote: this task is done, and this is its result. Do not start it again. If this is what the user asked for, \
-                        write your answer now, in words.";
-    const NO_TOOL: &str = "\n\nNote: the agent has used no tool for this, so it has looked up nothing and changed nothing. If the task needed \
-                           that, start it once more, and say in `task` that it has to use its tools. Otherwise write your answer now, in \
-                           words.";
-    output.replace(NOTE, "").replace(NO_TOOL, "")
+    const END: &str = "write your answer now, in words.";
+    let Some((before, rest)) = output.split_once("\n\nNote: this task is done, ") else {
+        return output.to_owned();
+    };
+    let (_, after) = rest.split_once(END).expect("the end of the note");
+    format!("{before}{}", without_note(after))
 }
 
 pub(crate) fn assert_done(snapshot: &Snapshot) {
