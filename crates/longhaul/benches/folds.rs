@@ -44,16 +44,10 @@ fn journal(turns: u32) -> Vec<Record> {
             effects: false,
             foreign: false,
         });
-        entries.push(Entry::Returned(Box::new(CallResult {
+        entries.push(Entry::Returned(Box::new(CallResult::new(
             call,
-            output: "There is something there, and it is not much.".into(),
-            is_error: false,
-            whole: None,
-            collected: vec![],
-            handoff: None,
-            model: None,
-            foreign: None,
-        })));
+            "There is something there, and it is not much.",
+        ))));
     }
     let record = |(entry, n)| Record { seq: Seq(n), at: Timestamp::UNIX_EPOCH, entry };
     entries.into_iter().zip(1..).map(record).collect()

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::loop_detector::LoopResponse;
 use super::{Conversation, NextSpeaker, NextStep, PendingCall};
 use crate::agent::{AtTurnLimit, CompletionNotice, OutputSchema, Policy};
 use crate::entry::{Delivery, Failure, FailureKind, Letter, NudgeReason, Outcome};
 use crate::id::{CallId, LetterId};
 use crate::message::{Message, StopReason};
+use crate::model::wire::is_only_calls;
 use crate::tool::ToolEffects;
 
 /// How much of its order a reminder shows.
@@ -210,10 +213,9 @@ impl Conversation {
         if stop == StopReason::Refused {
             return self.fail(FailureKind::Refused, "the model refused to answer");
         }
-        if let Some(tool) = self.launch_without_call(effects) {
+        if let Some(what) = self.call_as_text(effects) {
             let text = format!(
-                "You have named {tool} and not called it, so nothing was started.{} To start a task, call {tool} now. If you need \
-                 none, give your answer again.",
+                "{what}, so nothing was called.{} If a tool is needed, call it now. If none is, give your answer again, in words.",
                 self.reminder()
             );
             return NextStep::Nudge { why: NudgeReason::Empty, text: text.into() };
@@ -244,9 +246,9 @@ impl Conversation {
         }
     }
 
-    /// The tool for launching tasks that the answer speaks of, if the task has launched none. Small models describe the call
-    /// instead of making it.
-    fn launch_without_call(&self, effects: impl Fn(&str) -> ToolEffects) -> Option<&str> {
+    /// Says that the answer describes a call or writes it out instead of making it, if it does and the task has launched
+    /// nothing. Small models do.
+    fn call_as_text(&self, effects: impl Fn(&str) -> ToolEffects) -> Option<String> {
         let may_be_told =
             !(self.reminded || self.interactive || self.last_word.is_some() || self.called_last);
         if !may_be_told || !self.launches.is_empty() {
@@ -254,8 +256,13 @@ impl Conversation {
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         // A name without an underscore may be an ordinary word.
-        let names = self.said.split(|c| !is_name(c)).filter(|word| word.contains('_'));
-        names.into_iter().find(|name| effects(name).launches)
+        let mut names = self.said.split(|c| !is_name(c)).filter(|word| word.contains('_'));
+        match names.find(|name| effects(name).launches) {
+            Some(tool) => Some(format!("You have named {tool} and not called it")),
+            None => {
+                is_written_call(&self.said).then(|| "Your reply is a call that is written as text".to_owned())
+            }
+        }
     }
 
     fn fail(&self, kind: FailureKind, message: impl Into<String>) -> NextStep {
@@ -306,4 +313,20 @@ impl Conversation {
             })
             .collect()
     }
+}
+
+/// Whether a text is nothing but a call of any tool, or the arguments of a launch.
+fn is_written_call(text: &str) -> bool {
+    const ARGUMENTS: [&str; 5] = ["agent", "task", "expected_output", "subagent_type", "description"];
+    if is_only_calls(text, &|_| true) {
+        return true;
+    }
+    let mut objects =
+        serde_json::Deserializer::from_str(text).into_iter::<serde_json::Map<String, Value>>().peekable();
+    let is_launch = |object: Result<serde_json::Map<String, Value>, _>| {
+        object.is_ok_and(|object| {
+            object.contains_key("task") && object.keys().all(|key| ARGUMENTS.contains(&key.as_str()))
+        })
+    };
+    objects.peek().is_some() && objects.all(is_launch)
 }

@@ -9,6 +9,9 @@ use crate::entry::TaskEnding;
 use crate::id::TaskKey;
 use crate::task::Status;
 
+/// In which rounds a model was told something, and why.
+type NudgedAt = Vec<(u32, NudgeReason)>;
+
 fn me() -> TaskId {
     task("fixture")
 }
@@ -430,7 +433,7 @@ fn the_same_changes_in_turn_with_the_same_results_are_a_circle() {
         fixture.returns(0, output);
     }
     type Round = fn(&mut ConversationFixture, u32);
-    let table: [(Round, Vec<(u32, NudgeReason)>, &str); 4] = [
+    let table: [(Round, NudgedAt, &str); 4] = [
         (
             |fixture, n| writes(fixture, n % 2, "unchanged"),
             vec![(6, NudgeReason::Unchanged), (9, NudgeReason::ToolsOff)],
@@ -559,7 +562,7 @@ fn looking_again_at_what_has_ended_is_a_circle() {
     let both = || [child(1, 0), child(1, 1)];
     let circle = vec![(3, NudgeReason::Unchanged), (4, NudgeReason::ToolsOff)];
     type Look = fn(&mut ConversationFixture, u32);
-    let table: [(Look, Vec<(u32, NudgeReason)>, &str); 5] = [
+    let table: [(Look, NudgedAt, &str); 5] = [
         (
             |fixture, _| looks(fixture, 1, &[child(1, 0), child(1, 1)], true),
             circle.clone(),
@@ -701,24 +704,28 @@ fn a_reminder_shows_a_repeated_result_without_the_note() {
 }
 
 #[test]
-fn who_describes_a_launch_instead_of_making_it_is_told_once() {
+fn who_writes_a_call_as_text_is_told_once() {
     let described = "To find the port, call `launch_agent` with the task.";
-    let table: [(&str, bool, &str); 3] = [
-        (described, true, "a tool that launches"),
-        ("The launch of the agent went well.", false, "ordinary words"),
-        ("`read_file` shows it.", false, "a tool that launches nothing"),
-    ];
-    for (text, is_told, why) in table {
+    for (text, told) in [
+        (described, Some("You have named launch_agent and not called it, so nothing was called.")),
+        (r#"{"task": "read alpha"} {"task": "read beta", "agent": "reader"}"#, Some("Your reply is a call")),
+        (r#"{"name": "reader", "arguments": {"task": "Find it."}}"#, Some("Your reply is a call")),
+        ("The launch of the agent went well.", None),
+        ("`read_file` shows it.", None),
+        (r#"{"task": "done", "port": 4173}"#, None),
+        ("[4173]", None),
+        ("4173", None),
+    ] {
         let mut fixture = ConversationFixture::new();
         fixture.replies(reply().text(text));
-        match fixture.next() {
-            NextStep::Nudge { text, .. } => {
-                assert!(is_told && text.contains("named launch_agent and not called it"), "{why}: {text}");
+        match (fixture.next(), told) {
+            (NextStep::Nudge { text: nudge, .. }, Some(told)) => {
+                assert!(nudge.starts_with(told), "{text}: {nudge}");
                 fixture.does();
-                fixture.replies(reply().text(described));
-                assert_eq!(fixture.next(), NextStep::Idle, "it is its answer");
+                fixture.replies(reply().text(text));
+                assert_eq!(fixture.next(), NextStep::Idle, "{text}: it is its answer");
             }
-            next => assert!(!is_told && next == NextStep::Idle, "{why}: {next:?}"),
+            (next, told) => assert!(next == NextStep::Idle && told.is_none(), "{text}: {next:?}"),
         }
     }
     let mut fixture = ConversationFixture::new();
