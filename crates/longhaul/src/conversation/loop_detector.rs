@@ -103,6 +103,8 @@ pub(super) enum LoopResponse {
     Tell,
     /// Remind it of its results: its calls return nothing new.
     TellUnchanged,
+    /// Remind it of its results: its calls have all failed.
+    TellFailed,
     /// Tell it that it has started no task: its calls look at tasks that do not exist.
     NothingStarted,
     /// Tell it that results will come.
@@ -253,7 +255,14 @@ impl LoopDetector {
             }
             stale += u32::from(!new);
         }
+        // Reads that fail one after the other lead nowhere, however different they are.
+        let is_failed_read = |round: &&ModelRound| {
+            round.failed && round.tools.iter().all(|tool| effects(tool).is_harmless() && !looks(tool))
+        };
+        let failed = self.rounds.iter().rev().take_while(is_failed_read).count();
+        let all_fail = failed >= policy.warn_after_repeats as usize;
         match self.told {
+            true if all_fail => Some(LoopResponse::TurnOff),
             true if launched_old && has_results => Some(LoopResponse::TurnOff),
             true if launched_old => Some(LoopResponse::WaitWithoutTools),
             true if stale >= repeats.div_ceil(2) => Some(LoopResponse::TurnOff),
@@ -261,6 +270,7 @@ impl LoopDetector {
             _ if score >= TOLD_AT && launched_old => Some(LoopResponse::Wait),
             _ if stale >= repeats && only_looks && launches.is_empty() => Some(LoopResponse::NothingStarted),
             _ if stale >= repeats => Some(LoopResponse::TellUnchanged),
+            _ if all_fail => Some(LoopResponse::TellFailed),
             _ => None,
         }
     }

@@ -139,6 +139,12 @@ impl Conversation {
                 "If it is enough, answer now, in words. If something is missing, do something that you have not done yet, or \
                  say what is missing.",
             ),
+            LoopResponse::TellFailed => (
+                NudgeReason::Unchanged,
+                "Your last calls have all failed. This is what you have:",
+                "If it is enough, answer now, in words. If something is missing, do something that you have not done yet, or \
+                 say what is missing.",
+            ),
             LoopResponse::NothingStarted => (
                 NudgeReason::Unchanged,
                 "You have started no task yet, so there is nothing to look at or to wait for.",
@@ -164,7 +170,10 @@ impl Conversation {
         let text = match lead {
             LoopResponse::Wait | LoopResponse::WaitWithoutTools => format!("{first} {last}"),
             LoopResponse::NothingStarted => format!("{first}{}{last}", self.reminder()),
-            LoopResponse::Tell | LoopResponse::TellUnchanged | LoopResponse::TurnOff => {
+            LoopResponse::Tell
+            | LoopResponse::TellUnchanged
+            | LoopResponse::TellFailed
+            | LoopResponse::TurnOff => {
                 format!("{first}\n\n{}{}{last}", self.found(), self.reminder().trim_start())
             }
         };

@@ -733,3 +733,42 @@ fn who_writes_a_call_as_text_is_told_once() {
     fixture.replies(reply().text(described));
     assert_eq!(fixture.next(), NextStep::Idle, "it has launched one");
 }
+
+#[test]
+fn reads_that_fail_one_after_the_other_end_in_words() {
+    for (tool, works_at, led) in [
+        ("read", None, &[(5, NudgeReason::Unchanged), (10, NudgeReason::ToolsOff)][..]),
+        ("read", Some(4), &[(9, NudgeReason::Unchanged)]),
+        // It may change something, and so may the next one.
+        ("shell", None, &[]),
+    ] {
+        let mut fixture = ConversationFixture::new();
+        fixture.calls("read", 0, "The code word is BADGER.");
+        let mut nudged = Vec::new();
+        for n in 1..=11 {
+            fixture.replies(reply().call(tool, n.into()));
+            let (turn, is_error) = (fixture.turn.replies(), works_at != Some(n));
+            if tool == "shell" {
+                let call = CallId { turn, index: 0 };
+                fixture.note(Entry::Called {
+                    call,
+                    tool: tool.into(),
+                    arguments: None,
+                    effects: true,
+                    foreign: false,
+                });
+            }
+            let output = format!("there is no line {n}");
+            fixture.note(Entry::Returned(Box::new(CallResult { is_error, ..returned(turn, 0, &output) })));
+            if let NextStep::Nudge { why, text } = fixture.next() {
+                assert!(text.contains("BADGER"), "{text}");
+                nudged.push((n, why));
+                fixture.does();
+            }
+            if nudged.last().is_some_and(|(_, why)| *why == NudgeReason::ToolsOff) {
+                break;
+            }
+        }
+        assert_eq!(nudged, led, "{tool} {works_at:?}");
+    }
+}
