@@ -270,7 +270,9 @@ pub enum DispatchError {
         may: Vec<String>,
     },
     /// The order limits the cost, and the price of a model is not known.
-    #[error("max_cost cannot be enforced: the price of {model} is not known. Leave max_cost out.")]
+    #[error(
+        "the cost limit cannot be enforced: the price of {model} is not known. Leave max_cost out, or use another model."
+    )]
     UnknownPrice {
         /// The model.
         model: String,

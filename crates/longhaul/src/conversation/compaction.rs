@@ -70,6 +70,8 @@ impl Conversation {
         conversation.splice(..replaces, [order, Message::User(summary.clone())]);
         self.order_at = 0;
         self.measured = None;
+        // It no longer sees what its calls have returned, and may have to make them again.
+        self.loop_detector.begin_anew();
     }
 
     fn without_order(&self) -> Vec<&Message> {

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 
 use super::loop_detector::ReturnedResult;
 use super::{CallQuestion, Conversation, NextSpeaker, OpenCall, RepeatedCall};
-use crate::entry::{Entry, Letter, LiveTextKind, ModelChoice, NudgeReason, Record, Sender, WaitReason};
+use crate::entry::{
+    Entry, Letter, LiveTextKind, ModelChoice, NudgeReason, QuestionAnswer, Record, Sender, WaitReason,
+};
 use crate::id::{CallId, LetterId};
 use crate::message::prompt_tags::escape;
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
@@ -21,11 +23,12 @@ const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still ru
                         way: do not look for them, and do not start them again. If there is nothing else to do, reply with one \
                         short sentence, for example \"I am waiting for the other results.\"</note>";
 
-/// Added to a result that the same call has returned before. Small models repeat calls until they are led on.
-const SAME_RESULT: &str = "Note: you have made this call before, and this is the same result. If you have what you need, write your answer to \
-                           the task now, in words. Do not make this call again.";
-const SAME_ERROR: &str = "Note: you have made this call before, and it failed in the same way. Do not make it again: do something else, or say \
-                          in words what does not work.";
+/// Added to a result that the same call has returned before. Small models repeat calls until they are led on. With other words, a
+/// model of 1.5 B made the same call again; with these, it went on in 5 of 5 tries where something was missing.
+const SAME_RESULT: &str = "Note: you have this result already. Do not make this call again unless something has changed. Next step: make a \
+                           different call for what is missing, or write your answer to the task now, in words.";
+const SAME_ERROR: &str =
+    "Note: this call has failed in the same way before. Do something else first, or say what does not work.";
 
 /// The result of a call that was repeated within one reply.
 const MADE_ONCE: &str =
@@ -92,7 +95,7 @@ impl Conversation {
                     (open.shown_before, open.all_ended) = (shown_before, returned.all_ended);
                 }
                 self.collected.extend(&returned.collected);
-                self.launches.collected(&returned.collected, record.at, &returned.output);
+                self.launches.collected(&returned.collected, record.at, &returned.output, returned.is_error);
                 let cut = returned.whole.iter().filter(|whole| !self.cut_outputs.contains(whole));
                 self.cut_outputs.extend(cut.cloned().collect::<Vec<_>>());
                 if let Some(agent) = &returned.handoff {
@@ -105,7 +108,7 @@ impl Conversation {
                     None => {}
                 }
                 if self.open.iter().all(|open| open.result.is_some()) {
-                    self.flush_results();
+                    self.flush_results(Some(record.at));
                 }
             }
             Entry::Said { voice: LiveTextKind::Text, text } => self.live.push_str(text),
@@ -193,7 +196,7 @@ impl Conversation {
         let new = self.launches.replied(self.replies, reply, at);
         let had_tools = !std::mem::take(&mut self.tools_off);
         if had_tools {
-            self.loop_detector.replied(reply, &new);
+            self.loop_detector.replied(reply, &new, at);
         }
         self.push(Message::Assistant(reply.clone()));
         if reply.usage.input > 0 {
@@ -235,6 +238,7 @@ impl Conversation {
             self.run = None;
         } else {
             self.next_speaker = NextSpeaker::Model;
+            self.reminded = false;
             if !text.trim().is_empty() {
                 self.said = text.into();
             }
@@ -285,22 +289,32 @@ impl Conversation {
         for open in &mut self.open {
             open.result.get_or_insert_with(|| (why.into(), true));
         }
-        self.flush_results();
+        self.flush_results(None);
     }
 
-    /// Adds the results to the conversation, in the order of the calls.
-    fn flush_results(&mut self) {
-        self.asked_questions.clear();
-        let same = |open: &OpenCall| match &open.result {
-            Some((output, _)) => self.loop_detector.has_returned(&open.call, output),
+    /// Adds the results to the conversation, in the order of the calls. The last one came at this time.
+    fn flush_results(&mut self, at: Option<Timestamp>) {
+        let asked = std::mem::take(&mut self.asked_questions);
+        let person_said = |asked: &CallQuestion| matches!(asked.answer, Some(QuestionAnswer::Given(_)));
+        // Who denies a call says nothing new.
+        let asked_person = |index: usize, is_error: bool| {
+            !is_error
+                && asked.iter().any(|asked| asked.question.call.index as usize == index && person_said(asked))
+        };
+        let same = |(index, open): (usize, &OpenCall)| match &open.result {
+            Some((output, is_error)) => {
+                !asked_person(index, *is_error) && self.loop_detector.has_returned(&open.call, output)
+            }
             None => false,
         };
-        let same: Vec<bool> = self.open.iter().map(same).collect();
-        self.loop_detector.returned(self.open.iter().map(|open| {
+        let same: Vec<bool> = self.open.iter().enumerate().map(same).collect();
+        let results = self.open.iter().enumerate().map(|(index, open)| {
             let (output, is_error) = open.result.clone().unwrap_or_default();
             let (shown_before, all_ended) = (open.shown_before, open.all_ended);
-            (&open.call, ReturnedResult { output, is_error, shown_before, all_ended })
-        }));
+            let asked_person = asked_person(index, is_error);
+            (&open.call, ReturnedResult { output, is_error, asked_person, shown_before, all_ended })
+        });
+        self.loop_detector.returned(results, at);
         for (open, same) in std::mem::take(&mut self.open).into_iter().zip(same) {
             let (output, is_error) = open.result.unwrap_or_default();
             if let Some(run) = &mut self.run

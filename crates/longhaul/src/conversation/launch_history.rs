@@ -36,12 +36,10 @@ pub(super) struct LaunchHistory {
 /// Whether a launch is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Novelty {
-    /// Nothing like it was launched before.
+    /// Nothing like it was launched before, or the call says that it is to be done once more.
     New,
     /// The same, or something similar, was launched before.
     Old,
-    /// The same, or something similar, was launched before, and the call asks for it to be done once more.
-    Again,
     /// Launched several times in one reply, or something new said to a task: intended.
     Meant,
 }
@@ -104,7 +102,7 @@ impl LaunchHistory {
             let several = is_several(asked);
             new.push(Some(match had.contains(&(&*asked.whom, &*asked.words)) || is_alike() {
                 _ if several => Novelty::Meant,
-                true if *again => Novelty::Again,
+                true if *again => Novelty::New,
                 true => Novelty::Old,
                 // Something new said to a task is a conversation.
                 false if asked.whom == MESSAGE => Novelty::Meant,
@@ -131,10 +129,10 @@ impl LaunchHistory {
     }
 
     /// Applies results that a call returned, as far as they were not read before.
-    pub(super) fn collected(&mut self, tasks: &[TaskId], at: Timestamp, output: &str) {
+    pub(super) fn collected(&mut self, tasks: &[TaskId], at: Timestamp, output: &str, failed: bool) {
         for task in tasks {
             if !self.results.iter().any(|known| known.task == *task) {
-                self.know(*task, at, false, output);
+                self.know(*task, at, failed, output);
             }
         }
     }

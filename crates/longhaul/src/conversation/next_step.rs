@@ -15,6 +15,9 @@ use crate::tool::ToolEffects;
 
 /// How much of its order a reminder shows.
 const REMINDER: usize = 1000;
+/// A longer answer does not merely describe a call.
+const DESCRIPTION: usize = 1500;
+
 impl Conversation {
     /// All unread letters, unless the task has given its final answer.
     pub(crate) fn unread_letters(&self) -> Option<NextStep> {
@@ -53,19 +56,32 @@ impl Conversation {
         }
     }
 
-    /// What to do now.
-    pub(crate) fn next_step(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
+    /// What to do now. `effects` has the effects of the agent's tools; `delegates` says whether one of them launches tasks.
+    pub(crate) fn next_step(
+        &self,
+        policy: &Policy,
+        effects: impl Fn(&str) -> ToolEffects,
+        delegates: bool,
+    ) -> NextStep {
         let pending_calls = self.pending_calls();
         if !pending_calls.is_empty() {
             return NextStep::RunCalls(pending_calls);
         }
         match self.next_speaker {
-            NextSpeaker::Model => self.next_reply(policy, effects),
-            NextSpeaker::Silent(stop) => self.next_silence(policy, stop, effects),
+            NextSpeaker::Model => self.next_reply(policy, effects, delegates),
+            NextSpeaker::Silent(stop) => {
+                let unmade = if delegates { self.call_as_text(effects) } else { None };
+                self.next_silence(policy, stop, unmade)
+            }
         }
     }
 
-    fn next_reply(&self, policy: &Policy, effects: impl Fn(&str) -> ToolEffects) -> NextStep {
+    fn next_reply(
+        &self,
+        policy: &Policy,
+        effects: impl Fn(&str) -> ToolEffects,
+        delegates: bool,
+    ) -> NextStep {
         if let Some(run) = self.run.as_ref().filter(|run| !effects(&run.tool).polls_tasks) {
             if run.times >= policy.fail_after_repeats {
                 let what =
@@ -117,8 +133,8 @@ impl Conversation {
             return NextStep::CallModel { tools: false };
         }
         // The same call with the same result is a stronger sign than the same call.
-        let repeats = (policy.warn_after_repeats * 3).div_ceil(5).max(1);
-        match self.loop_detector.lead(repeats, policy, &self.launches, effects) {
+        let repeats = policy.warn_after_repeats.saturating_mul(3).div_ceil(5).max(1);
+        match self.loop_detector.lead(repeats, policy, &self.launches, effects, delegates) {
             Some(lead) => self.lead_on(lead),
             None => NextStep::CallModel { tools: true },
         }
@@ -200,12 +216,8 @@ impl Conversation {
         }
     }
 
-    fn next_silence(
-        &self,
-        policy: &Policy,
-        stop: StopReason,
-        effects: impl Fn(&str) -> ToolEffects,
-    ) -> NextStep {
+    /// What to do when the model has nothing more to say. `unmade` says which call it has only described.
+    fn next_silence(&self, policy: &Policy, stop: StopReason, unmade: Option<String>) -> NextStep {
         if self.last_word.is_none() || self.interactive {
             // Letters about ended children wake an idle task only a limited number of times; messages of
             // others always do.
@@ -222,9 +234,11 @@ impl Conversation {
         if stop == StopReason::Refused {
             return self.fail(FailureKind::Refused, "the model refused to answer");
         }
-        if let Some(what) = self.call_as_text(effects) {
+        if let Some(what) = unmade {
+            // With these words, small models make the call more often than when both ways are offered alike.
             let text = format!(
-                "{what}, so nothing was called.{} If a tool is needed, call it now. If none is, give your answer again, in words.",
+                "Nothing was called: {what}.{} Next step: make the call now, and write nothing beside it. Only if no tool is \
+                 needed, give your answer again.",
                 self.reminder()
             );
             return NextStep::Nudge { why: NudgeReason::Empty, text: text.into() };
@@ -255,21 +269,22 @@ impl Conversation {
         }
     }
 
-    /// Says that the answer describes a call or writes it out instead of making it, if it does and the task has launched
-    /// nothing. Small models do.
+    /// Says that the answer describes a call or writes it out instead of making it. Small models do that instead of launching
+    /// a task. An answer that is long, or that follows a call, is meant: it may well speak of tools.
     fn call_as_text(&self, effects: impl Fn(&str) -> ToolEffects) -> Option<String> {
         let may_be_told =
             !(self.reminded || self.interactive || self.last_word.is_some() || self.called_last);
-        if !may_be_told || !self.launches.is_empty() {
+        let has_called = || self.conversation.iter().any(|message| matches!(message, Message::Tool(_)));
+        if !may_be_told || self.said.len() > DESCRIPTION || has_called() {
             return None;
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         // A name without an underscore may be an ordinary word.
         let mut names = self.said.split(|c| !is_name(c)).filter(|word| word.contains('_'));
         match names.find(|name| effects(name).launches) {
-            Some(tool) => Some(format!("You have named {tool} and not called it")),
+            Some(tool) => Some(format!("you have only named {tool}")),
             None => {
-                is_written_call(&self.said).then(|| "Your reply is a call that is written as text".to_owned())
+                is_written_call(&self.said).then(|| "your reply is a call that is written as text".to_owned())
             }
         }
     }

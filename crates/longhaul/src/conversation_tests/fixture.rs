@@ -10,6 +10,8 @@ use crate::tool::ToolEffects;
 #[derive(Clone)]
 pub(super) struct ConversationFixture {
     pub(super) turn: Conversation,
+    /// When the next entry is written.
+    pub(super) now: jiff::Timestamp,
     pub(super) policy: Policy,
     pub(super) journal: Vec<Record>,
     pub(super) submitted: Submission,
@@ -34,6 +36,7 @@ pub(super) fn read(letters: &[&str]) -> NextStep {
 pub(super) fn effects(tool: &str) -> ToolEffects {
     match tool {
         "look" => ToolEffects::POLLS_TASKS,
+        "job" => ToolEffects::POLLS_TASKS.internal(false),
         "launch" | "launch_agent" => ToolEffects::LAUNCHES,
         "stop" => ToolEffects::STOPS_TASKS,
         "read" | "status" | "clock" => ToolEffects::READ_ONLY,
@@ -56,6 +59,7 @@ impl ConversationFixture {
         let turn = Conversation::begin(&submitted, &"lead".into());
         let mut fixture = ConversationFixture {
             turn,
+            now: jiff::Timestamp::UNIX_EPOCH,
             policy: Policy::default(),
             journal: Vec::new(),
             submitted,
@@ -81,7 +85,7 @@ impl ConversationFixture {
 
     pub(super) fn note(&mut self, entry: Entry) {
         let seq = Seq(self.journal.len() as u64 + 1);
-        let record = Record { seq, at: jiff::Timestamp::UNIX_EPOCH, entry };
+        let record = Record { seq, at: self.now, entry };
         self.turn.apply(&record);
         self.journal.push(record);
     }
@@ -115,7 +119,7 @@ impl ConversationFixture {
     }
 
     pub(super) fn next(&self) -> NextStep {
-        self.turn.next_step(&self.policy, effects)
+        self.turn.next_step(&self.policy, effects, true)
     }
 
     pub(super) fn failure(&self) -> Option<FailureKind> {

@@ -1,12 +1,13 @@
 //! Repeated launches, and models that are in a loop.
 
+use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::dispatch::EarlierLaunch;
-use crate::entry::TaskEnding;
-use crate::id::TaskKey;
+use crate::entry::{ExpectedAnswer, Question, QuestionAnswer, TaskEnding};
+use crate::id::{QuestionId, TaskKey};
 use crate::task::Status;
 
 /// In which rounds a model was told something, and why.
@@ -284,36 +285,21 @@ fn who_launches_something_new_each_time_is_told_but_keeps_its_tools() {
 }
 
 #[test]
-fn asking_for_the_same_once_more_is_a_circle_after_a_few_times() {
-    for (is_started, led_at) in [
-        // Each runs: told after five replies that only launch, off after two more.
-        (true, vec![(5, NudgeReason::Launching), (7, NudgeReason::ToolsOff)]),
-        // The first still runs, and each is answered so: told earlier, and off at once.
-        (false, vec![(4, NudgeReason::Launching), (5, NudgeReason::ToolsOff)]),
-    ] {
-        let mut fixture = ConversationFixture::new();
-        fixture.launches(&[("reader", "Read alpha.txt.")]);
-        if is_started {
-            fixture.ends(1, 0);
-        }
-        let mut led = Vec::new();
-        for n in 2..=7 {
-            let task = json!({"agent": "reader", "task": "Read alpha.txt.", "again": true});
-            fixture.replies(reply().call("launch", task));
-            match is_started {
-                true => {
-                    fixture.returns(0, &format!("{} was started", child(n, 0)));
-                    fixture.ends(n, 0);
-                }
-                false => fixture.returns(0, "it is doing this already"),
-            }
-            led.extend(fixture.led().map(|why| (n, why)));
-            if led.len() == 2 {
-                break;
-            }
-        }
-        assert_eq!(led, led_at, "{is_started}");
+fn asking_for_the_same_once_more_is_pointed_out_and_keeps_the_tools() {
+    let mut fixture = ConversationFixture::new();
+    fixture.launches(&[("reader", "Is it up?")]);
+    fixture.ends(1, 0);
+    let mut led = Vec::new();
+    for n in 2..=12 {
+        let task = json!({"agent": "reader", "task": "Is it up?", "again": true});
+        fixture.replies(reply().call("launch", task));
+        let turn = fixture.turn.replies();
+        fixture.returns(0, &format!("{} was started", child(turn, 0)));
+        fixture.replies(reply().text("I am waiting for the result."));
+        fixture.ends(turn, 0);
+        led.extend(fixture.led().map(|why| (n, why)));
     }
+    assert_eq!(led, [(5, NudgeReason::Launching), (10, NudgeReason::Launching)]);
 }
 
 #[test]
@@ -418,22 +404,46 @@ fn what_changes_something_is_no_circle() {
     }
 }
 
+/// A call that may change something begins.
+fn begins_to_write(fixture: &mut ConversationFixture, file: u32) {
+    fixture.replies(reply().call("shell", json!({"file": file})));
+    let call = CallId { turn: fixture.turn.replies(), index: 0 };
+    let (tool, effects, foreign) = ("shell".into(), true, false);
+    fixture.note(Entry::Called { call, tool, arguments: None, effects, foreign });
+}
+
 #[test]
 fn the_same_changes_in_turn_with_the_same_results_are_a_circle() {
     fn writes(fixture: &mut ConversationFixture, file: u32, output: &str) {
-        fixture.replies(reply().call("shell", json!({"file": file})));
-        let call = CallId { turn: fixture.turn.replies(), index: 0 };
-        fixture.note(Entry::Called {
-            call,
-            tool: "shell".into(),
-            arguments: None,
-            effects: true,
-            foreign: false,
-        });
+        begins_to_write(fixture, file);
         fixture.returns(0, output);
     }
     type Round = fn(&mut ConversationFixture, u32);
-    let table: [(Round, NudgedAt, &str); 4] = [
+    let table: [(Round, NudgedAt, &str); 6] = [
+        (
+            |fixture, n| {
+                begins_to_write(fixture, n % 2);
+                fixture.now += SignedDuration::from_secs(if n % 2 == 0 { 30 } else { 1 });
+                fixture.returns(0, "still running");
+            },
+            vec![],
+            "a look at a build, and half a minute of sleep",
+        ),
+        (
+            |fixture, n| {
+                begins_to_write(fixture, n % 2);
+                let question = QuestionId { call: CallId { turn: fixture.turn.replies(), index: 0 }, nth: 0 };
+                let asks = Question {
+                    text: "Delete the next one?".to_owned(),
+                    wants: ExpectedAnswer::Words { schema: None },
+                };
+                fixture.note(Entry::Asked { question, asks: Box::new(asks), until: None });
+                fixture.note(Entry::Answered { question, answer: QuestionAnswer::Given("yes".to_owned()) });
+                fixture.returns(0, "deleted");
+            },
+            vec![],
+            "a person says yes to each",
+        ),
         (
             |fixture, n| writes(fixture, n % 2, "unchanged"),
             vec![(6, NudgeReason::Unchanged), (9, NudgeReason::ToolsOff)],
@@ -671,8 +681,7 @@ fn a_result_that_the_same_call_has_just_returned_says_so() {
     assert_eq!(shown(&fixture), "BADGER");
     fixture.calls("read", 1, "BADGER");
     assert!(
-        shown(&fixture)
-            .starts_with("BADGER\n\nNote: you have made this call before, and this is the same result."),
+        shown(&fixture).starts_with("BADGER\n\nNote: you have this result already."),
         "{}",
         shown(&fixture)
     );
@@ -687,6 +696,11 @@ fn a_result_that_the_same_call_has_just_returned_says_so() {
         fixture.returns(0, "it runs");
     }
     assert_eq!(shown(&fixture), "it runs", "looking at a task");
+    for _ in 0..2 {
+        fixture.replies(reply().call("read", json!({"path": "tasks.md"})));
+        fixture.returns(0, "three tasks");
+    }
+    assert_ne!(shown(&fixture), "three tasks", "a file about tasks is a file");
     fixture.replies(reply().call("guess", 1.into()).call("guess", 1.into()));
     fixture.returns(0, "7");
     fixture.returns(1, "7");
@@ -707,9 +721,15 @@ fn a_reminder_shows_a_repeated_result_without_the_note() {
 fn who_writes_a_call_as_text_is_told_once() {
     let described = "To find the port, call `launch_agent` with the task.";
     for (text, told) in [
-        (described, Some("You have named launch_agent and not called it, so nothing was called.")),
-        (r#"{"task": "read alpha"} {"task": "read beta", "agent": "reader"}"#, Some("Your reply is a call")),
-        (r#"{"name": "reader", "arguments": {"task": "Find it."}}"#, Some("Your reply is a call")),
+        (described, Some("Nothing was called: you have only named launch_agent.")),
+        (
+            r#"{"task": "read alpha"} {"task": "read beta", "agent": "reader"}"#,
+            Some("Nothing was called: your reply is a call"),
+        ),
+        (
+            r#"{"name": "reader", "arguments": {"task": "Find it."}}"#,
+            Some("Nothing was called: your reply is a call"),
+        ),
         ("The launch of the agent went well.", None),
         ("`read_file` shows it.", None),
         (r#"{"task": "done", "port": 4173}"#, None),
@@ -728,10 +748,21 @@ fn who_writes_a_call_as_text_is_told_once() {
             (next, told) => assert!(next == NextStep::Idle && told.is_none(), "{text}: {next:?}"),
         }
     }
-    let mut fixture = ConversationFixture::new();
-    fixture.launches(&[("reader", "Read it.")]);
-    fixture.replies(reply().text(described));
-    assert_eq!(fixture.next(), NextStep::Idle, "it has launched one");
+    let long = format!("{described} {}", "The guide goes on. ".repeat(80));
+    type Before = fn(&mut ConversationFixture);
+    let table: [(Before, &str, bool, &str); 4] = [
+        (|fixture| fixture.launches(&[("reader", "Read it.")]), described, true, "it has launched one"),
+        (|fixture| fixture.calls("read", 1, "BADGER"), described, true, "it has used another tool"),
+        (|_| {}, &long, true, "it writes about the tool"),
+        (|_| {}, described, false, "it has no tool that launches, or JSON is its answer"),
+    ];
+    for (before, text, delegates, why) in table {
+        let mut fixture = ConversationFixture::new();
+        before(&mut fixture);
+        fixture.replies(reply().text(text));
+        let next = fixture.turn.next_step(&fixture.policy, effects, delegates);
+        assert_eq!(next, NextStep::Idle, "{why}");
+    }
 }
 
 #[test]
@@ -739,14 +770,23 @@ fn reads_that_fail_one_after_the_other_end_in_words() {
     for (tool, works_at, led) in [
         ("read", None, &[(5, NudgeReason::Unchanged), (10, NudgeReason::ToolsOff)][..]),
         ("read", Some(4), &[(9, NudgeReason::Unchanged)]),
+        // It found something after it was told.
+        ("read", Some(7), &[(5, NudgeReason::Unchanged), (12, NudgeReason::Unchanged)]),
+        // A launch that fails is none: another one may not.
+        ("launch", None, &[]),
         // It may change something, and so may the next one.
         ("shell", None, &[]),
     ] {
         let mut fixture = ConversationFixture::new();
         fixture.calls("read", 0, "The code word is BADGER.");
         let mut nudged = Vec::new();
-        for n in 1..=11 {
-            fixture.replies(reply().call(tool, n.into()));
+        for n in 1..=12 {
+            let letter = char::from(b'a' + n as u8);
+            let arguments = match tool {
+                "launch" => json!({"agent": "reader", "task": format!("Read {letter}.txt.")}),
+                _ => n.into(),
+            };
+            fixture.replies(reply().call(tool, arguments));
             let (turn, is_error) = (fixture.turn.replies(), works_at != Some(n));
             if tool == "shell" {
                 let call = CallId { turn, index: 0 };
@@ -770,5 +810,73 @@ fn reads_that_fail_one_after_the_other_end_in_words() {
             }
         }
         assert_eq!(nudged, led, "{tool} {works_at:?}");
+    }
+}
+
+#[test]
+fn reading_again_is_no_circle_once_the_earlier_result_may_be_out_of_sight() {
+    type Between = fn(&mut ConversationFixture);
+    let table: [(Between, Option<NudgeReason>, &str); 3] = [
+        (|_| {}, Some(NudgeReason::Unchanged), "it sees what it has read"),
+        (
+            |fixture| {
+                let (summary, usage) = ("in short".into(), Default::default());
+                fixture.note(Entry::Compacted { summary, replaces: 3, usage, cost: None });
+            },
+            None,
+            "its conversation was compacted",
+        ),
+        (
+            |fixture| (10..30).for_each(|n| fixture.calls("read", n, &format!("part {n}"))),
+            None,
+            "it was long ago",
+        ),
+    ];
+    for (between, led, why) in table {
+        let mut fixture = ConversationFixture::new();
+        (0..3).for_each(|n| fixture.calls("read", n, &format!("part {n}")));
+        between(&mut fixture);
+        (0..3).for_each(|n| fixture.calls("read", n, &format!("part {n}")));
+        let is_noted =
+            fixture.said().last().is_some_and(|last| last.contains("you have this result already"));
+        assert_eq!(is_noted, led.is_some(), "{why}");
+        assert_eq!(fixture.led(), led, "{why}");
+    }
+}
+
+#[test]
+fn looking_at_a_job_is_not_taken_for_looking_at_tasks() {
+    for (tool, delegates, led) in [
+        ("look", true, Some("You have started no task yet")),
+        ("look", false, Some("Your last calls returned what you already had.")),
+        ("job", true, None),
+    ] {
+        let mut fixture = ConversationFixture::new();
+        (0..6).for_each(|_| fixture.calls(tool, 0, "still running"));
+        let next = fixture.turn.next_step(&fixture.policy, effects, delegates);
+        match (next, led) {
+            (NextStep::Nudge { text, .. }, Some(led)) => assert!(text.starts_with(led), "{tool}: {text}"),
+            (next, led) => assert!(
+                led.is_none() && matches!(next, NextStep::CallModel { tools: true }),
+                "{tool}: {next:?}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_task_that_failed_under_the_eyes_of_its_parent_has_no_result() {
+    for is_error in [false, true] {
+        let mut fixture = ConversationFixture::new();
+        fixture.replies(reply().call("launch", json!({"agent": "reader", "task": "Read alpha.txt."})));
+        let (turn, collected) = (fixture.turn.replies(), vec![child(1, 0)]);
+        fixture.note(Entry::Returned(Box::new(CallResult {
+            collected,
+            is_error,
+            ..returned(turn, 0, "came of it")
+        })));
+        fixture.replies(reply().call("launch", json!({"agent": "reader", "task": "Read alpha.txt."})));
+        let results: Vec<_> = fixture.earlier().iter().filter_map(|earlier| earlier.result).collect();
+        assert_eq!(results.is_empty(), is_error);
     }
 }

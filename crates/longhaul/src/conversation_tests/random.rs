@@ -154,11 +154,11 @@ proptest! {
         play(&mut fixture, &chances);
         for cut in 2..=fixture.journal.len() {
             let mut before = fixture.refolded(&fixture.journal[..cut]);
-            let next = before.next_step(&fixture.policy, effects);
+            let next = before.next_step(&fixture.policy, effects, true);
             let seq = crate::id::Seq(cut as u64 + 1);
             let claimed = Entry::Claimed { attempt: Attempt(1000), worker: "new".into() };
             before.apply(&Record { seq, at: jiff::Timestamp::UNIX_EPOCH, entry: claimed });
-            let after = before.next_step(&fixture.policy, effects);
+            let after = before.next_step(&fixture.policy, effects, true);
             if let NextStep::RunCalls(acts) = &after {
                 prop_assert!(acts.iter().all(|act| !act.started), "nothing was begun by the new owner");
             }
@@ -173,7 +173,7 @@ proptest! {
         let text = serde_json::to_string(&fixture.turn).unwrap();
         let back: Conversation = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(as_json(&back), as_json(&fixture.turn));
-        prop_assert_eq!(back.next_step(&fixture.policy, effects), fixture.next());
+        prop_assert_eq!(back.next_step(&fixture.policy, effects, true), fixture.next());
     }
 
     #[test]

@@ -211,7 +211,8 @@ impl TaskRun {
         let policy = policy_for(&agent, &submitted.order);
         // From here on there are effects outside of the journal: worktrees are created, servers started.
         ensure_claim_held(&*context.store, claimed, &lease).await?;
-        let stopwatch = Stopwatch::new(state.worked, policy.timeout, start.since);
+        // The time until now, from the claim on, is still to be counted, also if some of it is in the journal already.
+        let stopwatch = Stopwatch::new(claimed.worked, policy.timeout, start.since);
         let mut starting = TaskStartup::new(&context, &subscription, &state, stopwatch.deadline(), &lease);
         starting.ticket = start.ticket;
         let worktree = match policy.isolation {
@@ -353,12 +354,16 @@ impl TaskRun {
             return Err(Halt::Stop);
         }
         if self.needs_start_hooks() {
+            // They may take long. Another task may begin meanwhile.
+            self.start_ticket = None;
             return Box::pin(self.run_start_hooks()).await.map(|()| None);
         }
         self.refresh_tools().await?;
         let open_tools = self.tools.clone();
         let effects = |tool: &str| open_tools.tool(tool).map(|tool| tool.effects).unwrap_or_default();
-        let step = self.conversation.next_step(&self.policy, effects);
+        // Where JSON is the answer, it may look like a call.
+        let delegates = self.agent.output_schema.is_none() && open_tools.can_launch();
+        let step = self.conversation.next_step(&self.policy, effects, delegates);
         if let NextStep::RunCalls(pending_calls) = step {
             self.run_calls_boxed(pending_calls).await?;
             return Ok(None);

@@ -245,6 +245,11 @@ impl OpenTools {
         self.tools.get(name)
     }
 
+    /// Whether one of them launches tasks.
+    pub(crate) fn can_launch(&self) -> bool {
+        self.tools.values().any(|tool| tool.effects.launches)
+    }
+
     /// A copy with only these tools.
     pub(crate) fn restricted_to(&self, names: &[String]) -> OpenTools {
         let tools = self.tools.iter().filter(|(name, _)| names.contains(name));

@@ -68,7 +68,7 @@ impl TaskRun {
     async fn has_final_answer(&self) -> bool {
         let is_over = !self.state.interactive
             && matches!(
-                self.conversation.next_step(&self.policy, |_| ToolEffects::default()),
+                self.conversation.next_step(&self.policy, |_| ToolEffects::default(), false),
                 NextStep::Idle
             );
         is_over && self.has_no_open_children().await

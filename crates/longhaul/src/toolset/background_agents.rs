@@ -188,7 +188,7 @@ async fn run(args: RunBackgroundAgentArgs, mine: &[AgentInfo], cx: &CallContext)
     let order = args.order(mine)?;
     match task_ops::launch_task(cx, order, again).await? {
         Launch::Before(snapshot) => Ok(task_ops::done_before(&snapshot, Some(VIEW))),
-        Launch::Running(id) => Ok(task_text::already_running(id).into()),
+        Launch::Running(id, _) => Ok(task_text::already_running(id).into()),
         Launch::New(id, besides) => {
             let besides = besides.map(|besides| format!(" {besides}")).unwrap_or_default();
             let text = format!(

@@ -91,7 +91,7 @@ async fn transfer(order: Order, again: bool, cx: &CallContext) -> ToolCallResult
     let (id, besides) = match task_ops::launch_task(cx, order, again).await? {
         Launch::Before(snapshot) => return Ok(task_ops::done_before(&snapshot, None)),
         Launch::New(id, besides) => (id, besides),
-        Launch::Running(id) => (id, None),
+        Launch::Running(id, _) => (id, None),
     };
     let waited = task_ops::wait_for_launched(cx, id).await?;
     let Some(snapshot) = waited.tasks.first() else {

@@ -150,8 +150,9 @@ async fn spawn(args: SpawnAgentArgs, agents: &[AgentInfo], cx: &CallContext) -> 
     };
     match task_ops::launch_task(cx, order, args.again).await? {
         Launch::Before(snapshot) => task_ops::answer_before(*snapshot, TaskIdField::Agent, cx),
-        Launch::Running(id) => {
-            task_ops::json_output(&task_ops::TaskReceipt::already_running(TaskIdField::Agent(id), agent))
+        Launch::Running(id, status) => {
+            let id = TaskIdField::Agent(id);
+            task_ops::json_output(&task_ops::TaskReceipt::already_running(id, agent, status))
         }
         Launch::New(id, besides) => {
             task_ops::json_output(&task_ops::TaskReceipt::launched(TaskIdField::Agent(id), agent, besides))

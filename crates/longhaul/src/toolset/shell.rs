@@ -29,6 +29,8 @@ const MAX_TIMEOUT: f64 = 600.0;
 const DEFAULT_PAGE: usize = 16 * 1024;
 const MAX_PAGE: usize = 40 * 1024;
 
+/// Looks at jobs, or waits for them. They are not Longhaul's own data, as tasks are.
+const POLLS_JOBS: ToolEffects = ToolEffects { internal: false, ..ToolEffects::POLLS_TASKS };
 /// Aliases for the command line that models use.
 const ALIASES: ArgumentAliases = &[("command", "cmd")];
 
@@ -273,42 +275,32 @@ impl Shell {
     fn list_jobs(&self) -> Arc<dyn DynTool> {
         let jobs = self.jobs.clone();
         let text = "Lists the jobs that run_background_job has started in this task.";
-        fn_tool(
-            "list_background_jobs",
-            ToolEffects::POLLS_TASKS,
-            text,
-            move |_: NoArgs, context: &CallContext| {
-                let lines: Vec<_> =
-                    jobs.of_task(context.caller.task).iter().map(|job| job.summary_line()).collect();
-                Box::pin(async move {
-                    Ok(if lines.is_empty() { "no jobs".into() } else { lines.join("\n").into() })
-                })
-            },
-        )
+        fn_tool("list_background_jobs", POLLS_JOBS, text, move |_: NoArgs, context: &CallContext| {
+            let lines: Vec<_> =
+                jobs.of_task(context.caller.task).iter().map(|job| job.summary_line()).collect();
+            Box::pin(
+                async move { Ok(if lines.is_empty() { "no jobs".into() } else { lines.join("\n").into() }) },
+            )
+        })
     }
 
     fn view_job(&self) -> Arc<dyn DynTool> {
         let jobs = self.jobs.clone();
         let text = "Shows how a job stands and the last part of what it wrote; with `offset`, the part from there on. With \
                     `wait` it waits for the job to end, which is better than looking again and again.";
-        fn_tool(
-            "view_background_job",
-            ToolEffects::POLLS_TASKS,
-            text,
-            move |args: ViewJobArgs, context: &CallContext| {
-                let jobs = jobs.clone();
-                Box::pin(async move {
-                    let job = jobs.find(context.caller.task, &args.job_id)?;
-                    if let Some(wait) = args.wait.filter(|wait| *wait > 0.0) {
-                        job.wait(duration_from_secs(wait.min(MAX_TIMEOUT)), &context.cancel).await;
-                    }
-                    let limit = args.limit.map_or(DEFAULT_PAGE, to_index).clamp(1, MAX_PAGE);
-                    let page = job.output_page(args.offset.map(|offset| to_index(offset) as u64), limit);
-                    let page = if page.is_empty() { "(no output)".to_owned() } else { page };
-                    Ok(format!("{}\n--- output ---\n{page}", job.summary_line()).into())
-                })
-            },
-        )
+        fn_tool("view_background_job", POLLS_JOBS, text, move |args: ViewJobArgs, context: &CallContext| {
+            let jobs = jobs.clone();
+            Box::pin(async move {
+                let job = jobs.find(context.caller.task, &args.job_id)?;
+                if let Some(wait) = args.wait.filter(|wait| *wait > 0.0) {
+                    job.wait(duration_from_secs(wait.min(MAX_TIMEOUT)), &context.cancel).await;
+                }
+                let limit = args.limit.map_or(DEFAULT_PAGE, to_index).clamp(1, MAX_PAGE);
+                let page = job.output_page(args.offset.map(|offset| to_index(offset) as u64), limit);
+                let page = if page.is_empty() { "(no output)".to_owned() } else { page };
+                Ok(format!("{}\n--- output ---\n{page}", job.summary_line()).into())
+            })
+        })
     }
 
     fn stop_job(&self) -> Arc<dyn DynTool> {

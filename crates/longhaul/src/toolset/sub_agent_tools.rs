@@ -106,13 +106,11 @@ async fn ask(agent: AgentName, args: SubAgentArgs, cx: &CallContext) -> ToolCall
     let (id, besides) = match task_ops::launch_task(cx, order, args.again).await? {
         Launch::Before(snapshot) => return task_ops::answer_before(*snapshot, TaskIdField::Task, cx),
         Launch::New(id, besides) => (id, besides),
-        Launch::Running(id) if args.background => {
-            return task_ops::json_output(&task_ops::TaskReceipt::already_running(
-                TaskIdField::Task(id),
-                agent,
-            ));
+        Launch::Running(id, status) if args.background => {
+            let id = TaskIdField::Task(id);
+            return task_ops::json_output(&task_ops::TaskReceipt::already_running(id, agent, status));
         }
-        Launch::Running(id) => (id, None),
+        Launch::Running(id, _) => (id, None),
     };
     if args.background {
         return task_ops::json_output(&task_ops::TaskReceipt::launched(

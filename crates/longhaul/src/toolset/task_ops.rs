@@ -43,25 +43,23 @@ pub(super) enum Launch {
     New(TaskId, Option<String>),
     /// No task was launched: this one has done the same, and nothing has changed since.
     Before(Box<Snapshot>),
-    /// No task was launched: this one is doing the same.
-    Running(TaskId),
+    /// No task was launched: this one, which has not ended, has the same order.
+    Running(TaskId, Status),
 }
 
-/// Launches a task. If the same task still runs, or was done before and `again` is not set, returns that one
-/// instead.
+/// Launches a task. If the same task has not ended, or was done before, and `again` is not set, returns that one instead.
 pub(super) async fn launch_task(
     cx: &CallContext,
     mut order: Order,
     again: bool,
 ) -> Result<Launch, ToolError> {
     order.working_dir = child_working_dir(cx, order.working_dir.take()).await?;
-    if let Some(before) = cx.dispatcher.answered(&cx.caller, &cx.earlier, &order).await? {
-        match before.state.status.is_final() {
-            true if again => {}
-            true => return Ok(Launch::Before(Box::new(before))),
+    if !again && let Some(before) = cx.dispatcher.answered(&cx.caller, &cx.earlier, &order).await? {
+        return Ok(match before.state.status {
+            status if status.is_final() => Launch::Before(Box::new(before)),
             // A second one would do the same at the same time. Several are started in one reply.
-            false => return Ok(Launch::Running(before.state.id)),
-        }
+            status => Launch::Running(before.state.id, status),
+        });
     }
     let id = cx.dispatcher.submit(&cx.caller, cx.call, order).await?;
     let known = cx.earlier.iter().filter(|_| !again).find_map(|earlier| earlier.result);
@@ -287,10 +285,10 @@ impl TaskReceipt {
         }
     }
 
-    /// The receipt for a launch that was not made, because this task is doing the same.
-    pub(super) fn already_running(id: TaskIdField, agent: AgentName) -> TaskReceipt {
+    /// The receipt for a launch that was not made, because this task, which has not ended, has the same order.
+    pub(super) fn already_running(id: TaskIdField, agent: AgentName, status: Status) -> TaskReceipt {
         let note = task_text::already_running(id.id());
-        TaskReceipt { id, agent: Some(agent), status: Status::Running, note }
+        TaskReceipt { id, agent: Some(agent), status, note }
     }
 
     /// The receipt for a task that was just launched.

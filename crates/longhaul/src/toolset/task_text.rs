@@ -31,8 +31,8 @@ pub(super) fn task_is_done(tools_used: u32) -> String {
         calls => format!("with {}", pluralize(calls as usize, "tool call")),
     };
     format!(
-        "Note: this task is done, {how}, and this is its result. Do not start it again. If this is what the user asked \
-         for, write your answer now, in words."
+        "Note: this task is done, {how}, and this is its result. Do not start it again. If this is all that you need, \
+         write your answer now, in words."
     )
 }
 
@@ -63,16 +63,16 @@ pub(super) fn done_before(id: TaskId, output: &str) -> String {
     )
 }
 
-/// The answer to a launch of what a task is doing already.
+/// The answer to a launch of what a task is to do already.
 pub(super) fn already_running(id: TaskId) -> String {
     format!(
-        "{id} is doing this task already, so it was not started again. {RESULT_IS_SENT} If you need something else, say in \
+        "{id} has this task already, so it was not started again. {RESULT_IS_SENT} If you need something else, say in \
          `task` what is different. {END_YOUR_TURN}"
     )
 }
 
 /// Tells a model to answer with the earlier result.
-pub(super) const LEAD_ON: &str = "Nothing has changed since. Answer now with this result. If you need something else, say in \
+pub(super) const LEAD_ON: &str = "Nothing has happened here since that could change it. Answer now with this result. If you need something else, say in \
                                   `task` what is different (or add `again`: true to have just this done once more).";
 
 /// How many tasks a list shows.

@@ -153,13 +153,13 @@ pub fn describe(event: &EventKind, detail: Detail) -> Phrase {
         }
         EventKind::Nudged { why } => {
             let (label, why) = match why {
-                NudgeReason::Empty => ("reminded:", "there was no answer".to_owned()),
+                NudgeReason::Empty => ("reminded:", "its reply was no answer".to_owned()),
                 NudgeReason::Shape => {
                     ("reminded:", "the answer does not match the required schema".to_owned())
                 }
                 NudgeReason::Repeating => ("reminded:", "it repeats itself".to_owned()),
                 NudgeReason::Launching => ("reminded:", "it starts the same tasks again".to_owned()),
-                NudgeReason::Unchanged => ("reminded:", "its calls return nothing new".to_owned()),
+                NudgeReason::Unchanged => ("reminded:", "its calls lead to nothing new".to_owned()),
                 NudgeReason::Begun => ("given", "the output of its start hooks".to_owned()),
                 NudgeReason::ToolsOff => ("told", "to answer now: it is stuck in a loop".to_owned()),
                 NudgeReason::LastWord(limit) => {

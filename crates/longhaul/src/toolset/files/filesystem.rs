@@ -124,8 +124,7 @@ impl Toolset for Filesystem {
         for path in &self.parts.access.allow {
             text += &format!(" (and below {})", path.display());
         }
-        text +=
-            ". Read a file before you edit it. To change a part of a file, prefer edit_file to write_file.";
+        text += ".";
         if self.parts.access.skip == SkipRule::Gitignored {
             text += " Lists and searches leave out what .gitignore names.";
         }

@@ -155,7 +155,7 @@ impl FileOp for EditFile {
     const NAME: &'static str = "edit_file";
     const ALIASES: ArgumentAliases = &[("old_text", "oldText"), ("new_text", "newText")];
     const DESCRIPTION: &'static str = "Changes a text file: replaces pieces of its text by others. Each `oldText` must be \
-        in the file exactly once. Either all edits are made or none.";
+        in the file exactly once, so read the file first. Either all edits are made or none.";
 
     fn effects(&self) -> ToolEffects {
         ToolEffects::default()

@@ -320,7 +320,8 @@ async fn a_launch_with_a_cost_limit_that_cannot_hold_is_refused_in_words() {
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_done(&done);
     assert!(
-        done.output.contains("the price of mystery-1 is not known. Leave max_cost out."),
+        done.output
+            .contains("the price of mystery-1 is not known. Leave max_cost out, or use another model."),
         "{}",
         done.output
     );

@@ -99,7 +99,7 @@ async fn it_is_done_again_where_that_is_wanted_or_something_has_happened() {
         (vec![both, says, both], 4, "several are meant"),
         (vec![read, read, says], 1, "it runs, or has just ended"),
         (vec![read, touches, read, says], 2, "it runs, and the lead has changed something"),
-        (vec![again, again, again, says], 1, "it is wanted again while it runs"),
+        (vec![again, again, again, says], 3, "it is wanted again while it runs"),
     ];
     for (steps, ran, why) in table {
         assert_eq!(run(steps).await.1, ran, "{why}");
