@@ -164,7 +164,10 @@ impl Worker {
         let mut look = true;
         while !self.context.drain.is_cancelled() {
             if look && seats.any_free() {
-                self.launches.wait_until_over().await;
+                tokio::select! {
+                    () = self.context.drain.cancelled() => break,
+                    () = self.launches.wait_until_over() => {}
+                }
                 look = self.claim(&seats).await;
                 if look {
                     continue;

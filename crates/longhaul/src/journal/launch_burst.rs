@@ -3,10 +3,11 @@
 //! Otherwise the first ones would compete with the launches for the processor and the disk, and the agent would
 //! continue only when most of its tasks have run.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// With more launches in progress than this, tasks wait to be claimed.
 const FEW: usize = 32;
@@ -16,8 +17,15 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// The launches of this process that are not on disk yet.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchBurst {
-    in_progress: AtomicUsize,
+    state: Mutex<BurstState>,
     over: Notify,
+}
+
+#[derive(Debug, Default)]
+struct BurstState {
+    in_progress: usize,
+    /// Since when there have been more than a few.
+    since: Option<Instant>,
 }
 
 /// A launch that is in progress until this is dropped.
@@ -26,30 +34,38 @@ pub(crate) struct LaunchInProgress<'a>(&'a LaunchBurst);
 
 impl LaunchBurst {
     pub(crate) fn begin_launch(&self) -> LaunchInProgress<'_> {
-        self.in_progress.fetch_add(1, SeqCst);
+        self.with_state(|state| {
+            state.in_progress += 1;
+            if state.in_progress > FEW {
+                state.since.get_or_insert_with(Instant::now);
+            }
+        });
         LaunchInProgress(self)
     }
 
-    /// Waits until only a few launches are in progress, for two seconds at most.
+    /// Waits until only a few launches are in progress, until two seconds after there were more.
     pub(crate) async fn wait_until_over(&self) {
-        let over = async {
-            loop {
-                let notified = self.over.notified();
-                if self.in_progress.load(SeqCst) <= FEW {
-                    return;
-                }
-                notified.await;
+        loop {
+            let notified = self.over.notified();
+            let Some(since) = self.with_state(|state| state.since) else { return };
+            if timeout_at(since + LONGEST, notified).await.is_err() {
+                return;
             }
-        };
-        if self.in_progress.load(SeqCst) > FEW {
-            let _ = tokio::time::timeout(LONGEST, over).await;
         }
+    }
+
+    fn with_state<T>(&self, work: impl FnOnce(&mut BurstState) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Drop for LaunchInProgress<'_> {
     fn drop(&mut self) {
-        if self.0.in_progress.fetch_sub(1, SeqCst) == FEW + 1 {
+        let is_over = self.0.with_state(|state| {
+            state.in_progress -= 1;
+            state.in_progress <= FEW && state.since.take().is_some()
+        });
+        if is_over {
             self.0.over.notify_waiters();
         }
     }
@@ -74,8 +90,10 @@ mod tests {
         waits.await;
 
         launches.push(burst.begin_launch());
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         burst.wait_until_over().await;
         assert_eq!(began.elapsed(), LONGEST);
+        launches.push(burst.begin_launch());
+        assert!(burst.wait_until_over().now_or_never().is_some(), "they are launched all the time");
     }
 }
