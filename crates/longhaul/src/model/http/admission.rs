@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::concurrency_limit::{ConcurrencyLimit, Descriptors, Growth};
 use super::fair_queue::{FairQueue, QueuePlace};
-use super::start_queue::StartQueue;
+use super::start_queue::{StartQueue, TreeCounts};
 use crate::id::TaskId;
 
 /// As many requests as this part of the limit wait at the gate, so that one goes as soon as another has ended.
@@ -19,6 +19,8 @@ pub(super) struct Admission {
     limit: ConcurrencyLimit,
     queue: FairQueue,
     starts: StartQueue,
+    /// The requests that have arrived and were not admitted: those in the queue, and those that wait for something else.
+    at_gate: TreeCounts,
     arrivals: u64,
     admitted: u64,
     /// Slots below `slots` that are free.
@@ -43,6 +45,7 @@ impl Admission {
             limit,
             queue: FairQueue::default(),
             starts: StartQueue::default(),
+            at_gate: TreeCounts::default(),
             arrivals: 0,
             admitted: 0,
             free_slots: BTreeSet::new(),
@@ -72,13 +75,23 @@ impl Admission {
 
     pub(super) fn leave(&mut self, place: QueuePlace) {
         self.queue.remove(place);
-        self.starts.tree_changed(place.root, &self.queue);
+    }
+
+    /// A request of a tree waits at the gate, in the queue or not.
+    pub(super) fn enter(&mut self, root: TaskId) {
+        self.at_gate.add(root);
+    }
+
+    /// A request of a tree waits no longer: it is sent, or nobody wants it any more.
+    pub(super) fn exit(&mut self, root: TaskId) {
+        self.at_gate.remove(root);
+        self.starts.tree_changed(root, &self.at_gate);
     }
 
     /// A task arrives that has not begun.
     pub(super) fn arrive_to_start(&mut self, root: TaskId, depth: u32) -> QueuePlace {
         let place = self.arrive(root, depth);
-        self.starts.push(place, &self.queue);
+        self.starts.push(place, &self.at_gate);
         place
     }
 
@@ -86,12 +99,12 @@ impl Admission {
     pub(super) fn start(&mut self) -> Option<QueuePlace> {
         let limit = self.limit.current();
         let free = limit.saturating_sub(self.running());
-        self.starts.pop(&self.queue, free + (limit / READY).max(1))
+        self.starts.pop(&self.at_gate, free + (limit / READY).max(1))
     }
 
-    /// The first request of a task has joined the queue, or the task no longer waits to begin.
+    /// The first request of a task is at the gate, or the task no longer waits to begin.
     pub(super) fn end_start(&mut self, place: QueuePlace) {
-        self.starts.remove(place, &self.queue);
+        self.starts.remove(place, &self.at_gate);
     }
 
     /// Admits the request whose turn it is, if one waits and may go. Call it until it returns `None`.
@@ -100,7 +113,6 @@ impl Admission {
             return None;
         }
         let place = self.queue.pop()?;
-        self.starts.tree_changed(place.root, &self.queue);
         let slot = self.free_slots.pop_first().unwrap_or_else(|| {
             self.slots += 1;
             self.slots - 1

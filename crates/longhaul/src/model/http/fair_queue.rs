@@ -48,10 +48,6 @@ impl FairQueue {
         self.len == 0
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     /// How many requests of a tree wait.
     pub(super) fn len_of(&self, root: TaskId) -> usize {
         self.trees.get(&root).map_or(0, |tree| tree.by_depth.len())

@@ -100,15 +100,20 @@ impl RateLimitGate {
         retry: bool,
         jitter: f64,
     ) -> GateTicket {
+        let place = self.with_state(|state| {
+            state.admission.enter(root);
+            state.admission.arrive(root, depth)
+        });
         GateTicket {
             gate: self.clone(),
-            place: self.with_state(|state| state.admission.arrive(root, depth)),
+            place,
             retry_granted: !retry,
             jitter,
             reported: None,
             due: None,
             permit: None,
             queued: false,
+            waits: true,
         }
     }
 
@@ -235,6 +240,8 @@ pub(super) struct GateTicket {
     permit: Option<oneshot::Receiver<RequestPermit>>,
     /// Whether it waits for the budget.
     queued: bool,
+    /// Whether it has no permit yet.
+    waits: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -336,7 +343,10 @@ impl GateTicket {
             }
             match self.acquire_permit().await {
                 Ok(_) if self.binding_pause().is_some() => {}
-                Ok(permit) => return GateStep::Proceed(permit),
+                Ok(permit) => {
+                    self.exit();
+                    return GateStep::Proceed(permit);
+                }
                 Err(delay) => return GateStep::Wait(delay),
             }
         }
@@ -385,6 +395,13 @@ impl GateTicket {
                 state.admission.leave(self.place);
                 state.waiters.remove(&self.place.arrival)
             });
+        }
+    }
+
+    /// It counts no longer as waiting at the gate.
+    fn exit(&mut self) {
+        if std::mem::take(&mut self.waits) {
+            self.gate.change(|state| state.admission.exit(self.place.root));
         }
     }
 
@@ -447,6 +464,7 @@ impl Drop for GateTicket {
     fn drop(&mut self) {
         self.unqueue();
         self.leave_queue();
+        self.exit();
     }
 }
 

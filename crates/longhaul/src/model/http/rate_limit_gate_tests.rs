@@ -305,3 +305,31 @@ async fn a_pause_takes_nobodys_place_and_nobody_sleeps_on_a_slot() {
     assert!(pass(&mut b).now_or_never().is_none(), "it is not its turn");
     assert!(pass(&mut a).now_or_never().is_some());
 }
+
+/// During a pause nothing is sent, so no more tasks begin than can be sent soon after it.
+#[tokio::test(start_paused = true)]
+async fn few_tasks_begin_while_the_gate_is_closed_and_the_others_after_it() {
+    let gate = fixed(2);
+    gate.pause_for(seconds(30));
+    let mut waiting: Vec<QueuedStart> = (0..10).map(|_| gate.enqueue_start(tree(1), 1)).collect();
+    let mut tickets = Vec::new();
+    let mut begin = |waiting: &mut Vec<QueuedStart>| {
+        // Each that begins sends its request to the gate, and then no longer counts as about to arrive.
+        while let Some(at) = waiting.iter_mut().position(|start| start.next_step().now_or_never().is_some()) {
+            tickets.push(gate.enqueue(tree(1), 1, false, 0.0));
+            let _ = tickets.last_mut().map(|ticket| ticket.next_step().now_or_never());
+            waiting.remove(at);
+        }
+        tickets.len()
+    };
+    assert_eq!(begin(&mut waiting), 3, "two that may run, and one behind them");
+    tokio::time::advance(seconds(31)).await;
+    assert_eq!(begin(&mut waiting), 3, "they have not been sent yet");
+    let permit = pass(&mut tickets[0]).await;
+    drop((permit, tickets));
+    let mut begun = 0;
+    for start in &mut waiting {
+        begun += usize::from(start.next_step().now_or_never().is_some());
+    }
+    assert_eq!(begun, 3, "the next ones");
+}
