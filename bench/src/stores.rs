@@ -246,7 +246,8 @@ async fn lives(place: &MeasuredStore, at_once: usize, time: Duration) -> Result<
         async move {
             let mut batch = submission(fresh_id(), "lives");
             let filter = TaskFilter::default().live();
-            batch.only_if.push(CountCondition { filter, limit: 100_000, or_fewer: None, what: "tasks" });
+            batch.only_if =
+                Arc::new([CountCondition { filter, limit: 100_000, or_fewer: None, what: "tasks" }]);
             store.append(batch).await?;
             let task = loop {
                 if let Some(task) = store.claim(wanted("lives", 1)).await?.pop() {

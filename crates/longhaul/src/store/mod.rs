@@ -6,6 +6,7 @@
 //! implementation must pass it.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -281,7 +282,7 @@ pub struct Batch {
     pub writes: Vec<JournalWrite>,
     /// Conditions that must hold at the same moment. They are checked first, with one exception: if the first
     /// write creates a task that already exists, the batch fails with [`StoreError::Exists`].
-    pub only_if: Vec<CountCondition>,
+    pub only_if: Arc<[CountCondition]>,
 }
 
 /// Entries for one journal.
@@ -300,7 +301,7 @@ pub struct JournalWrite {
 impl Batch {
     /// A batch with one write.
     pub fn one(task: TaskId, fence: Fence, entries: Vec<Entry>) -> Self {
-        Batch { writes: vec![JournalWrite { task, fence, after: None, entries }], only_if: Vec::new() }
+        Batch { writes: vec![JournalWrite { task, fence, after: None, entries }], only_if: Arc::default() }
     }
 
     /// Adds another write.

@@ -152,6 +152,7 @@ impl LonghaulBuilder {
             submissions: Arc::clone(&submissions),
             launches: Arc::clone(&launches),
             limits: self.limits,
+            last_conditions: Mutex::default(),
             roots: roots.clone(),
         });
 

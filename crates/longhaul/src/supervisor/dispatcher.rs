@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::task_service::{PostResult, TaskPlan, TaskService};
+use super::task_service::{ParentTask, PostResult, TaskPlan, TaskService};
 use crate::dispatch::{
     Caller, DispatchError, DispatchFuture, Dispatcher, EarlierLaunch, LetterContent, SendReceipt, WaitMode,
     WaitResult, check_order, find_task, is_answered_by,
@@ -81,12 +81,13 @@ impl TaskService {
         Ok(found)
     }
 
-    /// The order as it will be submitted, the caller's state, and the agents above.
-    async fn prepare(
+    /// The plan for a task of the caller.
+    async fn plan(
         &self,
         caller: &Caller,
+        call: CallId,
         mut order: Order,
-    ) -> Result<(Order, TaskState, Vec<AgentName>), DispatchError> {
+    ) -> Result<Box<TaskPlan>, DispatchError> {
         let state = self.state(caller.task).await?;
         let team = self.team(&state.team).ok_or(StoreError::NoTask(caller.task))?;
         let agent = team.agent(&caller.agent);
@@ -104,6 +105,9 @@ impl TaskService {
         if state.stop.is_some() {
             return Err(DispatchError::Stopping);
         }
+        let (me, team) = (ParentTask::from(&state), state.team.clone());
+        // Not kept while it waits: thousands may be launched at once.
+        drop(state);
         let parent = self.submissions.get(&*self.store, caller.task).await?;
         order.working_dir = order.working_dir.or_else(|| parent.order.working_dir.clone());
         // A child never gets more approval than its parent, whatever its order says.
@@ -112,21 +116,21 @@ impl TaskService {
         if !above.contains(&caller.agent) {
             above.push(caller.agent.clone());
         }
-        Ok((order, state, above))
-    }
-
-    async fn launch(&self, caller: &Caller, call: CallId, order: Order) -> Result<TaskId, DispatchError> {
-        let (order, state, above) = self.prepare(caller, order).await?;
-        let plan = TaskPlan {
-            key: TaskKey::for_child(caller.task, call),
+        let (key, parent) = (TaskKey::for_child(caller.task, call), Some(me));
+        Ok(Box::new(TaskPlan {
+            key,
             order,
-            team: state.team.clone(),
-            parent: Some(state),
+            team,
+            parent,
             continues: None,
             letter: None,
             retries: None,
             above,
-        };
+        }))
+    }
+
+    async fn launch(&self, caller: &Caller, call: CallId, order: Order) -> Result<TaskId, DispatchError> {
+        let plan = Box::pin(self.plan(caller, call, order)).await?;
         self.submit(plan).await.map(|(id, _)| id).map_err(dispatch_error)
     }
 
@@ -136,10 +140,8 @@ impl TaskService {
         earlier: &[EarlierLaunch],
         order: &Order,
     ) -> Result<Option<Snapshot>, DispatchError> {
-        if !earlier.iter().any(|earlier| earlier.same) {
-            return Ok(None);
-        }
-        let (order, ..) = self.prepare(caller, order.clone()).await?;
+        let Some(same) = earlier.iter().find(|earlier| earlier.same) else { return Ok(None) };
+        let order = Box::pin(self.plan(caller, same.call, order.clone())).await?.order;
         // Read only when the same order was given twice; no other launch needs it.
         let tree = self.store.list(TaskFilter::tree(caller.root)).await?;
         for earlier in earlier {

@@ -174,7 +174,7 @@ impl Longhaul {
             retries: None,
             above: Vec::new(),
         };
-        Ok(self.0.service.submit(plan).await?)
+        Ok(self.0.service.submit(Box::new(plan)).await?)
     }
 
     /// The events of a task and its tree, from the start until the task has ended.

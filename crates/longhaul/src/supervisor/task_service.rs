@@ -38,8 +38,17 @@ pub(crate) struct TaskService {
     /// Launches that are in progress.
     pub(crate) launches: Arc<LaunchBurst>,
     pub(crate) limits: TaskLimits,
+    /// The conditions for tasks of the tree that was added to last.
+    pub(crate) last_conditions: Mutex<Option<LaunchConditions>>,
     /// The only trees whose tasks run here; any if `None`.
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
+}
+
+/// The conditions under which a task may be submitted.
+pub(crate) struct LaunchConditions {
+    root: TaskId,
+    is_child: bool,
+    conditions: Arc<[CountCondition]>,
 }
 
 /// The result of delivering a letter.
@@ -62,13 +71,27 @@ pub(crate) enum RetryResult {
     Open(TaskId),
 }
 
+/// What a child takes from its parent's state. There may be thousands at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ParentTask {
+    pub(crate) id: TaskId,
+    pub(crate) root: TaskId,
+    pub(crate) depth: u32,
+}
+
+impl From<&TaskState> for ParentTask {
+    fn from(state: &TaskState) -> ParentTask {
+        ParentTask { id: state.id, root: state.root, depth: state.depth }
+    }
+}
+
 /// A task to be submitted.
 pub(crate) struct TaskPlan {
     pub(crate) key: TaskKey,
     pub(crate) order: Order,
     pub(crate) team: TeamRef,
     /// The parent; none for a root.
-    pub(crate) parent: Option<TaskState>,
+    pub(crate) parent: Option<ParentTask>,
     pub(crate) continues: Option<TaskId>,
     pub(crate) letter: Option<LetterId>,
     pub(crate) retries: Option<TaskId>,
@@ -78,7 +101,7 @@ pub(crate) struct TaskPlan {
 
 impl TaskService {
     /// Writes a task to the store. Returns true if it did not exist before.
-    pub(crate) async fn submit(&self, plan: TaskPlan) -> Result<(TaskId, bool), StoreError> {
+    pub(crate) async fn submit(&self, plan: Box<TaskPlan>) -> Result<(TaskId, bool), StoreError> {
         let _in_progress = self.launches.begin_launch();
         for id in plan.key.candidate_ids() {
             let root = plan.parent.as_ref().map_or(id, |parent| parent.root);
@@ -118,7 +141,17 @@ impl TaskService {
         })
     }
 
-    fn limit_conditions(&self, root: TaskId, is_child: bool) -> Vec<CountCondition> {
+    /// The conditions under which another task may be submitted. Those of a tree are made once, not for each of its tasks.
+    fn limit_conditions(&self, root: TaskId, is_child: bool) -> Arc<[CountCondition]> {
+        let mut last = self.last_conditions.lock().unwrap_or_else(PoisonError::into_inner);
+        if !last.as_ref().is_some_and(|last| last.root == root && last.is_child == is_child) {
+            let conditions = self.new_limit_conditions(root, is_child).into();
+            *last = Some(LaunchConditions { root, is_child, conditions });
+        }
+        last.as_ref().map(|last| last.conditions.clone()).unwrap_or_default()
+    }
+
+    fn new_limit_conditions(&self, root: TaskId, is_child: bool) -> Vec<CountCondition> {
         let mut bounds = Vec::new();
         if let Some(limit) = self.limits.queue {
             let filter = TaskFilter { status: vec![Status::Pending], ..TaskFilter::default() };
@@ -180,7 +213,7 @@ impl TaskService {
                 None => {
                     let mut plan = self.continuation(&state, &letter).await?;
                     plan.order.tree_budget = budget.or(plan.order.tree_budget);
-                    self.submit(plan).await?.0
+                    self.submit(Box::new(plan)).await?.0
                 }
             };
             if self.submission(next).await?.letter.as_ref() == Some(&letter.id) {
@@ -238,7 +271,7 @@ impl TaskService {
         let order = Order { task: letter.text.clone(), title: None, ..submitted.order };
         let parent = match submitted.parent {
             // The parent's continuation gets the letter about its end.
-            Some(parent) => Some(self.completion_recipient(parent, &letter.from).await?),
+            Some(parent) => Some((&self.completion_recipient(parent, &letter.from).await?).into()),
             None => None,
         };
         Ok(TaskPlan {
@@ -262,7 +295,7 @@ impl TaskService {
         }
         let submitted = self.submission(old.id).await?;
         let parent = match submitted.parent {
-            Some(parent) => Some(latest_continuation(&*self.store, parent).await?),
+            Some(parent) => Some((&latest_continuation(&*self.store, parent).await?).into()),
             None => None,
         };
         for nth in 1..=u32::MAX {
@@ -270,13 +303,13 @@ impl TaskService {
                 key: TaskKey::for_retry(old.id, nth),
                 order: submitted.order.clone(),
                 team: submitted.team.clone(),
-                parent: parent.clone(),
+                parent,
                 continues: submitted.continues,
                 letter: submitted.letter.clone(),
                 retries: Some(old.id),
                 above: submitted.above.clone(),
             };
-            let (id, is_new) = self.submit(plan).await?;
+            let (id, is_new) = self.submit(Box::new(plan)).await?;
             if is_new {
                 return Ok(RetryResult::New(id));
             }

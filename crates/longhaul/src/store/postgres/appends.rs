@@ -5,6 +5,7 @@
 //! memory, over what the ones before it have changed. Then all of it is written, in another round trip.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio_postgres::{Error, Row};
@@ -48,13 +49,13 @@ pub(super) const NOW_AND_PLACE: &str = concat!("SELECT ", server_ms!(), ", ", su
 pub(super) struct AppendRequest {
     drafts: Vec<WriteDraft>,
     encoded: EncodedEntries,
-    only_if: Vec<CountCondition>,
+    only_if: Arc<[CountCondition]>,
 }
 
 impl AppendRequest {
     pub(super) fn new(
         drafts: Vec<WriteDraft>,
-        only_if: Vec<CountCondition>,
+        only_if: Arc<[CountCondition]>,
     ) -> Result<AppendRequest, StoreError> {
         let encoded = rows::encode(&drafts)?;
         Ok(AppendRequest { drafts, encoded, only_if })
@@ -133,7 +134,7 @@ impl AppendGroup {
         let mut filters: Vec<(TaskFilter, i64)> = Vec::new();
         // The group itself may take tasks out of a count.
         let own = rows::number(ids.len() as u64);
-        let conditions = self.requests.iter().flat_map(|request| &request.only_if);
+        let conditions = self.requests.iter().flat_map(|request| request.only_if.iter());
         for (filter, most) in conditions.flat_map(CountCondition::alternatives) {
             let most = i64::from(most).saturating_add(own);
             match filters.iter_mut().find(|(known, _)| known == filter) {

@@ -175,7 +175,7 @@ async fn an_acknowledged_append_has_been_on_disk_and_live_words_have_not_waited_
 
     let ask = |entry| {
         let drafts = WriteDraft::from_batch(Batch::one(id(0), Fence::Anyone, vec![entry]));
-        WriterRequest::Append { encoded: vec![], drafts, only_if: vec![] }.is_durable()
+        WriterRequest::Append { encoded: vec![], drafts, only_if: Arc::default() }.is_durable()
     };
     assert!(ask(Entry::Replied(Arc::new(Reply::default()))));
     assert!(!ask(Entry::Said { voice: LiveTextKind::Text, text: String::new() }));

@@ -46,7 +46,7 @@ pub(super) enum WriterRequest {
     Append {
         drafts: Vec<WriteDraft>,
         encoded: EncodedEntries,
-        only_if: Vec<CountCondition>,
+        only_if: Arc<[CountCondition]>,
     },
     Claim(ClaimRequest),
     Renew {

@@ -1,5 +1,7 @@
 //! Questions about fences and limits: who may write what, and when.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 
 use super::StoreFactory;
@@ -134,7 +136,7 @@ pub async fn a_writer_can_insist_that_nothing_came_between(make: StoreFactory<'_
     let id = s.running().await;
     let write = |after, entry| {
         let write = JournalWrite { task: id, fence: owner(1), after: Some(Seq(after)), entries: vec![entry] };
-        s.store.append(Batch { writes: vec![write], only_if: vec![] })
+        s.store.append(Batch { writes: vec![write], only_if: Arc::default() })
     };
     s.write(id, Fence::Anyone, vec![letter("l")]).await.unwrap();
     for wrong in [0, 2, 4] {
@@ -159,7 +161,7 @@ fn limited(s: &ExamSetup, filter: TaskFilter, limit: u32) -> Batch {
     let id = s.fresh_id();
     let entry = edit(submission(id), |submitted| submitted.root = filter.root.unwrap_or(id));
     let mut batch = Batch::one(id, Fence::New, vec![entry]);
-    batch.only_if.push(CountCondition { filter, limit, or_fewer: None, what: "tasks" });
+    batch.only_if = Arc::new([CountCondition { filter, limit, or_fewer: None, what: "tasks" }]);
     batch
 }
 
@@ -216,7 +218,8 @@ pub async fn limits_count_what_they_say(make: StoreFactory<'_>) {
     ];
     let ask = |filter: &TaskFilter, limit| {
         let mut batch = Batch::one(root, Fence::Anyone, vec![]);
-        batch.only_if.push(CountCondition { filter: filter.clone(), limit, or_fewer: None, what: "tasks" });
+        batch.only_if =
+            Arc::new([CountCondition { filter: filter.clone(), limit, or_fewer: None, what: "tasks" }]);
         s.store.append(batch)
     };
     for (filter, count) in counts {
@@ -228,7 +231,7 @@ pub async fn limits_count_what_they_say(make: StoreFactory<'_>) {
     for (or_fewer, holds) in [((pending.clone(), 2), false), ((TaskFilter::default().live(), 4), true)] {
         let mut batch = Batch::one(root, Fence::Anyone, vec![]);
         let (filter, or_fewer) = (pending.clone(), Some(or_fewer));
-        batch.only_if.push(CountCondition { filter, limit: 2, or_fewer, what: "tasks" });
+        batch.only_if = Arc::new([CountCondition { filter, limit: 2, or_fewer, what: "tasks" }]);
         assert_eq!(s.store.append(batch).await.is_ok(), holds);
     }
     s.write(child, Fence::Anyone, vec![stop()]).await.unwrap();

@@ -15,7 +15,7 @@ async fn many_limits_fit_into_one_transaction() {
             submitted.root = root;
         }
         let filter = TaskFilter::tree(root).live();
-        batch.only_if.push(CountCondition { filter, limit: 2, or_fewer: None, what: "tasks" });
+        batch.only_if = Arc::new([CountCondition { filter, limit: 2, or_fewer: None, what: "tasks" }]);
         store.append(batch)
     };
     // Three for each of seventy trees, of which two fit.

@@ -63,7 +63,7 @@ async fn submit_at_the_limit(server: &TestPostgres, mutant: Option<Mutant>) -> R
         .unwrap();
     let mut batch = submission(id("one too many"));
     let filter = TaskFilter::default();
-    batch.only_if.push(CountCondition { filter, limit: 2, or_fewer: None, what: "tasks" });
+    batch.only_if = Arc::new([CountCondition { filter, limit: 2, or_fewer: None, what: "tasks" }]);
     let submitting = {
         let store = store.clone();
         tokio::spawn(async move { store.append(batch).await })

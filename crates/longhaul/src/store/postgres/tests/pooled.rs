@@ -37,7 +37,7 @@ async fn nothing_is_left_on_a_connection_of_a_pooler() {
     let task = running(&store, "pooled").await;
     let mut limited = submission(id("limited"));
     let filter = TaskFilter::default().live();
-    limited.only_if.push(CountCondition { filter, limit: 9, or_fewer: None, what: "tasks" });
+    limited.only_if = Arc::new([CountCondition { filter, limit: 9, or_fewer: None, what: "tasks" }]);
     let (reads, appends) = tokio::join!(
         futures::future::join_all((0..50).map(|_| store.read(task, Seq(0), 9))),
         futures::future::join_all((0..50).map(|nth| store.append(Batch::one(
