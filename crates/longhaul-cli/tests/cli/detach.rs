@@ -98,6 +98,10 @@ fn a_carrier_that_is_killed_is_noticed_and_one_that_is_asked_to_drains() {
     team(&kit, "60s");
     let id = detached(&kit, &["run", "team.yaml", "x", "--detach"]);
     let pid = carrier(&kit, &id);
+    // Until it has the task, another process may take it.
+    kit.until("the claim", |journals| {
+        journals.iter().find(|(state, _)| state.status == Status::Running).map(|(state, _)| state.id)
+    });
     let second = Ran::from(kit.command(&["resume", &id]).output().unwrap()).ended(1);
     assert!(second.err.contains("is run by another process"), "{}", second.err);
     let mut watching = kit.start(&["attach", &id, "--json"]);
