@@ -43,7 +43,7 @@ impl LaunchBurst {
         LaunchInProgress(self)
     }
 
-    /// Waits until only a few launches are in progress, until two seconds after there were more.
+    /// Waits until only a few launches are in progress, or two seconds have passed since there were more.
     pub(crate) async fn wait_until_over(&self) {
         loop {
             let notified = self.over.notified();
