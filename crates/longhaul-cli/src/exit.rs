@@ -17,7 +17,8 @@ Exit codes:
     4  no such task, or several ids with that prefix
     5  the database cannot be used, is damaged, or was deleted during the run (the answer is still printed)
     6  a team file is wrong, or something it needs is missing
-    7  a limit ended the run early: turns, tokens or money (any answer produced so far is still printed)
+    7  something ended the run early: a limit of turns, tokens or money, or a model in a loop (any answer
+       produced so far is still printed)
     8  a person has to approve or answer (`run --unattended stop`): answer, then `longhaul resume`; or a call
        was denied because no one was there (`--fail-on-denied`)
     9  another process has taken over the tasks while this one was stopped or could not reach the database

@@ -85,6 +85,9 @@ pub(crate) struct Conversation {
     tools_off: bool,
     /// The message it got when its tools were turned off.
     off_text: Option<Arc<str>>,
+    /// Whether what it said last had to be said without tools, because it was in a loop.
+    #[serde(default)]
+    said_without_tools: bool,
     /// The session of its agent, if another program runs that.
     #[serde(default)]
     session: ForeignSession,
@@ -214,6 +217,7 @@ impl Conversation {
             loop_detector: LoopDetector::default(),
             tools_off: false,
             off_text: None,
+            said_without_tools: false,
             session: ForeignSession::default(),
         }
     }
@@ -252,6 +256,7 @@ impl Conversation {
             loop_detector: LoopDetector::default(),
             tools_off: false,
             off_text: None,
+            said_without_tools: false,
             ..self
         }
     }

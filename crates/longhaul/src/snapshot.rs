@@ -347,6 +347,8 @@ pub enum EventKind {
         output: Arc<str>,
         /// Why there is no answer.
         error: Option<String>,
+        /// What made it answer early.
+        cut_short: Option<String>,
     },
     /// Another task continues it.
     Continued {
@@ -504,6 +506,7 @@ impl EventProjector {
                 status: outcome.status(),
                 output: outcome.output().clone(),
                 error: outcome.error(),
+                cut_short: outcome.cut_short().map(str::to_owned),
             }),
             Entry::Continued { by } => tell(EventKind::Continued { by: *by }),
         }

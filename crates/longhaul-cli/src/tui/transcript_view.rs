@@ -172,8 +172,8 @@ pub(crate) fn transcript_lines(
         ItemKind::Note(phrase) => {
             renderer.hanging("· ", ink(Ink::Faint), ink(phrase.tone.into()), &phrase.sentence())
         }
-        ItemKind::End { status, error } => {
-            let text = describe_end(*status, error.as_deref());
+        ItemKind::End { status, why } => {
+            let text = describe_end(*status, why.as_deref());
             let style = ink(Ink::for_status(*status));
             [gap(), renderer.hanging(&format!("{} ", status_glyph(*status)), style, style, &text)].concat()
         }
@@ -240,7 +240,7 @@ pub(super) fn item_text(kind: &ItemKind) -> String {
         }
         ItemKind::Asked { asks, .. } => describe_question(asks),
         ItemKind::Note(phrase) => phrase.sentence(),
-        ItemKind::End { status, error } => describe_end(*status, error.as_deref()),
+        ItemKind::End { status, why } => describe_end(*status, why.as_deref()),
     }
 }
 

@@ -17,7 +17,8 @@ use super::ClientAbout;
 use super::connection::{AcpClient, RequestError};
 use super::sessions::{AcpSession, AcpSessions, session_id};
 use super::updates::{
-    ClientEffect, EditorQuestion, SessionUpdates, message, permission_answer, permission_request, prompt_text,
+    ClientEffect, EditorQuestion, SessionUpdates, cut_short_note, message, permission_answer,
+    permission_request, prompt_text,
 };
 use crate::backend::Backend;
 
@@ -138,7 +139,7 @@ impl SessionPrompt<'_> {
                                 }
                             },
                             ClientEffect::Ask(_) => {}
-                            ClientEffect::Ended { status, error } => ended = Some((status, error)),
+                            ClientEffect::Ended { status, why } => ended = Some((status, why)),
                         }
                     }
                     // The next prompt is the answer.
@@ -158,6 +159,10 @@ impl SessionPrompt<'_> {
                 json!({ "stopReason": if error.starts_with("refused") { "refusal" } else { "end_turn" } })
             }
             Some((Status::Cancelled, _)) => json!({ "stopReason": "cancelled" }),
+            Some((Status::Completed, Some(limit))) => {
+                self.client.update(self.session, message(&cut_short_note(&limit))).await;
+                json!({ "stopReason": "end_turn" })
+            }
             _ => json!({ "stopReason": "end_turn" }),
         })
     }

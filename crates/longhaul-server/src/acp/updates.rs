@@ -35,7 +35,8 @@ pub(super) enum ClientEffect {
     /// The root has ended.
     Ended {
         status: Status,
-        error: Option<String>,
+        /// Why it failed, or what made it answer early.
+        why: Option<String>,
     },
 }
 
@@ -113,9 +114,10 @@ impl SessionUpdates {
             );
         }
         if event.task == self.root
-            && let EventKind::Finished { status, error, .. } = &event.kind
+            && let EventKind::Finished { status, error, cut_short, .. } = &event.kind
         {
-            effects.push(ClientEffect::Ended { status: *status, error: error.clone() });
+            let why = error.clone().or_else(|| cut_short.clone());
+            effects.push(ClientEffect::Ended { status: *status, why });
         }
         effects
     }
@@ -152,14 +154,14 @@ impl SessionUpdates {
             }
             _ if !self.announced.contains(&event.task) => Vec::new(),
             EventKind::Started { .. } => vec![state(self.above(event.task), json!({ "state": "running" }))],
-            EventKind::Finished { status, error, .. } => {
+            EventKind::Finished { status, error, cut_short, .. } => {
                 let reason = match status {
                     Status::Cancelled => "cancelled",
                     _ => "end_turn",
                 };
-                let said = error.iter().map(|error| {
-                    ClientEffect::Update(id.clone(), message(&format!("\n\nThe task failed: {error}")))
-                });
+                let failed = error.iter().map(|error| format!("\n\nThe task failed: {error}"));
+                let early = cut_short.iter().map(|limit| cut_short_note(limit));
+                let said = failed.chain(early).map(|note| ClientEffect::Update(id.clone(), message(&note)));
                 let end = state(self.above(event.task), json!({ "state": "idle", "stopReason": reason }));
                 said.chain([end]).collect()
             }
@@ -231,12 +233,13 @@ impl SessionUpdates {
             }
             EventKind::Call { tool, arguments, .. } => vec![shown(&title(tool, arguments))],
             EventKind::Progress { text } => vec![shown(text)],
-            EventKind::Finished { status, output, error } => {
+            EventKind::Finished { status, output, error, cut_short } => {
                 self.cards.remove(&event.task);
-                let text = match error {
-                    Some(error) if output.trim().is_empty() => error.clone(),
-                    Some(error) => format!("{error}\n\n{output}"),
-                    None => output.to_string(),
+                let text = match (error, cut_short) {
+                    (Some(error), _) if output.trim().is_empty() => error.clone(),
+                    (Some(error), _) => format!("{error}\n\n{output}"),
+                    (None, Some(limit)) => output.to_string() + &cut_short_note(limit),
+                    (None, None) => output.to_string(),
                 };
                 vec![json!({
                     "sessionUpdate": "tool_call_update",
@@ -275,6 +278,11 @@ pub(super) fn thought(text: &str) -> Value {
 
 pub(super) fn user_message(text: &str) -> Value {
     json!({ "sessionUpdate": "user_message_chunk", "content": { "type": "text", "text": text } })
+}
+
+/// What is added to an answer that was cut short.
+pub(super) fn cut_short_note(limit: &str) -> String {
+    format!("\n\n[The answer was cut short by {limit}.]")
 }
 
 fn content(text: &str) -> Value {
@@ -398,6 +406,7 @@ mod tests {
             parent: None,
             continues: None,
         };
+        updates.take(&event("t-00003", submitted.clone()));
         let card = updates.take(&event("t-00002", submitted));
         let [ClientEffect::Update(_, card)] = &card[..] else { panic!("{card:?}") };
         assert_eq!((&card["title"], &card["toolCallId"]), (&json!("researcher · Go"), &json!("t-00002")));
@@ -407,10 +416,21 @@ mod tests {
             status: Status::Failed,
             output: "".into(),
             error: Some("it broke".to_owned()),
+            cut_short: None,
         };
         let end = updates.take(&event("t-00002", end));
         let [ClientEffect::Update(_, end)] = &end[..] else { panic!("{end:?}") };
         assert_eq!((&end["status"], end.to_string().contains("it broke")), (&json!("failed"), true));
+        let end = EventKind::Finished {
+            status: Status::Completed,
+            output: "42".into(),
+            error: None,
+            cut_short: Some("the limit of 8 turns".to_owned()),
+        };
+        let end = updates.take(&event("t-00003", end));
+        let [ClientEffect::Update(_, end)] = &end[..] else { panic!("{end:?}") };
+        let said = end.to_string();
+        assert!(said.contains("42") && said.contains("cut short by the limit of 8 turns"), "{said}");
     }
 
     #[test]
@@ -452,7 +472,12 @@ mod tests {
         };
         let told = take("t-00001", letter);
         assert_eq!((told[0].0.as_str(), &told[0].1["senderSessionId"]), ("s", &json!("t-00002")));
-        let end = EventKind::Finished { status: Status::Completed, output: "Go".into(), error: None };
+        let end = EventKind::Finished {
+            status: Status::Completed,
+            output: "Go".into(),
+            error: None,
+            cut_short: None,
+        };
         let end = take("t-00002", end);
         assert_eq!((end[0].0.as_str(), &end[0].1["state"]["state"]), ("s", &json!("idle")));
     }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use longhaul::EventKind;
+use longhaul::task::Status;
 use longhaul::transcript::{
     Detail, ItemKind, Level, Phrase, Tone, TranscriptItem, describe, describe_end, describe_question,
     format_call, question_lines, sender,
@@ -144,9 +145,13 @@ fn parts(kind: &ItemKind) -> (&'static str, String, &'static str, Value) {
             let text = phrase.sentence();
             ("note", text.clone(), tone(*how), json!({ "text": text, "level": level(*who) }))
         }
-        ItemKind::End { status, error } => {
-            let detail = json!({ "status": status, "error": error });
-            ("end", describe_end(*status, error.as_deref()), tone(Tone::Status(*status)), detail)
+        ItemKind::End { status, why } => {
+            let (error, cut_short) = match status {
+                Status::Completed => (None, why),
+                _ => (why.as_ref(), &None),
+            };
+            let detail = json!({ "status": status, "error": error, "cut_short": cut_short });
+            ("end", describe_end(*status, why.as_deref()), tone(Tone::Status(*status)), detail)
         }
     }
 }

@@ -235,6 +235,7 @@ impl Conversation {
         if self.open.is_empty() {
             self.next_speaker = NextSpeaker::Silent(reply.stop);
             self.said = text.into();
+            self.said_without_tools = !had_tools;
             self.run = None;
         } else {
             self.next_speaker = NextSpeaker::Model;

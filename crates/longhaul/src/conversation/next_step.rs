@@ -50,9 +50,10 @@ impl Conversation {
             (self.next_speaker == NextSpeaker::Silent(StopReason::Length))
                 .then(|| "the model's output limit".to_owned())
         };
+        let in_loop = || self.said_without_tools.then(|| "a loop: its tools were turned off".to_owned());
         Outcome::Completed {
             output: shaped.unwrap_or_else(|| self.said.clone()),
-            cut_short: self.last_word.clone().or_else(length),
+            cut_short: self.last_word.clone().or_else(length).or_else(in_loop),
         }
     }
 

@@ -245,6 +245,11 @@ fn who_only_launches_the_same_is_told_what_it_has_and_then_has_no_tools_for_one_
     assert_eq!(fixture.next(), NextStep::CallModel { tools: false });
     fixture.replies(reply().text("The port is 4173."));
     assert_eq!(fixture.next(), NextStep::Idle);
+    let Outcome::Completed { output, cut_short } = fixture.turn.answer(None) else { panic!() };
+    assert_eq!(
+        (&*output, cut_short.as_deref()),
+        ("The port is 4173.", Some("a loop: its tools were turned off"))
+    );
     assert_eq!(fixture.turn.in_short(), None);
     fixture.assert_no_call_is_left_without_result();
 }
@@ -261,11 +266,14 @@ fn tools_are_back_after_that_turn() {
     assert_eq!(fixture.next(), NextStep::CallModel { tools: false });
     assert_eq!(fixture.turn.in_short(), None, "a session sees all that was said");
     fixture.replies(reply().text("This is it."));
+    assert!(matches!(fixture.turn.answer(None), Outcome::Completed { cut_short: Some(_), .. }));
     fixture.letter("Go on.", Delivery::Asap, None);
     fixture.does();
     assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
     fixture.calls("read", 1, "the same");
     assert_eq!(fixture.next(), NextStep::CallModel { tools: true });
+    fixture.replies(reply().text("This is all of it."));
+    assert!(matches!(fixture.turn.answer(None), Outcome::Completed { cut_short: None, .. }));
 }
 
 #[test]

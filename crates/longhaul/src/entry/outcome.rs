@@ -58,7 +58,7 @@ pub enum Outcome {
     Completed {
         /// The answer.
         output: Arc<str>,
-        /// The limit that made it answer early.
+        /// What made it answer early: a limit, or a loop in which its tools were turned off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut_short: Option<String>,
     },
@@ -104,6 +104,14 @@ impl Outcome {
         let gap = if said.is_empty() { "" } else { "\n\n" };
         *said = format!("{}{gap}{note}", said.trim_end()).into();
         self
+    }
+
+    /// What made it answer early.
+    pub fn cut_short(&self) -> Option<&str> {
+        match self {
+            Outcome::Completed { cut_short, .. } => cut_short.as_deref(),
+            Outcome::Failed { .. } | Outcome::Cancelled { .. } => None,
+        }
     }
 
     /// Why there is no answer; `None` if the task completed.

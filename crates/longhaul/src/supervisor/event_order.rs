@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn finished() -> EventKind {
-        EventKind::Finished { status: Status::Completed, output: "".into(), error: None }
+        EventKind::Finished { status: Status::Completed, output: "".into(), error: None, cut_short: None }
     }
 
     fn letter(from: &str) -> EventKind {

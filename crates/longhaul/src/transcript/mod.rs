@@ -85,6 +85,8 @@ pub struct TranscriptEnd {
     pub output: String,
     /// Why there is no answer.
     pub error: Option<String>,
+    /// What made it answer early.
+    pub cut_short: Option<String>,
 }
 
 /// One item of a transcript.
@@ -174,8 +176,8 @@ pub enum ItemKind {
     End {
         /// The final status.
         status: Status,
-        /// Why there is no answer.
-        error: Option<String>,
+        /// Why there is no answer, or what made it answer early.
+        why: Option<String>,
     },
 }
 
@@ -298,10 +300,11 @@ impl Transcript {
                     self.note(record, &EventKind::Answered { question, answer: given });
                 }
             }
-            EventKind::Finished { status, output, error } => {
+            EventKind::Finished { status, output, error, cut_short } => {
                 let output = truncate(output.trim().to_owned(), self.limits.text);
-                self.end = Some(TranscriptEnd { status, output, error: error.clone() });
-                self.push(record, ItemKind::End { status, error });
+                let why = error.clone().or_else(|| cut_short.clone());
+                self.end = Some(TranscriptEnd { status, output, error, cut_short });
+                self.push(record, ItemKind::End { status, why });
             }
             other => self.note(record, &other),
         }

@@ -194,8 +194,8 @@ pub fn describe(event: &EventKind, detail: Detail) -> Phrase {
             };
             phrase(Tone::Attention, "released:", why)
         }
-        EventKind::Finished { status, output, error } => {
-            let (label, mut text) = end_words(*status, error.as_deref());
+        EventKind::Finished { status, output, error, cut_short } => {
+            let (label, mut text) = end_words(*status, error.as_deref().or(cut_short.as_deref()));
             if detail == Detail::Full && *status != Status::Completed && !output.trim().is_empty() {
                 text = format!("{text}\n{}", detail.body(output));
             }
@@ -205,14 +205,15 @@ pub fn describe(event: &EventKind, detail: Detail) -> Phrase {
     }
 }
 
-/// The end of a task in words: `failed: timeout: it took too long`.
-pub fn describe_end(status: Status, error: Option<&str>) -> String {
-    let (label, text) = end_words(status, error);
+/// The end of a task in words: `failed: timeout: it took too long`. `why` is the error, or what made it answer early.
+pub fn describe_end(status: Status, why: Option<&str>) -> String {
+    let (label, text) = end_words(status, why);
     format!("{label} {text}").trim_end().to_owned()
 }
 
-fn end_words(status: Status, error: Option<&str>) -> (&'static str, String) {
-    match (status, error) {
+fn end_words(status: Status, why: Option<&str>) -> (&'static str, String) {
+    match (status, why) {
+        (Status::Completed, Some(limit)) => ("completed,", format!("cut short by {}", one_line(limit))),
         (Status::Failed, Some(error)) => ("failed:", one_line(error)),
         (Status::Cancelled, Some(error)) => ("cancelled:", one_line(error)),
         (status, _) => (status.as_str(), String::new()),
@@ -292,6 +293,10 @@ mod tests {
             "stopping: its session was closed"
         );
         assert_eq!(describe_end(Status::Completed, None), "completed");
+        assert_eq!(
+            describe_end(Status::Completed, Some("the limit of 2 turns")),
+            "completed, cut short by the limit of 2 turns"
+        );
         assert_eq!(describe_end(Status::Failed, Some("time\nout")), "failed: time out");
     }
 

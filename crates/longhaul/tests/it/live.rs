@@ -82,7 +82,7 @@ async fn a_lead_and_two_over(api_type: ApiType) {
             EventKind::Text { text } | EventKind::Reasoning { text } => print!("{text}"),
             EventKind::Call { tool, arguments, .. } => println!("\n[{}] {tool}({arguments})", event.task),
             EventKind::Result { output, .. } => println!("[{}] → {output}", event.task),
-            EventKind::Finished { status, output, error } => {
+            EventKind::Finished { status, output, error, .. } => {
                 println!("\n[{}] {status}: {output} {}", event.task, error.as_deref().unwrap_or_default());
             }
             EventKind::Usage { usage, .. } => {

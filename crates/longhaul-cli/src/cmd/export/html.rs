@@ -159,8 +159,8 @@ fn render_html_item(item: &TranscriptItem, here: &HashSet<TaskId>) -> String {
             format!("{time}<p>asks: {}<br>answer: {answer}</p>\n", escaped(&describe_question(asks)))
         }
         ItemKind::Note(phrase) => format!("<p class=\"note\">{time}{}</p>\n", escaped(&phrase.sentence())),
-        ItemKind::End { status, error } => {
-            format!("<p class=\"note\">{time}{}</p>\n", escaped(&describe_end(*status, error.as_deref())))
+        ItemKind::End { status, why } => {
+            format!("<p class=\"note\">{time}{}</p>\n", escaped(&describe_end(*status, why.as_deref())))
         }
     }
 }

@@ -43,6 +43,17 @@ impl DatabaseIdentity {
         })
     }
 
+    /// Whether a connection that was just opened is to the same file, with the same log.
+    pub(super) fn is_of(&self, connection: &Connection) -> bool {
+        let path = self.place.path();
+        let same_log = self
+            .log
+            .iter()
+            .zip(["-wal", "-shm"])
+            .all(|(known, suffix)| known.is_none() || *known == inode(&with_suffix(path, suffix)));
+        self.file == inode(path) && same_log && name(connection).is_ok_and(|name| name == self.name)
+    }
+
     /// Why it is no longer the same file; the journal has at least the row `last`.
     pub(super) fn find_change(&mut self, last: i64) -> Option<StoreError> {
         let path = self.place.path().to_owned();

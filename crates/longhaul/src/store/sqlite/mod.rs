@@ -128,7 +128,8 @@ impl SqliteStore {
         let worker_locks = worker_locks_of(place.path());
         let reader_locks = ReaderLocks::for_database(place.path());
         let recent = Arc::new(RecentTasks::default());
-        let readers = ReaderPool::start(place.clone(), options.busy_timeout, recent.clone())?;
+        let readers =
+            ReaderPool::start(place.clone(), identity.clone(), options.busy_timeout, recent.clone())?;
         let clock = options.clock.clone();
         let leases = Arc::new(LeaseWatch::default());
         let others = (worker_locks.clone(), leases.clone());

@@ -1,6 +1,7 @@
 //! The connections that read.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 
 use super::errors::{DatabasePath, OrStoreError as _};
+use super::file_identity::DatabaseIdentity;
 use super::lease_rows;
 use super::recent::RecentTasks;
 use super::{rows, schema, watch};
@@ -24,7 +26,7 @@ use crate::store::{
 };
 use crate::task::{Status, TaskState};
 
-/// How many threads read at once.
+/// How many threads read at once. The first is started with the pool, the others when reads have to wait.
 const THREADS: usize = 3;
 
 /// A few threads that read, each with its own connection.
@@ -36,49 +38,55 @@ const THREADS: usize = 3;
 pub(super) struct ReaderPool(Arc<ReaderPoolShared>);
 
 struct ReaderPoolShared {
-    place: DatabasePath,
-    queue: Option<Sender<ReadJob>>,
-    threads: Vec<JoinHandle<()>>,
-    /// The connection for quick reads on the calling thread.
-    glances: Mutex<ReadConnection>,
+    files: ReaderFiles,
+    threads: Mutex<ReaderThreads>,
+    jobs: Arc<JobQueue>,
+    /// The connection for quick reads on the calling thread, opened when it is first needed.
+    glances: Mutex<Option<ReadConnection>>,
     /// The connection that looks up the last row of the journal. Held for a few microseconds.
     rows: Mutex<ReadConnection>,
     recent: Arc<RecentTasks>,
 }
 
-type ReadJob = Box<dyn FnOnce(&mut ReaderThread) + Send>;
+type ReadJob = Box<dyn FnOnce(&ReadConnection) + Send>;
+
+/// The reads that no thread has begun.
+struct JobQueue {
+    receiver: Mutex<Receiver<ReadJob>>,
+    /// Reads that are queued or in progress.
+    open: AtomicUsize,
+}
+
+struct ReaderThreads {
+    queue: Option<Sender<ReadJob>>,
+    /// Those that were started. One of them is always there.
+    running: Vec<JoinHandle<()>>,
+}
 
 impl ReaderPool {
     pub(super) fn start(
         place: DatabasePath,
+        identity: DatabaseIdentity,
         busy_timeout: Duration,
         recent: Arc<RecentTasks>,
     ) -> Result<ReaderPool, StoreError> {
-        let (queue, looks) = channel::<ReadJob>();
-        let looks = Arc::new(Mutex::new(looks));
-        let mut threads = Vec::with_capacity(THREADS);
-        for _ in 0..THREADS {
-            // Opened now: a file with the same name may be another one later.
-            let reader = Some(ReadConnection::open(&place, busy_timeout)?);
-            let (looks, mut thread) =
-                (looks.clone(), ReaderThread { place: place.clone(), busy_timeout, reader });
-            let work = move || {
-                while let Ok(look) = next(&looks) {
-                    tracing::trace!(target: "longhaul::store::read", "from the file");
-                    // A panic in one read must not end the thread.
-                    let _ = catch_unwind(AssertUnwindSafe(|| look(&mut thread)));
-                }
-            };
-            let thread = std::thread::Builder::new().name("longhaul-read".into()).spawn(work);
-            threads.push(thread.map_err(|e| {
-                place.error(format_args!("cannot be read: no thread could be started ({e})"))
-            })?);
-        }
-        let glances = ReadConnection::open(&place, Duration::ZERO)?;
-        let rows = ReadConnection::open(&place, Duration::ZERO)?;
-        let (glances, rows) = (Mutex::new(glances), Mutex::new(rows));
-        let room = ReaderPoolShared { place, queue: Some(queue), threads, glances, rows, recent };
-        Ok(ReaderPool(Arc::new(room)))
+        let files = ReaderFiles { place, identity, busy_timeout };
+        let (queue, receiver) = channel::<ReadJob>();
+        let jobs = Arc::new(JobQueue { receiver: Mutex::new(receiver), open: AtomicUsize::new(0) });
+        let reader = ReadConnection::open(&files.place, busy_timeout)?;
+        let first = start_thread(jobs.clone(), || Some(reader)).map_err(|error| {
+            files.place.error(format_args!("cannot be read: no thread could be started ({error})"))
+        })?;
+        let threads = ReaderThreads { queue: Some(queue), running: vec![first] };
+        let rows = ReadConnection::open(&files.place, Duration::ZERO)?;
+        Ok(ReaderPool(Arc::new(ReaderPoolShared {
+            files,
+            threads: Mutex::new(threads),
+            jobs,
+            glances: Mutex::default(),
+            rows: Mutex::new(rows),
+            recent,
+        })))
     }
 
     /// The state of a task.
@@ -107,12 +115,11 @@ impl ReaderPool {
         look: impl FnOnce(&ReadConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let (answer, answered) = oneshot::channel();
-        let look = move |thread: &mut ReaderThread| {
+        let asked = self.0.queue(Box::new(move |reader| {
             // The caller may be gone.
-            let _ = answer.send(thread.reader().and_then(look));
-        };
-        let asked = self.0.queue.as_ref().is_some_and(|queue| queue.send(Box::new(look)).is_ok());
-        let place = self.0.place.clone();
+            let _ = answer.send(look(reader));
+        }));
+        let place = self.0.files.place.clone();
         Box::pin(async move {
             if !asked {
                 return Err(StoreError::Closed);
@@ -123,27 +130,69 @@ impl ReaderPool {
     }
 }
 
-fn next(looks: &Mutex<Receiver<ReadJob>>) -> Result<ReadJob, RecvError> {
-    looks.lock().unwrap_or_else(PoisonError::into_inner).recv()
+/// Starts a thread that reads, if its connection can be opened.
+fn start_thread(
+    jobs: Arc<JobQueue>,
+    open: impl FnOnce() -> Option<ReadConnection> + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    let work = move || {
+        let Some(reader) = open() else { return };
+        while let Ok(look) = jobs.next() {
+            tracing::trace!(target: "longhaul::store::read", "from the file");
+            // A panic in one read must not end the thread.
+            let _ = catch_unwind(AssertUnwindSafe(|| look(&reader)));
+            jobs.open.fetch_sub(1, Relaxed);
+        }
+    };
+    std::thread::Builder::new().name("longhaul-read".into()).spawn(work)
+}
+
+impl JobQueue {
+    fn next(&self) -> Result<ReadJob, RecvError> {
+        self.receiver.lock().unwrap_or_else(PoisonError::into_inner).recv()
+    }
 }
 
 impl Drop for ReaderPoolShared {
     fn drop(&mut self) {
-        drop(self.queue.take());
-        for thread in self.threads.drain(..) {
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        drop(threads.queue.take());
+        for thread in threads.running.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
 impl ReaderPoolShared {
+    /// Hands a read to the threads, and starts another one if all are at work. Returns `false` if the pool is closed.
+    fn queue(&self, job: ReadJob) -> bool {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = &threads.queue else { return false };
+        let open = self.jobs.open.fetch_add(1, Relaxed) + 1;
+        if queue.send(job).is_err() {
+            return false;
+        }
+        if open > threads.running.len() && threads.running.len() < THREADS {
+            let files = self.files.clone();
+            let thread = start_thread(self.jobs.clone(), move || files.reopen(files.busy_timeout));
+            threads
+                .running
+                .extend(thread.inspect_err(|error| tracing::debug!(%error, "one thread less reads")));
+        }
+        true
+    }
+
     /// Reads a state on the calling thread, which is faster than handing it to another one. Returns `None` if
     /// the connection for that is busy, or if the read would have to wait.
     fn try_read_now(&self, task: TaskId) -> Option<Result<Option<TaskState>, StoreError>> {
         if let Some(state) = self.last_row().and_then(|row| self.recent.state(task, row)) {
             return Some(Ok(Some(TaskState::clone(&state))));
         }
-        let seen = self.glances.try_lock().ok()?.task_state(task);
+        let mut glances = self.glances.try_lock().ok()?;
+        if glances.is_none() {
+            *glances = self.files.reopen(Duration::ZERO);
+        }
+        let seen = glances.as_ref()?.task_state(task);
         let passes = |fault| fault != DatabaseFault::Permanent;
         Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { fault, .. }) if passes(*fault)))
     }
@@ -161,20 +210,21 @@ impl ReaderPoolShared {
     }
 }
 
-/// A reader thread.
-struct ReaderThread {
+/// What another connection is opened with.
+#[derive(Clone)]
+struct ReaderFiles {
     place: DatabasePath,
+    identity: DatabaseIdentity,
     busy_timeout: Duration,
-    reader: Option<ReadConnection>,
 }
 
-impl ReaderThread {
-    fn reader(&mut self) -> Result<&ReadConnection, StoreError> {
-        let reader = match self.reader.take() {
-            Some(reader) => reader,
-            None => ReadConnection::open(&self.place, self.busy_timeout)?,
-        };
-        Ok(self.reader.insert(reader))
+impl ReaderFiles {
+    /// Another connection, unless the file with this name has become another one: those that are open go on reading the
+    /// one that was opened.
+    fn reopen(&self, busy_timeout: Duration) -> Option<ReadConnection> {
+        let reader = ReadConnection::open(&self.place, busy_timeout);
+        let reader = reader.inspect_err(|error| tracing::debug!(%error, "one connection less reads")).ok()?;
+        self.identity.is_of(&reader.connection).then_some(reader)
     }
 }
 

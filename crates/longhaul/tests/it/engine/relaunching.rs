@@ -205,6 +205,7 @@ async fn a_lead_that_only_launches_ends_with_an_answer() {
     let done = ask(&longhaul, Order::new("lead", "Which word is in alpha.txt?")).await;
     assert_done(&done);
     assert_eq!(done.output, "The word is BADGER.");
+    assert!(done.state.cut_short.is_some(), "it did not choose to answer");
     let nudges: Vec<NudgeReason> = journal(&longhaul, done.state.id)
         .await
         .into_iter()
