@@ -1,7 +1,11 @@
 //! Hints that a journal has grown.
 
+use std::sync::Arc;
+
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::entry::EntryKind;
 use crate::id::TaskId;
@@ -64,19 +68,30 @@ impl HintStream {
         HintStream(Box::pin(hints))
     }
 
-    pub(crate) fn from_channel(receiver: tokio::sync::broadcast::Receiver<Hint>) -> Self {
-        use tokio::sync::broadcast::error::RecvError;
-        HintStream::new(futures::stream::unfold(receiver, |mut receiver| async move {
-            match receiver.recv().await {
-                Ok(hint) => Some((hint, receiver)),
-                Err(RecvError::Lagged(_)) => Some((Hint::Lagged, receiver)),
-                Err(RecvError::Closed) => None,
-            }
-        }))
+    pub(crate) fn from_channel(receiver: Receiver<Hint>) -> Self {
+        HintStream::new(received(receiver).map(|hint| hint.unwrap_or(Hint::Lagged)))
+    }
+
+    /// Like [`from_channel`](Self::from_channel), for hints that are sent together.
+    pub(crate) fn from_batches(receiver: Receiver<Arc<[Hint]>>) -> Self {
+        let hints = |batch: Option<Arc<[Hint]>>| batch.unwrap_or_else(|| Arc::new([Hint::Lagged]));
+        let each = |hints: Arc<[Hint]>| futures::stream::iter((0..hints.len()).map(move |nth| hints[nth]));
+        HintStream::new(received(receiver).map(hints).flat_map(each))
     }
 
     /// The next hint; `None` when the store is closed.
     pub async fn next(&mut self) -> Option<Hint> {
         self.0.next().await
     }
+}
+
+/// What is received; `None` where something was lost.
+fn received<T: Clone + Send + 'static>(receiver: Receiver<T>) -> impl Stream<Item = Option<T>> {
+    futures::stream::unfold(receiver, |mut receiver| async move {
+        match receiver.recv().await {
+            Ok(sent) => Some((Some(sent), receiver)),
+            Err(RecvError::Lagged(_)) => Some((None, receiver)),
+            Err(RecvError::Closed) => None,
+        }
+    })
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use jiff::Timestamp;
+
 use crate::entry::Sender;
 use crate::id::TaskId;
 use crate::snapshot::{Event, EventKind};
@@ -12,44 +14,60 @@ const LOOKED_AT: usize = 64;
 
 /// Sorts events by time. The events of each task keep their order, and within a millisecond a cause comes
 /// before its effect: a call before the task that it launched, an end before the letter about it.
-pub(super) fn sort_events(mut events: Vec<Event>) -> Vec<Event> {
+pub(super) fn sort_events(events: &mut [Event]) {
     // A clock that was set back must not reorder a task's own events.
     let mut latest = HashMap::new();
-    let mut keyed: Vec<_> = events
-        .drain(..)
-        .map(|event| {
-            let at = latest.entry(event.task).or_insert(event.at);
-            *at = event.at.max(*at);
-            (*at, event)
-        })
-        .collect();
-    keyed.sort_by_key(|(at, _)| *at);
-    let mut sorted = Vec::with_capacity(keyed.len());
-    for moment in keyed.chunk_by(|(one, _), (two, _)| one == two) {
-        let moment: Vec<&Event> = moment.iter().map(|(_, event)| event).collect();
-        sorted.extend(by_cause(&moment).into_iter().cloned());
+    let moment_of = |event: &Event| {
+        let at = latest.entry(event.task).or_insert(event.at);
+        *at = event.at.max(*at);
+        *at
+    };
+    let moments: Vec<Timestamp> = events.iter().map(moment_of).collect();
+    let mut order: Vec<usize> = (0..events.len()).collect();
+    order.sort_by_key(|at| moments[*at]);
+    let same = |one: &usize, two: &usize| moments[*one] == moments[*two];
+    let lengths: Vec<usize> = order.chunk_by(same).map(<[usize]>::len).collect();
+    move_into_order(events, order);
+    let mut rest = events;
+    for length in lengths {
+        let (moment, later) = rest.split_at_mut(length);
+        sort_by_cause(moment);
+        rest = later;
     }
-    sorted
+}
+
+/// Moves what is at `order[n]` to `n`. In place: there may be many thousands.
+fn move_into_order(events: &mut [Event], mut order: Vec<usize>) {
+    for at in 0..events.len() {
+        // What was at an earlier place was swapped away from there.
+        let mut from = order[at];
+        while from < at {
+            from = order[from];
+        }
+        order[at] = from;
+        events.swap(at, from);
+    }
 }
 
 /// Sorts events of the same moment by cause.
-fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
+fn sort_by_cause(moment: &mut [Event]) {
     let alone = moment.iter().all(|event| event.task == moment[0].task);
     if alone || moment.len() > LOOKED_AT {
-        return moment.to_vec();
+        return;
     }
-    let mut left = moment.to_vec();
-    let mut sorted = Vec::with_capacity(left.len());
+    let mut left: Vec<usize> = (0..moment.len()).collect();
+    let mut order = Vec::with_capacity(left.len());
     while !left.is_empty() {
-        let first_of_task = |at: &usize| left[..*at].iter().all(|event| event.task != left[*at].task);
-        let next = || (0..left.len()).filter(first_of_task);
+        let events: Vec<&Event> = left.iter().map(|at| &moment[*at]).collect();
+        let first_of_task = |at: &usize| events[..*at].iter().all(|event| event.task != events[*at].task);
+        let next = || (0..events.len()).filter(first_of_task);
         // Prefer a result after the task that its call launched, unless that task waits for a later call.
         let rather =
-            |at: &usize| matches!(left[*at].kind, EventKind::Result { .. } | EventKind::Waiting { .. });
-        let at = next().find(|at| !waits(left[*at], &left)).or_else(|| next().find(rather)).unwrap_or(0);
-        sorted.push(left.remove(at));
+            |at: &usize| matches!(events[*at].kind, EventKind::Result { .. } | EventKind::Waiting { .. });
+        let at = next().find(|at| !waits(events[*at], &events)).or_else(|| next().find(rather)).unwrap_or(0);
+        order.push(left.remove(at));
     }
-    sorted
+    move_into_order(moment, order);
 }
 
 /// Whether an event that is still left caused this one.
@@ -116,10 +134,11 @@ mod tests {
         EventKind::Usage { usage: Usage::default(), cost: None, model: String::new() }
     }
 
-    fn words(events: Vec<Event>) -> Vec<String> {
+    fn words(mut events: Vec<Event>) -> Vec<String> {
         let word =
             |what: &EventKind| serde_json::to_value(what).unwrap()["event"].as_str().unwrap().to_owned();
-        sort_events(events).iter().map(|event| format!("{} {}", event.task, word(&event.kind))).collect()
+        sort_events(&mut events);
+        events.iter().map(|event| format!("{} {}", event.task, word(&event.kind))).collect()
     }
 
     const P: &str = "t-00000";
@@ -161,6 +180,22 @@ mod tests {
         assert_eq!(sorted, [(C, "usage"), (C, "finished"), (P, "letter"), (P, "usage")].map(joined));
         let sorted = words(vec![event(P, 5, call()), event(P, 5, result()), event(C, 5, submitted(Some(P)))]);
         assert_eq!(sorted, [(P, "call"), (C, "submitted"), (P, "result")].map(joined));
+    }
+
+    #[test]
+    fn many_events_are_sorted_as_a_stable_sort_does() {
+        let mut random = 7u64;
+        let mut events: Vec<Event> = (0..500)
+            .map(|n| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = i64::try_from(random >> 60).unwrap();
+                Event { seq: Seq(n), ..event(&format!("t-{n:05}"), at, used()) }
+            })
+            .collect();
+        let mut expected = events.clone();
+        expected.sort_by_key(|event| event.at);
+        sort_events(&mut events);
+        assert_eq!(events, expected);
     }
 
     #[test]

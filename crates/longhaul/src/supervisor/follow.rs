@@ -229,11 +229,14 @@ impl EventFollower {
             return Ok((self.with_end_last(events), true));
         }
         // Events that were held back once are reported now, whatever the clocks say.
-        let late = events.split_off(before);
-        let (now, later): (Vec<_>, Vec<_>) = late.into_iter().partition(|event| event.at <= since);
-        self.held_back = later;
-        events.extend(now);
-        Ok((sort_events(events), false))
+        let mut nth = 0;
+        let is_later = |event: &mut Event| {
+            nth += 1;
+            nth > before && event.at > since
+        };
+        self.held_back = events.extract_if(.., is_later).collect();
+        sort_events(&mut events);
+        Ok((events, false))
     }
 
     async fn tasks_below(&self) -> Result<Vec<TaskId>, LonghaulError> {
@@ -256,10 +259,14 @@ impl EventFollower {
     }
 
     /// The last events, with the root's end at the very end, although other tasks may continue.
-    fn with_end_last(&self, events: Vec<Event>) -> Vec<Event> {
-        let end = |event: &Event| event.task == self.root && matches!(event.kind, EventKind::Finished { .. });
-        let (end, mut events): (Vec<_>, Vec<_>) = sort_events(events).into_iter().partition(end);
-        events.extend(end);
+    fn with_end_last(&self, mut events: Vec<Event>) -> Vec<Event> {
+        let is_end =
+            |event: &Event| event.task == self.root && matches!(event.kind, EventKind::Finished { .. });
+        sort_events(&mut events);
+        if let Some(at) = events.iter().position(is_end) {
+            let end = events.remove(at);
+            events.push(end);
+        }
         events
     }
 

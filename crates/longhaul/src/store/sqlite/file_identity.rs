@@ -43,15 +43,18 @@ impl DatabaseIdentity {
         })
     }
 
-    /// Whether a connection that was just opened is to the same file, with the same log.
-    pub(super) fn is_of(&self, connection: &Connection) -> bool {
+    /// Whether what is at the path is the same file, with the same log.
+    pub(super) fn is_in_place(&self) -> bool {
         let path = self.place.path();
-        let same_log = self
-            .log
-            .iter()
-            .zip(["-wal", "-shm"])
-            .all(|(known, suffix)| known.is_none() || *known == inode(&with_suffix(path, suffix)));
-        self.file == inode(path) && same_log && name(connection).is_ok_and(|name| name == self.name)
+        let same_log = |(known, suffix): (&Option<FileId>, &str)| {
+            known.is_none() || *known == inode(&with_suffix(path, suffix))
+        };
+        self.file == inode(path) && self.log.iter().zip(["-wal", "-shm"]).all(same_log)
+    }
+
+    /// Whether a connection that was just opened is to this database.
+    pub(super) fn is_of(&self, connection: &Connection) -> bool {
+        self.is_in_place() && name(connection).is_ok_and(|name| name == self.name)
     }
 
     /// Why it is no longer the same file; the journal has at least the row `last`.

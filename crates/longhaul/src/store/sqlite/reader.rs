@@ -109,6 +109,14 @@ impl ReaderPool {
         })
     }
 
+    /// How many threads were started, and whether quick reads have a connection.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> (usize, bool) {
+        let threads = self.0.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let glances = self.0.glances.lock().unwrap_or_else(PoisonError::into_inner);
+        (threads.running.len(), glances.is_some())
+    }
+
     /// Runs a read on a thread that may block.
     pub(super) fn run<T: Send + 'static>(
         &self,
@@ -219,9 +227,12 @@ struct ReaderFiles {
 }
 
 impl ReaderFiles {
-    /// Another connection, unless the file with this name has become another one: those that are open go on reading the
-    /// one that was opened.
+    /// Another connection, unless the file with this name has become another one: those that are open go on
+    /// reading the one that was opened.
     fn reopen(&self, busy_timeout: Duration) -> Option<ReadConnection> {
+        if !self.identity.is_in_place() {
+            return None;
+        }
         let reader = ReadConnection::open(&self.place, busy_timeout);
         let reader = reader.inspect_err(|error| tracing::debug!(%error, "one connection less reads")).ok()?;
         self.identity.is_of(&reader.connection).then_some(reader)

@@ -134,6 +134,9 @@ const STEPS: [&str; 7] = [
 ",
 ];
 
+/// The tables of a new file: what all steps together make.
+const TABLES: &str = include_str!("tables.sql");
+
 /// The schema version that this Longhaul writes.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -230,12 +233,52 @@ fn migrate(connection: &mut Connection, place: &DatabasePath) -> Result<(), Stor
     let transaction = connection.transaction_with_behavior(behaviour).or_store_error(place)?;
     // Read again: another process may have migrated it while this one waited.
     let from = version(&transaction).or_store_error(place)?;
-    for step in STEPS.iter().skip(from) {
-        transaction.execute_batch(step).or_store_error(place)?;
+    if from == 0 {
+        transaction.execute_batch(TABLES).or_store_error(place)?;
+    } else {
+        for step in STEPS.iter().skip(from) {
+            transaction.execute_batch(step).or_store_error(place)?;
+        }
     }
     transaction.pragma_update(None, "application_id", APPLICATION).or_store_error(place)?;
     transaction
         .pragma_update(None, "user_version", i64::try_from(VERSION.max(from)).unwrap_or(i64::MAX))
         .or_store_error(place)?;
     transaction.commit().or_store_error(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every table with its columns and indexes, whatever they were made by.
+    fn described(tables: &[&str]) -> Vec<String> {
+        let connection = Connection::open_in_memory().unwrap();
+        for step in tables {
+            connection.execute_batch(step).unwrap();
+        }
+        let rows = |sql: &str| -> Vec<String> {
+            let mut statement = connection.prepare(sql).unwrap();
+            let columns = statement.column_count();
+            let row = |row: &rusqlite::Row<'_>| {
+                let value = |at| row.get::<_, rusqlite::types::Value>(at).unwrap();
+                Ok((0..columns).map(|at| format!("{:?} ", value(at))).collect::<String>())
+            };
+            statement.query_map([], row).unwrap().map(Result::unwrap).collect()
+        };
+        let columns = "SELECT tables.name, tables.wr, tables.strict, columns.* FROM pragma_table_list tables, \
+                       pragma_table_xinfo(tables.name) columns ORDER BY 1, columns.cid";
+        let indexes = "SELECT tables.name, indexes.name, indexes.\"unique\", indexes.origin, indexes.partial, columns.*, \
+                       (SELECT replace(replace(sql, ' ', ''), 'CREATE', '') FROM sqlite_schema WHERE name = indexes.name) \
+                       FROM pragma_table_list tables, pragma_index_list(tables.name) indexes, \
+                       pragma_index_xinfo(indexes.name) columns ORDER BY 1, 2, columns.seqno";
+        [rows(columns), rows(indexes)].concat()
+    }
+
+    #[test]
+    fn a_new_file_has_the_tables_that_the_migrations_make() {
+        let (new, migrated) = (described(&[TABLES]), described(&STEPS));
+        assert!(new.len() > 90, "{new:#?}");
+        assert_eq!(new, migrated);
+    }
 }

@@ -20,6 +20,8 @@ use super::schema;
 use crate::id::TaskId;
 use crate::store::{EntryKinds, HINT_CAPACITY, Hint, HintStream, LiveReaders, StoreError};
 
+/// How many transactions a receiver may fall behind before it gets [`Hint::Lagged`].
+const BATCHES: usize = 1024;
 /// How often the file is polled.
 const EVERY: Duration = Duration::from_millis(50);
 /// After this many polls, check whether it is still the same file.
@@ -29,7 +31,7 @@ const READERS: u32 = 5;
 
 /// Sends hints when a journal grows.
 pub(super) struct HintSender {
-    hints: broadcast::Sender<Hint>,
+    hints: broadcast::Sender<Arc<[Hint]>>,
     /// The last journal row that a hint was sent for.
     known: Mutex<i64>,
     /// Why the file is no longer the one that was opened.
@@ -39,7 +41,7 @@ pub(super) struct HintSender {
 impl HintSender {
     pub(super) fn new(connection: &Connection, place: &DatabasePath) -> Result<HintSender, StoreError> {
         let known = last_row(connection).or_store_error(place)?;
-        let (hints, _) = broadcast::channel(HINT_CAPACITY);
+        let (hints, _) = broadcast::channel(BATCHES);
         Ok(HintSender { hints, known: Mutex::new(known), lost: OnceLock::new() })
     }
 
@@ -54,7 +56,7 @@ impl HintSender {
     }
 
     pub(super) fn subscribe(&self) -> HintStream {
-        HintStream::from_channel(self.hints.subscribe())
+        HintStream::from_batches(self.hints.subscribe())
     }
 
     /// Sends hints for the rows from `first` to `last`, which this process wrote, and for what others wrote
@@ -65,9 +67,7 @@ impl HintSender {
             self.send_range(connection, *known, first - 1);
         }
         if *known < last {
-            for hint in hints {
-                let _ = self.hints.send(*hint);
-            }
+            self.send(hints);
             *known = last;
         }
     }
@@ -95,8 +95,12 @@ impl HintSender {
         }
         let few = usize::try_from(last - after).is_ok_and(|n| n <= HINT_CAPACITY);
         let hints = if few { written(connection, after, last).ok() } else { None };
-        for hint in hints.unwrap_or_else(|| vec![Hint::Lagged]) {
-            let _ = self.hints.send(hint);
+        self.send(&hints.unwrap_or_else(|| vec![Hint::Lagged]));
+    }
+
+    fn send(&self, hints: &[Hint]) {
+        if !hints.is_empty() && self.hints.receiver_count() > 0 {
+            let _ = self.hints.send(hints.into());
         }
     }
 }

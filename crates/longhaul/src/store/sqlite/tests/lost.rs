@@ -59,6 +59,33 @@ async fn a_file_that_is_taken_away_is_noticed_and_what_runs_goes_on() {
 }
 
 #[tokio::test]
+async fn connections_that_are_opened_later_do_not_read_another_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, away) = (file(&directory), directory.path().join("away.db"));
+    written(&away, 3).await;
+    for replaced in [false, true] {
+        let store = SqliteStore::open(&path).unwrap();
+        store.append(submission(id(0), "")).await.unwrap();
+        if replaced {
+            fs::rename(&away, &path).unwrap();
+        }
+        let reads = (0..50).map(|_| store.list(TaskFilter::default()));
+        for found in futures::future::try_join_all(reads).await.unwrap() {
+            assert_eq!(found.iter().map(|task| task.id).collect::<Vec<_>>(), [id(0)]);
+        }
+        for n in 0..9 {
+            assert_eq!(store.task_state(id(n)).await.unwrap().is_some(), n == 0);
+        }
+        let (threads, glances) = store.readers.connections();
+        assert_eq!((threads > 1, glances), (true, !replaced));
+        drop(store);
+        for name in ["tasks.db", "tasks.db-wal", "tasks.db-shm"] {
+            let _ = fs::remove_file(directory.path().join(name));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_is_written_over_in_place_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let (path, backup) = (file(&directory), directory.path().join("backup"));
