@@ -146,6 +146,7 @@ export interface Item {
   level?: string;
   status?: Status;
   error?: string | null;
+  cut_short?: string | null;
 }
 
 export interface TranscriptPage {

@@ -85,7 +85,7 @@ pub(crate) struct Conversation {
     tools_off: bool,
     /// The message it got when its tools were turned off.
     off_text: Option<Arc<str>>,
-    /// Whether what it said last had to be said without tools, because it was in a loop.
+    /// Whether its last answer was given without tools, because it was in a loop.
     #[serde(default)]
     said_without_tools: bool,
     /// The session of its agent, if another program runs that.

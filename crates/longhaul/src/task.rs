@@ -64,7 +64,7 @@ pub struct TaskState {
     pub settled: bool,
     /// Why it ended without an answer.
     pub error: Option<String>,
-    /// The limit that made it answer early.
+    /// What made it answer early: a limit, or a loop.
     pub cut_short: Option<String>,
 
     /// The position of the last entry.

@@ -18,8 +18,8 @@ use crate::entry::{EntryKind, Failure, FailureKind, ReleaseReason, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::journal::{LaunchBurst, fail_task, release_task};
 use crate::runner::{
-    AttemptEnd, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, RunStart, Seat, Seats, TaskRun,
-    panic_message, settle_halt,
+    AttemptEnd, ClaimedRun, Halt, LeaseKeeper, PollOnWake, RunContext, RunLease, RunStart, Seat, Seats,
+    TaskRun, panic_message, settle_halt,
 };
 use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Fence, Store, StoreError, TaskFilter};
 use crate::task::TaskState;
@@ -226,9 +226,8 @@ impl Worker {
     }
 
     fn start(&self, task: ClaimedTask, seat: Seat, term: u64) {
-        // Boxed: a future has room for it in each of the futures that pass it on.
-        let task = Box::new(task);
-        let state = Box::new(task.state.clone());
+        let task = ClaimedRun::new(task);
+        let state = task.state.clone();
         let lease = RunLease::new(self.lease.clone(), term);
         let (under_way, lost) = (self.under_way.clone(), self.lost.clone());
         let unreadable = self.unreadable.clone();
@@ -393,7 +392,7 @@ async fn run(
     context: &RunContext,
     teams: &TeamRegistry,
     state: &TaskState,
-    task: Box<ClaimedTask>,
+    task: ClaimedRun,
     seat: Seat,
     lease: RunLease,
 ) -> AttemptEnd {

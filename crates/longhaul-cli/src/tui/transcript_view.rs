@@ -172,8 +172,8 @@ pub(crate) fn transcript_lines(
         ItemKind::Note(phrase) => {
             renderer.hanging("· ", ink(Ink::Faint), ink(phrase.tone.into()), &phrase.sentence())
         }
-        ItemKind::End { status, why } => {
-            let text = describe_end(*status, why.as_deref());
+        ItemKind::End { status, error, cut_short } => {
+            let text = describe_end(*status, error.as_deref(), cut_short.as_deref());
             let style = ink(Ink::for_status(*status));
             [gap(), renderer.hanging(&format!("{} ", status_glyph(*status)), style, style, &text)].concat()
         }
@@ -240,7 +240,9 @@ pub(super) fn item_text(kind: &ItemKind) -> String {
         }
         ItemKind::Asked { asks, .. } => describe_question(asks),
         ItemKind::Note(phrase) => phrase.sentence(),
-        ItemKind::End { status, why } => describe_end(*status, why.as_deref()),
+        ItemKind::End { status, error, cut_short } => {
+            describe_end(*status, error.as_deref(), cut_short.as_deref())
+        }
     }
 }
 

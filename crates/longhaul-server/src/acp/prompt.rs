@@ -17,8 +17,7 @@ use super::ClientAbout;
 use super::connection::{AcpClient, RequestError};
 use super::sessions::{AcpSession, AcpSessions, session_id};
 use super::updates::{
-    ClientEffect, EditorQuestion, SessionUpdates, cut_short_note, message, permission_answer,
-    permission_request, prompt_text,
+    ClientEffect, EditorQuestion, SessionUpdates, message, permission_answer, permission_request, prompt_text,
 };
 use crate::backend::Backend;
 
@@ -139,7 +138,7 @@ impl SessionPrompt<'_> {
                                 }
                             },
                             ClientEffect::Ask(_) => {}
-                            ClientEffect::Ended { status, why } => ended = Some((status, why)),
+                            ClientEffect::Ended { status, error } => ended = Some((status, error)),
                         }
                     }
                     // The next prompt is the answer.
@@ -155,14 +154,9 @@ impl SessionPrompt<'_> {
         }
         Ok(match ended {
             Some((Status::Failed, Some(error))) => {
-                self.client.update(self.session, message(&format!("\n\nThe task failed: {error}"))).await;
                 json!({ "stopReason": if error.starts_with("refused") { "refusal" } else { "end_turn" } })
             }
             Some((Status::Cancelled, _)) => json!({ "stopReason": "cancelled" }),
-            Some((Status::Completed, Some(limit))) => {
-                self.client.update(self.session, message(&cut_short_note(&limit))).await;
-                json!({ "stopReason": "end_turn" })
-            }
             _ => json!({ "stopReason": "end_turn" }),
         })
     }

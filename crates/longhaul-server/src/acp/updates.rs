@@ -35,8 +35,7 @@ pub(super) enum ClientEffect {
     /// The root has ended.
     Ended {
         status: Status,
-        /// Why it failed, or what made it answer early.
-        why: Option<String>,
+        error: Option<String>,
     },
 }
 
@@ -114,10 +113,11 @@ impl SessionUpdates {
             );
         }
         if event.task == self.root
-            && let EventKind::Finished { status, error, cut_short, .. } = &event.kind
+            && let EventKind::Finished { status, error, .. } = &event.kind
         {
-            let why = error.clone().or_else(|| cut_short.clone());
-            effects.push(ClientEffect::Ended { status: *status, why });
+            let session = self.session.clone();
+            effects.extend(end_note(&event.kind).map(|note| ClientEffect::Update(session, message(&note))));
+            effects.push(ClientEffect::Ended { status: *status, error: error.clone() });
         }
         effects
     }
@@ -154,16 +154,15 @@ impl SessionUpdates {
             }
             _ if !self.announced.contains(&event.task) => Vec::new(),
             EventKind::Started { .. } => vec![state(self.above(event.task), json!({ "state": "running" }))],
-            EventKind::Finished { status, error, cut_short, .. } => {
+            EventKind::Finished { status, .. } => {
                 let reason = match status {
                     Status::Cancelled => "cancelled",
                     _ => "end_turn",
                 };
-                let failed = error.iter().map(|error| format!("\n\nThe task failed: {error}"));
-                let early = cut_short.iter().map(|limit| cut_short_note(limit));
-                let said = failed.chain(early).map(|note| ClientEffect::Update(id.clone(), message(&note)));
+                let note = end_note(&event.kind);
+                let note = note.map(|note| ClientEffect::Update(id.clone(), message(&note)));
                 let end = state(self.above(event.task), json!({ "state": "idle", "stopReason": reason }));
-                said.chain([end]).collect()
+                note.into_iter().chain([end]).collect()
             }
             _ => {
                 let updates = self.own(event).into_iter();
@@ -238,7 +237,8 @@ impl SessionUpdates {
                 let text = match (error, cut_short) {
                     (Some(error), _) if output.trim().is_empty() => error.clone(),
                     (Some(error), _) => format!("{error}\n\n{output}"),
-                    (None, Some(limit)) => output.to_string() + &cut_short_note(limit),
+                    // First: a long answer is cut at its end.
+                    (None, Some(limit)) => format!("{}\n\n{output}", cut_short_note(limit)),
                     (None, None) => output.to_string(),
                 };
                 vec![json!({
@@ -280,9 +280,19 @@ pub(super) fn user_message(text: &str) -> Value {
     json!({ "sessionUpdate": "user_message_chunk", "content": { "type": "text", "text": text } })
 }
 
-/// What is added to an answer that was cut short.
-pub(super) fn cut_short_note(limit: &str) -> String {
-    format!("\n\n[The answer was cut short by {limit}.]")
+/// What is added to a session whose task has failed, or whose answer was cut short.
+fn end_note(end: &EventKind) -> Option<String> {
+    match end {
+        EventKind::Finished { status: Status::Failed, error: Some(error), .. } => {
+            Some(format!("\n\nThe task failed: {error}"))
+        }
+        EventKind::Finished { cut_short: Some(limit), .. } => Some(format!("\n\n{}", cut_short_note(limit))),
+        _ => None,
+    }
+}
+
+fn cut_short_note(limit: &str) -> String {
+    format!("[The answer was cut short by {limit}.]")
 }
 
 fn content(text: &str) -> Value {

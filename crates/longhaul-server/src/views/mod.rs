@@ -68,7 +68,7 @@ pub struct ResultView {
     pub error: Option<String>,
     /// The kind of failure, if the task failed.
     pub failure: Option<String>,
-    /// The limit that made it answer early.
+    /// What made it answer early: a limit, or a loop.
     pub cut_short: Option<String>,
     /// Where this part begins, in bytes of the whole text in UTF-8.
     pub offset: usize,

@@ -120,7 +120,7 @@ pub struct TaskView {
     pub stop: Option<StopView>,
     /// Why it ended without an answer.
     pub error: Option<String>,
-    /// The limit that made it answer early.
+    /// What made it answer early: a limit, or a loop.
     pub cut_short: Option<String>,
     /// The position of the last entry of its journal.
     pub seq: u64,

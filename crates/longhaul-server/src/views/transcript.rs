@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use longhaul::EventKind;
-use longhaul::task::Status;
 use longhaul::transcript::{
     Detail, ItemKind, Level, Phrase, Tone, TranscriptItem, describe, describe_end, describe_question,
     format_call, question_lines, sender,
@@ -33,7 +32,7 @@ pub struct ItemView {
     /// Everything else, by kind. `said`, `thought`: `text`, `live`. `call`: `call`, `tool`, `arguments`,
     /// `progress`, `output`, `is_error`, `lines`, `returned`. `letter`: `id`, `from`, `text`, `ended`, `read`.
     /// `asked`: `question`, `text`, `lines`, `answer`. `order`: the order. `note`: `text`, `level`. `end`:
-    /// `status`, `error`.
+    /// `status`, `error`, `cut_short`.
     #[serde(flatten)]
     #[schema(value_type = Object, additional_properties)]
     pub detail: Map<String, Value>,
@@ -145,13 +144,14 @@ fn parts(kind: &ItemKind) -> (&'static str, String, &'static str, Value) {
             let text = phrase.sentence();
             ("note", text.clone(), tone(*how), json!({ "text": text, "level": level(*who) }))
         }
-        ItemKind::End { status, why } => {
-            let (error, cut_short) = match status {
-                Status::Completed => (None, why),
-                _ => (why.as_ref(), &None),
-            };
+        ItemKind::End { status, error, cut_short } => {
             let detail = json!({ "status": status, "error": error, "cut_short": cut_short });
-            ("end", describe_end(*status, why.as_deref()), tone(Tone::Status(*status)), detail)
+            (
+                "end",
+                describe_end(*status, error.as_deref(), cut_short.as_deref()),
+                tone(Tone::Status(*status)),
+                detail,
+            )
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Loads a task from its journal: its state and its conversation, including those of the tasks that it
 //! continues.
 
+use std::sync::Arc;
+
 use super::Halt;
 use crate::agent::Team;
 use crate::conversation::Conversation;
@@ -60,16 +62,29 @@ pub(super) async fn continued_tasks(
     Ok(chain)
 }
 
-/// Whether a task never ran before: its journal has only its submission and its claim.
-pub(super) fn is_fresh(task: &ClaimedTask) -> bool {
-    task.state.seq == Seq(2)
+/// A claimed task whose run has not begun. Small, because thousands may wait. The worker shares its state.
+pub(crate) struct ClaimedRun {
+    pub(crate) state: Arc<TaskState>,
+    /// The first entry of its journal.
+    pub(super) first: Box<Record>,
 }
 
-/// The journal of a task that never ran before.
-pub(super) fn fresh_journal(task: &ClaimedTask) -> Option<Vec<Record>> {
-    let TaskState { attempt, worker, seq, active, .. } = &task.state;
-    let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
-    is_fresh(task).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
+impl ClaimedRun {
+    pub(crate) fn new(task: ClaimedTask) -> ClaimedRun {
+        ClaimedRun { state: Arc::new(task.state), first: Box::new(task.first) }
+    }
+
+    /// Whether it never ran before: its journal has only its submission and its claim.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.state.seq == Seq(2)
+    }
+
+    /// Its journal, if it never ran before.
+    pub(super) fn fresh_journal(&self) -> Option<Vec<Record>> {
+        let TaskState { attempt, worker, seq, active, .. } = &*self.state;
+        let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
+        self.is_fresh().then(|| vec![(*self.first).clone(), Record { seq: *seq, at: *active, entry }])
+    }
 }
 
 #[cfg(test)]

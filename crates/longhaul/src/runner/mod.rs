@@ -44,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use halt::{AttemptEnd, Halt};
 pub(crate) use lease::{LeaseKeeper, RunLease};
+pub(crate) use load_task::ClaimedRun;
 pub(crate) use open_tools::{OpenTools, ToolCache};
 pub(crate) use poll_on_wake::PollOnWake;
 pub(crate) use seat::{Seat, Seats};
@@ -62,14 +63,14 @@ use crate::journal::{self, SubmissionCache};
 use crate::model::StartTicket;
 use crate::model::wire::WireCache;
 use crate::permission::{Permissions, Rights};
-use crate::store::{ClaimedTask, EntryKinds, Store, StoreError, Subscription, Subscriptions};
+use crate::store::{EntryKinds, Store, StoreError, Subscription, Subscriptions};
 use crate::task::TaskState;
 use crate::tool::ProcessSlots;
 use crate::toolset::read_tool_output;
 use acp::OpenAgent;
 use deferred_entries::DeferredEntries;
 use ledger::Ledger;
-use load_task::{continued_tasks, fresh_journal, load_task};
+use load_task::{continued_tasks, load_task};
 #[cfg(not(feature = "toolsets"))]
 use no_worktree::{NoWorktree as Worktree, NoWorktreeError as WorktreeError};
 use startup::TaskStartup;
@@ -177,7 +178,7 @@ impl TaskRun {
     pub(crate) async fn begin(
         context: RunContext,
         team: Arc<Team>,
-        task: Box<ClaimedTask>,
+        task: ClaimedRun,
         seat: Seat,
         lease: RunLease,
         start: RunStart,
@@ -197,7 +198,7 @@ impl TaskRun {
         let subscription = Arc::new(context.subscriptions.for_tasks(&[claimed.id], foreign));
         // Read after subscribing, so that nothing is missed in between.
         let now = journal::state(&*context.store, claimed.id).await?;
-        let journal = match fresh_journal(&task) {
+        let journal = match task.fresh_journal() {
             Some(journal) if now.seq == claimed.seq => journal,
             _ => journal::read_all(&*context.store, claimed.id, Seq(0)).await?,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use super::load_task::is_fresh;
+use super::load_task::ClaimedRun;
 use super::model_call::provider_wait;
 use super::worktime::Stopwatch;
 use super::{
@@ -17,7 +17,7 @@ use crate::agent::Team;
 use crate::entry::{Entry, EntryKind, Failure, FailureKind};
 use crate::journal;
 use crate::model::{RequestDelay, StartTicket};
-use crate::store::{Batch, ClaimedTask, EntryKinds, Fence, StoreError, Subscription};
+use crate::store::{Batch, EntryKinds, Fence, StoreError, Subscription};
 use crate::task::TaskState;
 
 /// A task that takes longer to begin no longer counts as one whose request is about to arrive.
@@ -40,12 +40,12 @@ impl RunStart {
     pub(crate) async fn wait(
         context: &RunContext,
         team: &Team,
-        task: &ClaimedTask,
+        task: &ClaimedRun,
         lease: &RunLease,
     ) -> Result<RunStart, Halt> {
         let mut start = RunStart { ticket: None, since: Instant::now() };
         let Entry::Submitted(submitted) = &task.first.entry else { return Ok(start) };
-        if !is_fresh(task) {
+        if !task.is_fresh() {
             return Ok(start);
         }
         let Some(agent) = team.agent(&task.state.agent) else { return Ok(start) };
@@ -69,7 +69,7 @@ impl RunStart {
 /// Waits until the ticket lets the task begin; returns `None` if the task is stopping.
 async fn wait_for_turn(
     context: &RunContext,
-    task: &ClaimedTask,
+    task: &ClaimedRun,
     deadline: Option<Instant>,
     lease: &RunLease,
     mut ticket: Box<dyn StartTicket>,

@@ -85,7 +85,7 @@ impl HintStream {
     }
 }
 
-/// What is received; `None` where something was lost.
+/// The received values, with `None` for a gap.
 fn received<T: Clone + Send + 'static>(receiver: Receiver<T>) -> impl Stream<Item = Option<T>> {
     futures::stream::unfold(receiver, |mut receiver| async move {
         match receiver.recv().await {

@@ -38,14 +38,17 @@ pub(super) fn sort_events(events: &mut [Event]) {
 
 /// Moves what is at `order[n]` to `n`. In place: there may be many thousands.
 fn move_into_order(events: &mut [Event], mut order: Vec<usize>) {
-    for at in 0..events.len() {
-        // What was at an earlier place was swapped away from there.
-        let mut from = order[at];
-        while from < at {
-            from = order[from];
+    // Cycle by cycle; what is in place points to itself.
+    for start in 0..events.len() {
+        let mut at = start;
+        loop {
+            let from = std::mem::replace(&mut order[at], at);
+            if from == start {
+                break;
+            }
+            events.swap(at, from);
+            at = from;
         }
-        order[at] = from;
-        events.swap(at, from);
     }
 }
 

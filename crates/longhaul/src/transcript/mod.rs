@@ -176,8 +176,11 @@ pub enum ItemKind {
     End {
         /// The final status.
         status: Status,
-        /// Why there is no answer, or what made it answer early.
-        why: Option<String>,
+        /// Why there is no answer.
+        error: Option<String>,
+        /// What made it answer early.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cut_short: Option<String>,
     },
 }
 
@@ -302,9 +305,9 @@ impl Transcript {
             }
             EventKind::Finished { status, output, error, cut_short } => {
                 let output = truncate(output.trim().to_owned(), self.limits.text);
-                let why = error.clone().or_else(|| cut_short.clone());
+                let item = ItemKind::End { status, error: error.clone(), cut_short: cut_short.clone() };
                 self.end = Some(TranscriptEnd { status, output, error, cut_short });
-                self.push(record, ItemKind::End { status, why });
+                self.push(record, item);
             }
             other => self.note(record, &other),
         }

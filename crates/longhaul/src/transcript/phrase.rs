@@ -195,7 +195,7 @@ pub fn describe(event: &EventKind, detail: Detail) -> Phrase {
             phrase(Tone::Attention, "released:", why)
         }
         EventKind::Finished { status, output, error, cut_short } => {
-            let (label, mut text) = end_words(*status, error.as_deref().or(cut_short.as_deref()));
+            let (label, mut text) = end_words(*status, error.as_deref(), cut_short.as_deref());
             if detail == Detail::Full && *status != Status::Completed && !output.trim().is_empty() {
                 text = format!("{text}\n{}", detail.body(output));
             }
@@ -205,18 +205,18 @@ pub fn describe(event: &EventKind, detail: Detail) -> Phrase {
     }
 }
 
-/// The end of a task in words: `failed: timeout: it took too long`. `why` is the error, or what made it answer early.
-pub fn describe_end(status: Status, why: Option<&str>) -> String {
-    let (label, text) = end_words(status, why);
+/// The end of a task in words: `failed: timeout: it took too long`.
+pub fn describe_end(status: Status, error: Option<&str>, cut_short: Option<&str>) -> String {
+    let (label, text) = end_words(status, error, cut_short);
     format!("{label} {text}").trim_end().to_owned()
 }
 
-fn end_words(status: Status, why: Option<&str>) -> (&'static str, String) {
-    match (status, why) {
-        (Status::Completed, Some(limit)) => ("completed,", format!("cut short by {}", one_line(limit))),
-        (Status::Failed, Some(error)) => ("failed:", one_line(error)),
-        (Status::Cancelled, Some(error)) => ("cancelled:", one_line(error)),
-        (status, _) => (status.as_str(), String::new()),
+fn end_words(status: Status, error: Option<&str>, cut_short: Option<&str>) -> (&'static str, String) {
+    match (status, error, cut_short) {
+        (Status::Completed, _, Some(limit)) => ("completed,", format!("cut short by {}", one_line(limit))),
+        (Status::Failed, Some(error), _) => ("failed:", one_line(error)),
+        (Status::Cancelled, Some(error), _) => ("cancelled:", one_line(error)),
+        (status, ..) => (status.as_str(), String::new()),
     }
 }
 
@@ -292,12 +292,12 @@ mod tests {
             sentence(EventKind::Stopping { cause: StopCause::Closed }),
             "stopping: its session was closed"
         );
-        assert_eq!(describe_end(Status::Completed, None), "completed");
+        assert_eq!(describe_end(Status::Completed, None, None), "completed");
         assert_eq!(
-            describe_end(Status::Completed, Some("the limit of 2 turns")),
+            describe_end(Status::Completed, None, Some("the limit of 2 turns")),
             "completed, cut short by the limit of 2 turns"
         );
-        assert_eq!(describe_end(Status::Failed, Some("time\nout")), "failed: time out");
+        assert_eq!(describe_end(Status::Failed, Some("time\nout"), None), "failed: time out");
     }
 
     #[test]

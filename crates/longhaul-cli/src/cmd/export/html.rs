@@ -159,8 +159,11 @@ fn render_html_item(item: &TranscriptItem, here: &HashSet<TaskId>) -> String {
             format!("{time}<p>asks: {}<br>answer: {answer}</p>\n", escaped(&describe_question(asks)))
         }
         ItemKind::Note(phrase) => format!("<p class=\"note\">{time}{}</p>\n", escaped(&phrase.sentence())),
-        ItemKind::End { status, why } => {
-            format!("<p class=\"note\">{time}{}</p>\n", escaped(&describe_end(*status, why.as_deref())))
+        ItemKind::End { status, error, cut_short } => {
+            format!(
+                "<p class=\"note\">{time}{}</p>\n",
+                escaped(&describe_end(*status, error.as_deref(), cut_short.as_deref()))
+            )
         }
     }
 }

@@ -74,8 +74,8 @@ fn render_markdown_item(what: &ItemKind) -> String {
             format!("**asks**\n\n{}\n\n**answer**: {answer}\n", quoted(&describe_question(asks)))
         }
         ItemKind::Note(phrase) => format!("*{}*\n", escaped(&phrase.sentence())),
-        ItemKind::End { status, why } => {
-            format!("*{}*\n", escaped(&describe_end(*status, why.as_deref())))
+        ItemKind::End { status, error, cut_short } => {
+            format!("*{}*\n", escaped(&describe_end(*status, error.as_deref(), cut_short.as_deref())))
         }
     }
 }

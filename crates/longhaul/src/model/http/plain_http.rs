@@ -11,7 +11,6 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -26,7 +25,6 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioIo;
@@ -119,66 +117,10 @@ impl PlainHttpClient {
 
     async fn connect(&self, uri: Uri) -> Result<PlainConnection, AnyError> {
         let stream = self.connector.clone().call(uri).await?;
-        let (requests, driver) = Builder::new().max_buf_size(BUFFER).handshake(LazyAcks(stream)).await?;
+        let (requests, driver) = Builder::new().max_buf_size(BUFFER).handshake(stream).await?;
         let signal = Arc::<DriverSignal>::default();
         let waker = Waker::from(signal.clone());
         Ok(PlainConnection { requests, driver: Some(Box::new(driver)), signal, waker })
-    }
-}
-
-/// A connection that acknowledges every second piece of a response instead of every piece, until the kernel finds that the
-/// server waits for it. A reply comes in hundreds of pieces, and an acknowledgement costs more than to read a piece.
-struct LazyAcks(TokioIo<TcpStream>);
-
-impl LazyAcks {
-    fn write(
-        self: Pin<&mut Self>,
-        write: impl FnOnce(Pin<&mut TokioIo<TcpStream>>) -> Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        let stream = &mut self.get_mut().0;
-        let written = write(Pin::new(stream));
-        // It does not last: for each request again.
-        #[cfg(target_os = "linux")]
-        if written.is_ready() {
-            let _ = stream.inner().set_quickack(false);
-        }
-        written
-    }
-}
-
-impl Read for LazyAcks {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_read(context, into)
-    }
-}
-
-impl Write for LazyAcks {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        self.write(|stream| stream.poll_write(context, from))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        from: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.write(|stream| stream.poll_write_vectored(context, from))
     }
 }
 
@@ -213,7 +155,7 @@ impl Wake for DriverSignal {
 }
 
 /// Reads and writes. `None` once the connection is closed.
-type Driver = Option<Box<Connection<LazyAcks, Full<Bytes>>>>;
+type Driver = Option<Box<Connection<TokioIo<TcpStream>, Full<Bytes>>>>;
 
 /// Reads and writes what is possible now. An error reaches whoever waits for the response or its body.
 fn drive(driver: &mut Driver, context: &mut Context<'_>) {

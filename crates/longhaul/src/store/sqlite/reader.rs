@@ -53,13 +53,13 @@ type ReadJob = Box<dyn FnOnce(&ReadConnection) + Send>;
 /// The reads that no thread has begun.
 struct JobQueue {
     receiver: Mutex<Receiver<ReadJob>>,
-    /// Reads that are queued or in progress.
+    /// Reads that are queued or in progress. Each counts itself down.
     open: AtomicUsize,
 }
 
 struct ReaderThreads {
     queue: Option<Sender<ReadJob>>,
-    /// Those that were started. One of them is always there.
+    /// Those that were started. The first never ends by itself, the others do if they cannot open the file.
     running: Vec<JoinHandle<()>>,
 }
 
@@ -123,9 +123,15 @@ impl ReaderPool {
         look: impl FnOnce(&ReadConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let (answer, answered) = oneshot::channel();
+        let jobs = self.0.jobs.clone();
         let asked = self.0.queue(Box::new(move |reader| {
-            // The caller may be gone.
-            let _ = answer.send(look(reader));
+            let seen = catch_unwind(AssertUnwindSafe(|| look(reader)));
+            // Before the answer: the caller may ask again at once, and this thread is free.
+            jobs.open.fetch_sub(1, Relaxed);
+            if let Ok(seen) = seen {
+                // The caller may be gone.
+                let _ = answer.send(seen);
+            }
         }));
         let place = self.0.files.place.clone();
         Box::pin(async move {
@@ -146,10 +152,11 @@ fn start_thread(
     let work = move || {
         let Some(reader) = open() else { return };
         while let Ok(look) = jobs.next() {
-            tracing::trace!(target: "longhaul::store::read", "from the file");
-            // A panic in one read must not end the thread.
-            let _ = catch_unwind(AssertUnwindSafe(|| look(&reader)));
-            jobs.open.fetch_sub(1, Relaxed);
+            // A panic must not end the thread.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                tracing::trace!(target: "longhaul::store::read", "from the file");
+                look(&reader);
+            }));
         }
     };
     std::thread::Builder::new().name("longhaul-read".into()).spawn(work)
@@ -180,12 +187,16 @@ impl ReaderPoolShared {
         if queue.send(job).is_err() {
             return false;
         }
-        if open > threads.running.len() && threads.running.len() < THREADS {
+        threads.running.retain(|thread| !thread.is_finished());
+        if open > threads.running.len()
+            && threads.running.len() < THREADS
+            && self.files.identity.is_in_place()
+        {
             let files = self.files.clone();
-            let thread = start_thread(self.jobs.clone(), move || files.reopen(files.busy_timeout));
-            threads
-                .running
-                .extend(thread.inspect_err(|error| tracing::debug!(%error, "one thread less reads")));
+            match start_thread(self.jobs.clone(), move || files.reopen(files.busy_timeout)) {
+                Ok(thread) => threads.running.push(thread),
+                Err(error) => tracing::debug!(%error, "no further reader thread could be started"),
+            }
         }
         true
     }
@@ -227,14 +238,15 @@ struct ReaderFiles {
 }
 
 impl ReaderFiles {
-    /// Another connection, unless the file with this name has become another one: those that are open go on
-    /// reading the one that was opened.
+    /// Opens another connection. Returns `None` if that fails, or if the file was replaced: open connections still
+    /// read the old file.
     fn reopen(&self, busy_timeout: Duration) -> Option<ReadConnection> {
         if !self.identity.is_in_place() {
             return None;
         }
-        let reader = ReadConnection::open(&self.place, busy_timeout);
-        let reader = reader.inspect_err(|error| tracing::debug!(%error, "one connection less reads")).ok()?;
+        let reader = ReadConnection::open(&self.place, busy_timeout)
+            .inspect_err(|error| tracing::debug!(%error, "no further read connection could be opened"))
+            .ok()?;
         self.identity.is_of(&reader.connection).then_some(reader)
     }
 }

@@ -251,7 +251,7 @@ fn migrate(connection: &mut Connection, place: &DatabasePath) -> Result<(), Stor
 mod tests {
     use super::*;
 
-    /// Every table with its columns and indexes, whatever they were made by.
+    /// Every table with its columns and indexes, in the order in which SQLite considers them.
     fn described(tables: &[&str]) -> Vec<String> {
         let connection = Connection::open_in_memory().unwrap();
         for step in tables {
@@ -271,7 +271,7 @@ mod tests {
         let indexes = "SELECT tables.name, indexes.name, indexes.\"unique\", indexes.origin, indexes.partial, columns.*, \
                        (SELECT replace(replace(sql, ' ', ''), 'CREATE', '') FROM sqlite_schema WHERE name = indexes.name) \
                        FROM pragma_table_list tables, pragma_index_list(tables.name) indexes, \
-                       pragma_index_xinfo(indexes.name) columns ORDER BY 1, 2, columns.seqno";
+                       pragma_index_xinfo(indexes.name) columns ORDER BY 1, indexes.seq, columns.seqno";
         [rows(columns), rows(indexes)].concat()
     }
 

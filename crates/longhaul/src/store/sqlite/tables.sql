@@ -18,13 +18,13 @@ CREATE TABLE tasks (
 );
 CREATE INDEX tasks_by_status        ON tasks(status, team);
 CREATE INDEX tasks_by_root          ON tasks(root, status);
-CREATE INDEX tasks_by_parent_status ON tasks(parent, status);
 CREATE INDEX tasks_by_worker        ON tasks(worker)    WHERE worker IS NOT NULL;
 CREATE INDEX tasks_by_continues     ON tasks(continues) WHERE continues IS NOT NULL;
 CREATE INDEX tasks_by_retries       ON tasks(retries)   WHERE retries IS NOT NULL;
 CREATE INDEX tasks_by_quiet         ON tasks(quiet);
 CREATE INDEX tasks_by_created       ON tasks(created);
 CREATE INDEX tasks_by_agent         ON tasks(agent);
+CREATE INDEX tasks_by_parent_status ON tasks(parent, status);
 
 CREATE TABLE journal (
     row    INTEGER PRIMARY KEY,       -- the order of all entries of all tasks

@@ -124,7 +124,7 @@ async fn polling_for_ever_ends_with_an_answer() {
     let done = end(&longhaul, id).await;
     assert_said(&done, "My last word, to the user.");
     // Looking again at what has ended is a circle, so it does not take all its turns.
-    assert!(done.state.cut_short.is_none() && done.state.turns <= 8, "{} turns", done.state.turns);
+    assert!(done.state.cut_short.is_some() && done.state.turns <= 8, "{} turns", done.state.turns);
     let last = server.asked().pop().unwrap().body.to_string();
     assert!(last.contains("This is what I found.") && last.contains("Your task has ended;"), "{last}");
     let tree = longhaul.list(TaskFilter::tree(id)).await.unwrap();
