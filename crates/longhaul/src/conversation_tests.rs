@@ -1,11 +1,17 @@
 //! The conversation state machine, step by step. Random journals are in `random`.
 
+#[path = "conversation_tests/earlier_launches.rs"]
+mod earlier_launches;
 #[path = "conversation_tests/fixture.rs"]
 mod fixture;
+#[path = "conversation_tests/launches.rs"]
+mod launches;
 #[path = "conversation_tests/loops.rs"]
 mod loops;
 #[path = "conversation_tests/random.rs"]
 mod random;
+#[path = "conversation_tests/repeated_calls.rs"]
+mod repeated_calls;
 
 use fixture::*;
 

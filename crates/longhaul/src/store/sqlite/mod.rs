@@ -318,7 +318,9 @@ impl Store for SqliteStore {
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         if watch.is_none() {
             let readers = (self.reader_locks.clone(), self.live_readers.clone());
-            match FileWatcher::start(&self.place, self.hints.clone(), self.identity.clone(), readers) {
+            let journal_end = self.readers.journal_end();
+            let (hints, identity) = (self.hints.clone(), self.identity.clone());
+            match FileWatcher::start(&self.place, journal_end, hints, identity, readers) {
                 Ok(started) => *watch = Some(started),
                 // Hints of this process still arrive, and hints may be lost.
                 Err(error) => tracing::warn!(%error, "changes by other processes will not be noticed"),

@@ -16,7 +16,8 @@ use super::errors::{DatabasePath, OrStoreError as _};
 use super::file_identity::DatabaseIdentity;
 use super::lease_rows;
 use super::recent::RecentTasks;
-use super::{rows, schema, watch};
+use super::watch::JournalEnd;
+use super::{rows, schema};
 use crate::entry::{Record, TeamRef};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::leases::{LeaseRenewal, LeaseWatch};
@@ -43,8 +44,7 @@ struct ReaderPoolShared {
     jobs: Arc<JobQueue>,
     /// The connection for quick reads on the calling thread, opened when it is first needed.
     glances: Mutex<Option<ReadConnection>>,
-    /// The connection that looks up the last row of the journal. Held for a few microseconds.
-    rows: Mutex<ReadConnection>,
+    journal_end: Arc<JournalEnd>,
     recent: Arc<RecentTasks>,
 }
 
@@ -78,15 +78,20 @@ impl ReaderPool {
             files.place.error(format_args!("cannot be read: no thread could be started ({error})"))
         })?;
         let threads = ReaderThreads { queue: Some(queue), running: vec![first] };
-        let rows = ReadConnection::open(&files.place, Duration::ZERO)?;
+        let journal_end = Arc::new(JournalEnd::open(&files.place)?);
         Ok(ReaderPool(Arc::new(ReaderPoolShared {
             files,
             threads: Mutex::new(threads),
             jobs,
             glances: Mutex::default(),
-            rows: Mutex::new(rows),
+            journal_end,
             recent,
         })))
+    }
+
+    /// What looks at the end of the journal.
+    pub(super) fn journal_end(&self) -> Arc<JournalEnd> {
+        self.0.journal_end.clone()
     }
 
     /// The state of a task.
@@ -204,7 +209,7 @@ impl ReaderPoolShared {
     /// Reads a state on the calling thread, which is faster than handing it to another one. Returns `None` if
     /// the connection for that is busy, or if the read would have to wait.
     fn try_read_now(&self, task: TaskId) -> Option<Result<Option<TaskState>, StoreError>> {
-        if let Some(state) = self.last_row().and_then(|row| self.recent.state(task, row)) {
+        if let Some(state) = self.journal_end.last_row().and_then(|row| self.recent.state(task, row)) {
             return Some(Ok(Some(TaskState::clone(&state))));
         }
         let mut glances = self.glances.try_lock().ok()?;
@@ -220,12 +225,7 @@ impl ReaderPoolShared {
 impl ReaderPoolShared {
     /// A part of a journal, if this process has written it not long ago.
     fn read_recent(&self, task: TaskId, after: Seq, limit: usize) -> Option<Vec<Record>> {
-        self.recent.read(task, after, limit, self.last_row()?)
-    }
-
-    /// The last row of the journal now.
-    fn last_row(&self) -> Option<i64> {
-        watch::last_row(&self.rows.lock().unwrap_or_else(PoisonError::into_inner).connection).ok()
+        self.recent.read(task, after, limit, self.journal_end.last_row()?)
     }
 }
 

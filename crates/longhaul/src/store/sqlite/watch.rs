@@ -105,6 +105,28 @@ impl HintSender {
     }
 }
 
+/// The connection that looks at the end of the journal. Everyone shares it: it is used for a few microseconds, or for a few
+/// milliseconds if another process has written much.
+pub(super) struct JournalEnd(Mutex<Connection>);
+
+impl JournalEnd {
+    pub(super) fn open(place: &DatabasePath) -> Result<JournalEnd, StoreError> {
+        let connection = schema::open_reader(place, Duration::ZERO)?;
+        // The first read opens the log.
+        last_row(&connection).or_store_error(place)?;
+        Ok(JournalEnd(Mutex::new(connection)))
+    }
+
+    /// The last row of the journal now.
+    pub(super) fn last_row(&self) -> Option<i64> {
+        self.with_connection(|connection| last_row(connection).ok())
+    }
+
+    fn with_connection<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
+        look(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 pub(super) fn last_row(connection: &Connection) -> rusqlite::Result<i64> {
     connection
         .prepare_cached("SELECT max(row) FROM journal")?
@@ -138,13 +160,13 @@ pub(super) struct FileWatcher {
 impl FileWatcher {
     pub(super) fn start(
         place: &DatabasePath,
+        journal_end: Arc<JournalEnd>,
         hints: Arc<HintSender>,
         identity: DatabaseIdentity,
         readers: (ReaderLocks, LiveReaders),
     ) -> Result<FileWatcher, StoreError> {
-        let connection = schema::open_reader(place, Duration::ZERO)?;
         let (end, ended) = channel();
-        let look = move || watch(&connection, &hints, identity, &readers, &ended);
+        let look = move || watch(&journal_end, &hints, identity, &readers, &ended);
         let thread = std::thread::Builder::new()
             .name("longhaul-watch".into())
             .spawn(look)
@@ -154,7 +176,7 @@ impl FileWatcher {
 }
 
 fn watch(
-    connection: &Connection,
+    journal_end: &JournalEnd,
     hints: &HintSender,
     mut identity: DatabaseIdentity,
     (locks, live_readers): &(ReaderLocks, LiveReaders),
@@ -162,7 +184,7 @@ fn watch(
 ) {
     let mut looks = 0;
     while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        hints.send_new(connection);
+        journal_end.with_connection(|connection| hints.send_new(connection));
         if looks % READERS == 0 {
             live_readers.set_elsewhere(locks.announced_elsewhere());
         }
