@@ -21,7 +21,7 @@ use crate::id::TaskId;
 use crate::store::{EntryKinds, HINT_CAPACITY, Hint, HintStream, LiveReaders, StoreError};
 
 /// How many transactions a receiver may fall behind before it gets [`Hint::Lagged`].
-const BATCHES: usize = 256;
+const BATCHES: usize = 512;
 /// How often the file is polled.
 const EVERY: Duration = Duration::from_millis(50);
 /// After this many polls, check whether it is still the same file.
