@@ -12,6 +12,7 @@ mod serve_lock;
 mod tree_owner;
 mod keyboard;
 mod notify;
+mod open_files;
 mod provider_setup;
 mod data_dir;
 mod project;

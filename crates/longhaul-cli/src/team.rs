@@ -22,6 +22,7 @@ use crate::cmd::CliContext;
 use crate::data_dir::DataDir;
 use crate::demo::{self, DemoPace};
 use crate::exit::{CliError, CliExitCode};
+use crate::open_files;
 use crate::provider_setup::{self, EnvFileVariables};
 use crate::store_address::{STORE_VARIABLE, host_id};
 use crate::view::sanitize;
@@ -50,6 +51,7 @@ pub(crate) fn build_environment(
     providers: &ProviderArgs,
     data_dir: &DataDir,
 ) -> Result<Environment, CliError> {
+    open_files::raise_limit();
     let variables = EnvFileVariables::read(providers)?;
     let data = data_dir.path().to_owned();
     let http = provider_setup::build_http(providers, &variables)?;

@@ -32,6 +32,7 @@ use super::unsandboxed::unsandboxed;
 use crate::args::ServeArgs;
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, CliExitCode};
+use crate::open_files;
 use crate::serve_lock::{ServeLock, ServerInfo};
 use crate::signals::ExitSignals;
 use crate::team::{self, TeamFromFile};
@@ -40,9 +41,6 @@ use crate::view::{Ink, sanitize};
 
 /// How long tasks may take to finish their step when the server stops.
 const DRAINING: Duration = Duration::from_secs(10);
-/// How many files may be open, if the system allows it, and how many usually may.
-const OPEN_FILES: u64 = 16_384;
-const USUAL_OPEN_FILES: usize = 1_024;
 /// How often to check that the database is still there.
 const DATABASE_POLL: Duration = Duration::from_secs(1);
 
@@ -164,7 +162,8 @@ async fn listen(context: &CliContext, args: &ServeArgs) -> Result<Listener, CliE
     let tls = tls.map(|(certificate, key)| TlsFiles { certificate, key });
     let is_open = tls.is_none() && !args.listen.ip().is_loopback();
     let mut options = ListenOptions { tls, insecure: args.insecure_http, ..ListenOptions::new(args.listen) };
-    options.limits.connections = options.limits.connections.min(raise_file_limit() / 2);
+    // The other half is for tasks.
+    options.limits.connections = options.limits.connections.min(open_files::raise_limit() / 2);
     let listener = Listener::bind(options).await.map_err(|error| listen_failure(&error))?;
     if is_open {
         context.note(&format!(
@@ -174,16 +173,6 @@ async fn listen(context: &CliContext, args: &ServeArgs) -> Result<Listener, CliE
         ));
     }
     Ok(listener)
-}
-
-/// Raises the limit of open files as far as that is useful, and returns it. Connections may use half of it; the rest
-/// is for tasks.
-fn raise_file_limit() -> usize {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL_OPEN_FILES };
-    let wanted = hard.min(OPEN_FILES);
-    let raised = wanted > soft && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok();
-    usize::try_from(if raised { wanted } else { soft }).unwrap_or(usize::MAX)
 }
 
 fn listen_failure(error: &ListenError) -> CliError {
