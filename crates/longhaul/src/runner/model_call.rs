@@ -328,9 +328,9 @@ impl LiveTextBuffer {
     const OLD: Duration = Duration::from_millis(50);
     /// While no one does.
     const ENOUGH_UNWATCHED: usize = 16 << 10;
-    const OLD_UNWATCHED: Duration = Duration::from_millis(750);
+    const OLD_UNWATCHED: Duration = Duration::from_millis(500);
     /// How long the model may hold text back while no one watches, before it is collected here.
-    const HELD_BACK: Duration = Duration::from_millis(250);
+    const HELD_BACK: Duration = Duration::from_millis(500);
     /// How much of one reply is recorded while it streams, in bytes, in case a reply never ends.
     const MOST: usize = 1 << 20;
 

@@ -178,9 +178,12 @@ fn poll_driven<T>(
     signal.is_driven.store(true, SeqCst);
     let mut rounds = 0;
     let polled = loop {
-        let fed = poll_fed(&mut Context::from_waker(waker));
-        if fed.is_ready() {
-            break fed;
+        // If the driver has called, there is nothing yet for what it feeds.
+        if rounds > 0 || !signal.woken.load(SeqCst) {
+            let fed = poll_fed(&mut Context::from_waker(waker));
+            if fed.is_ready() {
+                break fed;
+            }
         }
         if rounds > 0 && !signal.woken.load(SeqCst) {
             signal.is_driven.store(false, SeqCst);
