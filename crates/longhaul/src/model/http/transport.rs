@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::Method;
-use hyper::body::Body as _;
+use http_body::Body as _;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 

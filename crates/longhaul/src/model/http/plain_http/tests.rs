@@ -1,7 +1,13 @@
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Waker;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 use super::*;
+use crate::model::http::client::POOL_IDLE_TIMEOUT;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const OK: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -83,7 +89,7 @@ async fn a_connection_is_used_again_and_a_closed_one_is_not() {
     let open = |idle: &IdleConnections| {
         let mut state = idle.lock();
         let (_, connection) = &mut state.by_host.values_mut().next().unwrap()[0];
-        connection.is_ready(&mut Context::from_waker(Waker::noop()))
+        connection.is_idle()
     };
     while open(&client.idle) {
         tokio::task::yield_now().await;
@@ -109,12 +115,14 @@ async fn what_has_come_is_read_without_waiting_in_between() {
     };
     let (response, _stream) = tokio::join!(sent, serve);
     let mut body = response.unwrap().into_body();
-    let (mut chunks, mut waits) = (0, 0);
+    let (mut said, mut waits) = (Vec::new(), 0);
     poll_fn(|context| {
         loop {
             match body.poll_chunk(context) {
-                Poll::Ready(chunk) if chunk.as_ref().unwrap().is_none() => return Poll::Ready(()),
-                Poll::Ready(_) => chunks += 1,
+                Poll::Ready(data) => match data.unwrap() {
+                    Some(data) => said.extend_from_slice(&data),
+                    None => return Poll::Ready(()),
+                },
                 Poll::Pending => {
                     waits += 1;
                     return Poll::Pending;
@@ -123,11 +131,11 @@ async fn what_has_come_is_read_without_waiting_in_between() {
         }
     })
     .await;
-    assert_eq!(chunks, 50);
+    assert_eq!(str::from_utf8(&said), Ok("word".repeat(50).as_str()));
     assert!(waits <= 2, "50 pieces that came together took {waits} waits");
 }
 
-/// Tokio's channels and sockets say "not ready" once a task has used up its budget, and wake it: that wake must arrive.
+/// Tokio's sockets say "not ready" once a task has used up its budget, and wake it: that wake must arrive.
 #[tokio::test]
 async fn a_task_without_a_budget_is_polled_again() {
     for budget in 1..12 {
@@ -180,7 +188,132 @@ async fn a_body_that_is_cut_off_is_an_error() {
     read_request(&mut stream).await;
     stream.write_all(format!("{OK}4\r\nword\r\n4\r\nwo").as_bytes()).await.unwrap();
     drop(stream);
-    assert!(answer.await.unwrap().is_err());
+    let error = answer.await.unwrap().unwrap_err();
+    assert_eq!(error, "the server closed the connection before the end of its response");
+}
+
+/// Plays one response to one request. Returns what the client makes of it, and whether it would use the connection again.
+async fn hear(response: &[u8], closes: bool) -> (Result<String, String>, bool) {
+    let (listener, url) = server().await;
+    let client = client();
+    let answer = ask(&client, &url);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_request(&mut stream).await;
+    stream.write_all(response).await.unwrap();
+    let open = (!closes).then_some(stream);
+    let answer = tokio::time::timeout(TIMEOUT, answer).await.expect("it hangs").unwrap();
+    drop(open);
+    (answer, client.idle.lock().by_host.values().any(|kept| !kept.is_empty()))
+}
+
+#[tokio::test]
+async fn every_way_to_say_where_a_body_ends() {
+    for (response, body, reused) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nword", "word", true),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "", true),
+        ("HTTP/1.1 204 \r\n\r\n", "", true),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n4;a=b\r\nword\r\n0\r\nX: y\r\n\r\n",
+            "word",
+            true,
+        ),
+        // The length in chunks counts, not the other one.
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 9\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+            "x",
+            true,
+        ),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 \r\na: b\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx",
+            "x",
+            true,
+        ),
+        ("HTTP/1.1 200 OK\r\nconnection: x, Close\r\ncontent-length: 1\r\n\r\nx", "x", false),
+        ("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx", "x", false),
+        ("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 1\r\n\r\nx", "x", true),
+        // More than was announced.
+        ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nxy", "x", false),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nxy", "", false),
+    ] {
+        assert_eq!(hear(response.as_bytes(), false).await, (Ok(body.to_owned()), reused), "{response}");
+    }
+    let (answer, reused) = hear(b"HTTP/1.1 200 OK\r\n\r\nuntil it closes", true).await;
+    assert_eq!((answer.as_deref(), reused), (Ok("until it closes"), false));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_response_is_said() {
+    let long = format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "x".repeat(17 << 10));
+    for (response, error) in [
+        ("", "the server closed the connection without a response"),
+        ("HTTP/1.1 200", "the server closed the connection before the end of its response"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nword", "before the end of its response"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\nwords", "a content-length that is not a number"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\nwords", "a content-length that is not a number"),
+        ("HTTP/1.1 101 Go\r\n\r\n", "not HTTP/1.1: it switches to another protocol"),
+        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "not HTTP/1.1: invalid HTTP version"),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nword",
+            "a chunk of the server's response is malformed",
+        ),
+        (&long, "the headers of the server's response have more than 16 KiB"),
+    ] {
+        let (answer, reused) = hear(response.as_bytes(), true).await;
+        let said = answer.unwrap_err();
+        assert!(said.contains(error) && !reused, "{response:?}: {said}");
+    }
+}
+
+/// A request that is refused before the server has read it: servers then close the connection.
+#[tokio::test]
+async fn an_answer_to_half_a_request_counts() {
+    let (listener, url) = server().await;
+    let client = client();
+    let uri = client.accepts(&url).unwrap();
+    let sent = client.send(Method::POST, uri, HeaderMap::new(), vec![b'x'; 32 << 20]);
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 100]).await.unwrap();
+        let refusal = "HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nno!";
+        stream.write_all(refusal.as_bytes()).await.unwrap();
+        stream
+    };
+    let (response, _stream) = tokio::join!(sent, serve);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 413);
+    let mut body = response.into_body();
+    let said = poll_fn(|context| body.poll_chunk(context)).await.unwrap().unwrap();
+    assert_eq!(said, "no!");
+    assert!(poll_fn(|context| body.poll_chunk(context)).await.unwrap().is_none());
+    assert!(client.idle.lock().by_host.is_empty(), "the rest of the request was never sent");
+}
+
+/// A server that begins its response early and reads the rest of the request meanwhile.
+#[tokio::test]
+async fn a_request_is_sent_to_its_end_while_the_response_comes() {
+    const SIZE: usize = 8 << 20;
+    let (listener, url) = server().await;
+    let client = client();
+    let uri = client.accepts(&url).unwrap();
+    let serve = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 100]).await.unwrap();
+        stream.write_all(format!("{OK}4\r\nword\r\n").as_bytes()).await.unwrap();
+        let (mut read, mut buffer) = (100, vec![0; 1 << 20]);
+        while read < SIZE {
+            read += stream.read(&mut buffer).await.unwrap();
+        }
+        stream.write_all(b"0\r\n\r\n").await.unwrap();
+        stream
+    });
+    let sent = client.send(Method::POST, uri, HeaderMap::new(), vec![b'x'; SIZE]).await;
+    let mut body = sent.unwrap().into_body();
+    let mut said = Vec::new();
+    while let Some(data) = poll_fn(|context| body.poll_chunk(context)).await.unwrap() {
+        said.extend_from_slice(&data);
+    }
+    assert_eq!(said, b"word");
+    serve.await.unwrap();
 }
 
 #[tokio::test]
@@ -211,7 +344,6 @@ fn tls_logins_and_proxies_are_for_the_other_client() {
     assert!(accepts(&client, "http://localhost:8000/v1"));
 }
 
-/// The connection and the body that it feeds wake each other; that must not poll their task once more.
 #[tokio::test]
 async fn each_piece_of_a_body_wakes_the_task_that_reads_it_once() {
     const PIECES: usize = 30;

@@ -1,0 +1,225 @@
+//! One connection: sends a request, reads the response. Whoever reads the response does all the work, in its own task.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, StatusCode};
+use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_util::io::poll_write_buf;
+
+use super::response_framing::{BodyDecoder, FramingError, ResponseHead};
+
+/// How much is read at once. It is on the stack: a connection that waits holds no buffer.
+const READ: usize = 16 << 10;
+
+/// Why there is no response, or why it has no end.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::model::http) enum PlainHttpError {
+    #[error("the server closed the connection without a response")]
+    NoResponse,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Framing(#[from] FramingError),
+}
+
+/// A request as it is sent: its head, then its body.
+pub(super) type OutgoingRequest = Chain<Bytes, Bytes>;
+
+pub(super) fn write_request(
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+    body: Vec<u8>,
+) -> OutgoingRequest {
+    let mut head = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
+    // How the body is framed is said here and nowhere else.
+    for (name, value) in
+        headers.iter().filter(|(name, _)| ![CONTENT_LENGTH, TRANSFER_ENCODING].contains(name))
+    {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    if !(body.is_empty() && method == Method::GET) {
+        head.extend_from_slice(format!("{CONTENT_LENGTH}: {}\r\n", body.len()).as_bytes());
+    }
+    head.extend_from_slice(b"\r\n");
+    Bytes::from(head).chain(Bytes::from(body))
+}
+
+/// The head of a response, and the connection that its body comes from.
+pub(super) struct IncomingResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: IncomingBody,
+}
+
+/// A connection on which nothing is under way.
+pub(super) struct PlainConnection {
+    stream: TcpStream,
+}
+
+impl PlainConnection {
+    pub(super) fn new(stream: TcpStream) -> PlainConnection {
+        PlainConnection { stream }
+    }
+
+    /// Whether it can take a request: the server has not closed it, and has sent nothing that nobody asked for.
+    pub(super) fn is_idle(&mut self) -> bool {
+        poll_read(&mut self.stream, &mut Context::from_waker(Waker::noop()), |_| ()).is_pending()
+    }
+
+    /// Sends a request and waits for the head of its response. With an error comes the request, if none of it was sent.
+    pub(super) async fn exchange(
+        self,
+        request: OutgoingRequest,
+    ) -> Result<IncomingResponse, (PlainHttpError, Option<OutgoingRequest>)> {
+        let size = request.remaining();
+        let mut sending = Sending { stream: self.stream, unsent: Some(request) };
+        let (mut head, mut failed) = (Vec::new(), None);
+        let parsed = poll_fn(|context| {
+            if let Poll::Ready(Err(error)) = sending.poll_send(context) {
+                if sending.unsent.as_ref().is_some_and(|unsent| unsent.remaining() == size) {
+                    return Poll::Ready(Err(error.into()));
+                }
+                // The server may have answered before it had all of the request. Then the answer counts.
+                (sending.unsent, failed) = (None, Some(error));
+            }
+            loop {
+                let read = match poll_read(&mut sending.stream, context, |bytes| {
+                    head.extend_from_slice(bytes);
+                    bytes.len()
+                }) {
+                    Poll::Ready(Ok(read)) => read,
+                    Poll::Ready(Err(error)) => {
+                        return Poll::Ready(Err(failed.take().unwrap_or(error).into()));
+                    }
+                    Poll::Pending => match failed.take() {
+                        Some(error) => return Poll::Ready(Err(error.into())),
+                        None => return Poll::Pending,
+                    },
+                };
+                if read == 0 {
+                    return Poll::Ready(Err(match failed.take() {
+                        Some(error) => error.into(),
+                        None if head.is_empty() => PlainHttpError::NoResponse,
+                        None => FramingError::CutOff.into(),
+                    }));
+                }
+                match ResponseHead::parse(&head) {
+                    Ok(None) => {}
+                    Ok(Some(parsed)) => return Poll::Ready(Ok(parsed)),
+                    Err(error) => return Poll::Ready(Err(error.into())),
+                }
+            }
+        });
+        match parsed.await {
+            Ok((ResponseHead { status, headers, body: decoder, keeps_alive }, length)) => {
+                head.drain(..length);
+                let keeps_alive = keeps_alive && failed.is_none();
+                let body = IncomingBody { sending: Some(sending), decoder, keeps_alive, early: head };
+                Ok(IncomingResponse { status, headers, body })
+            }
+            Err(error) => Err((error, sending.unsent.filter(|unsent| unsent.remaining() == size))),
+        }
+    }
+}
+
+/// A connection on which a request is sent.
+struct Sending {
+    stream: TcpStream,
+    /// What is still to be sent.
+    unsent: Option<OutgoingRequest>,
+}
+
+impl Sending {
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(unsent) = &mut self.unsent {
+            if ready!(poll_write_buf(Pin::new(&mut self.stream), context, unsent))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            if !unsent.has_remaining() {
+                self.unsent = None;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The body of a response, as it comes.
+pub(super) struct IncomingBody {
+    /// `None` once the body has ended.
+    sending: Option<Sending>,
+    decoder: BodyDecoder,
+    keeps_alive: bool,
+    /// What came together with the head.
+    early: Vec<u8>,
+}
+
+impl IncomingBody {
+    /// The next data, or `None` at the end.
+    pub(super) fn poll_data(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, PlainHttpError>> {
+        loop {
+            let IncomingBody { sending: Some(sending), decoder, keeps_alive, early } = self else {
+                return Poll::Ready(Ok(None));
+            };
+            if decoder.is_over() {
+                return Poll::Ready(Ok(None));
+            }
+            // A server may begin its response before it has got all of the request. One that reads no more of it is not an
+            // error: its response counts.
+            if let Poll::Ready(Err(_)) = sending.poll_send(context) {
+                (sending.unsent, *keeps_alive) = (None, false);
+            }
+            let mut decode = |bytes: &mut [u8]| {
+                if bytes.is_empty() {
+                    return decoder.on_close().map(|()| None);
+                }
+                let decoded = decoder.decode(bytes)?;
+                // More than was announced: nobody knows what it is.
+                *keeps_alive &= decoded.used == bytes.len();
+                Ok(Some(Bytes::copy_from_slice(&bytes[..decoded.data])))
+            };
+            let decoded = match std::mem::take(early) {
+                mut early if !early.is_empty() => decode(&mut early),
+                _ => ready!(poll_read(&mut sending.stream, context, decode))?,
+            };
+            match decoded? {
+                None => self.sending = None,
+                Some(data) if data.is_empty() => {}
+                Some(data) => return Poll::Ready(Ok(Some(data))),
+            }
+        }
+    }
+
+    /// The connection, if it can be used again. Called after the end.
+    pub(super) fn take_connection(&mut self) -> Option<PlainConnection> {
+        let sending = self.sending.take()?;
+        let mut connection = PlainConnection { stream: sending.stream };
+        let reusable = self.keeps_alive && self.early.is_empty() && sending.unsent.is_none();
+        (reusable && connection.is_idle()).then_some(connection)
+    }
+}
+
+/// Reads what has come, at most [`READ`] bytes; none if the server has closed the connection.
+fn poll_read<T>(
+    stream: &mut TcpStream,
+    context: &mut Context<'_>,
+    take: impl FnOnce(&mut [u8]) -> T,
+) -> Poll<io::Result<T>> {
+    let mut space = [const { MaybeUninit::uninit() }; READ];
+    let mut buffer = ReadBuf::uninit(&mut space);
+    ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
+    Poll::Ready(Ok(take(buffer.filled_mut())))
+}
