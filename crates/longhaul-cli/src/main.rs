@@ -51,6 +51,9 @@ fn main() -> ExitCode {
     if !matches!(cli.command, args::CliCommand::Tui(_)) {
         log(&context.screen);
     }
+    // Before threads are started: one arena for two cores is as fast as eight for each, and a thousand agents need a third less.
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    longhaul_malloc::limit_arenas(cores / 2);
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         // As much as the main thread has: a team file may be nested deeply.

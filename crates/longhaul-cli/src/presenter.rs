@@ -38,6 +38,7 @@ pub(crate) struct Presenter<'a> {
     streamed_task: Option<TaskId>,
     /// Events before this time update the state but are not printed again.
     since: Timestamp,
+    /// The tasks, if a live block is drawn.
     pub(crate) board: TaskBoard,
     formatter: EventFormatter,
     answer_stream: AnswerStream,
@@ -148,7 +149,9 @@ impl<'a> Presenter<'a> {
 
     /// Applies an event to the state, and prints it.
     pub(crate) async fn handle_event(&mut self, event: &Event) -> Result<(), CliError> {
-        self.board.apply_event(event);
+        if self.is_live() {
+            self.board.apply_event(event);
+        }
         let settled = self.questions.apply_event(event);
         if event.at < self.since {
             self.formatter.note_event(event);

@@ -119,7 +119,7 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Claims and runs the tasks of one process.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
-    pub(crate) context: RunContext,
+    pub(crate) context: Arc<RunContext>,
     pub(crate) teams: Arc<TeamRegistry>,
     pub(crate) settings: WorkerSettings,
     /// The only trees it claims tasks from; any if `None`.
@@ -389,7 +389,7 @@ async fn release_after_store_failure(
 /// Every step is boxed: many tasks wait at the same time, and each should only keep its current step in
 /// memory, not room for the largest one.
 async fn run(
-    context: &RunContext,
+    context: &Arc<RunContext>,
     teams: &TeamRegistry,
     state: &TaskState,
     task: ClaimedRun,

@@ -20,14 +20,14 @@ use crate::task::TaskState;
 impl TaskRun {
     /// Starts the run of a claimed task.
     pub(crate) async fn begin(
-        context: RunContext,
+        context: Arc<RunContext>,
         team: Arc<Team>,
         task: ClaimedRun,
         seat: Seat,
         lease: RunLease,
         start: RunStart,
     ) -> Result<Box<TaskRun>, Halt> {
-        let claimed = &task.state;
+        let (claimed, fresh_journal) = task.into_parts();
         let attempt = claimed.attempt;
         let foreign = EntryKinds::from_kinds([
             EntryKind::Letter,
@@ -42,7 +42,7 @@ impl TaskRun {
         let subscription = Arc::new(context.subscriptions.for_tasks(&[claimed.id], foreign));
         // Read after subscribing, so that nothing is missed in between.
         let now = journal::state(&*context.store, claimed.id).await?;
-        let journal = match task.fresh_journal() {
+        let journal = match fresh_journal {
             Some(journal) if now.seq == claimed.seq => journal,
             _ => journal::read_all(&*context.store, claimed.id, Seq(0)).await?,
         };
@@ -55,7 +55,7 @@ impl TaskRun {
         let agent = find_agent(&team, &conversation)?;
         let policy = policy_for(&agent, &submitted.order);
         // From here on there are effects outside of the journal: worktrees are created, servers started.
-        ensure_claim_held(&*context.store, claimed, &lease).await?;
+        ensure_claim_held(&*context.store, &claimed, &lease).await?;
         // The time until now, from the claim on, is still to be counted, also if some of it is in the journal already.
         let stopwatch = Stopwatch::new(claimed.worked, policy.timeout, start.since);
         let mut starting = TaskStartup::new(&context, &subscription, &state, stopwatch.deadline(), &lease);

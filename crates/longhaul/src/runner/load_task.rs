@@ -71,7 +71,7 @@ pub(crate) struct ClaimedRun {
 
 impl ClaimedRun {
     pub(crate) fn new(task: ClaimedTask) -> ClaimedRun {
-        ClaimedRun { state: Arc::new(task.state), first: Box::new(task.first) }
+        ClaimedRun { state: task.state, first: Box::new(task.first) }
     }
 
     /// Whether it never ran before: its journal has only its submission and its claim.
@@ -79,11 +79,15 @@ impl ClaimedRun {
         self.state.seq == Seq(2)
     }
 
-    /// Its journal, if it never ran before.
-    pub(super) fn fresh_journal(&self) -> Option<Vec<Record>> {
+    /// Its state, and its journal if it never ran before.
+    pub(super) fn into_parts(self) -> (Arc<TaskState>, Option<Vec<Record>>) {
         let TaskState { attempt, worker, seq, active, .. } = &*self.state;
-        let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
-        self.is_fresh().then(|| vec![(*self.first).clone(), Record { seq: *seq, at: *active, entry }])
+        let claimed = worker.clone().filter(|_| self.is_fresh()).map(|worker| {
+            let entry = Entry::Claimed { attempt: *attempt, worker };
+            Record { seq: *seq, at: *active, entry }
+        });
+        let journal = claimed.map(|claimed| vec![*self.first, claimed]);
+        (self.state, journal)
     }
 }
 

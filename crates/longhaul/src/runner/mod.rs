@@ -110,7 +110,7 @@ pub(crate) struct RunContext {
 
 /// One attempt at one task.
 pub(crate) struct TaskRun {
-    context: RunContext,
+    context: Arc<RunContext>,
     team: Arc<Team>,
     seat: Seat,
     /// Its place among the tasks that begin, until its first request is sent.

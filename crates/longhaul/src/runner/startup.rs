@@ -59,7 +59,8 @@ impl RunStart {
             delay => {
                 let limit = policy_for(agent, &submitted.order).timeout;
                 let deadline = Stopwatch::new(task.state.worked, limit, start.since).deadline();
-                Box::pin(wait_for_turn(context, task, deadline, lease, ticket, delay.flatten())).await?
+                Box::pin(wait_for_turn(context, &task.state, deadline, lease, ticket, delay.flatten()))
+                    .await?
             }
         };
         Ok(start)
@@ -69,13 +70,12 @@ impl RunStart {
 /// Waits until the ticket lets the task begin; returns `None` if the task is stopping.
 async fn wait_for_turn(
     context: &RunContext,
-    task: &ClaimedRun,
+    state: &TaskState,
     deadline: Option<Instant>,
     lease: &RunLease,
     mut ticket: Box<dyn StartTicket>,
     mut delay: Option<RequestDelay>,
 ) -> Result<Option<Box<dyn StartTicket>>, Halt> {
-    let state = &task.state;
     let kinds = EntryKinds::from_kinds([EntryKind::StopRequested, EntryKind::Released, EntryKind::Finished]);
     let subscription = Arc::new(context.subscriptions.for_tasks(&[state.id], kinds));
     let mut starting = TaskStartup::new(context, &subscription, state, deadline, lease);

@@ -378,7 +378,7 @@ pub struct ClaimRequest {
 #[derive(Debug, Clone)]
 pub struct ClaimedTask {
     /// Its state after the claim.
-    pub state: TaskState,
+    pub state: Arc<TaskState>,
     /// Its first entry.
     pub first: Record,
 }

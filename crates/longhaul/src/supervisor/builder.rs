@@ -170,7 +170,7 @@ impl LonghaulBuilder {
         let store_failure = Arc::new(watch::Sender::new(None));
         let lost = Arc::new(watch::Sender::new(Vec::new()));
         if runs_tasks {
-            let context = RunContext {
+            let context = Arc::new(RunContext {
                 processes,
                 worktrees: Arc::default(),
                 store: store.clone(),
@@ -183,7 +183,7 @@ impl LonghaulBuilder {
                 attended: self.attended,
                 unattended: self.unattended,
                 ask_timeout: self.ask_timeout,
-            };
+            });
             let worker = Worker {
                 id: id.clone(),
                 context,

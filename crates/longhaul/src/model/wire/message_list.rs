@@ -86,6 +86,11 @@ impl<F: MessageWriter> MessageList<F> {
                 }
             }
         }
+        // It grew by doubling. The conversation of an agent that launches a thousand others is large.
+        let (length, room) = (self.bytes.len(), self.bytes.len() / 8);
+        if self.bytes.capacity() > length + 2 * room.max(32 << 10) {
+            self.bytes.shrink_to(length + room);
+        }
         self.seen = messages.len();
         self.last = messages.last().cloned();
         #[cfg(test)]

@@ -379,7 +379,7 @@ impl MemoryState {
         let journal = &mut self.tasks.get_mut(&state.id)?.journal;
         journal.push(record);
         let first = journal.first()?.clone();
-        Some(ClaimedTask { state, first })
+        Some(ClaimedTask { state: Arc::new(state), first })
     }
 }
 

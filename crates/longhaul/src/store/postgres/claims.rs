@@ -1,5 +1,6 @@
 //! Claims: the oldest pending tasks, each locked by one claimer, and skipped by all others.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -179,7 +180,9 @@ async fn pending(connection: &ServerConnection, found: &[Row]) -> Result<Vec<Pen
             None => rows::rebuild(connection, id).await?,
         };
         match (state, rows::record(id, row, 5)?) {
-            (Ok(state), Ok(first)) => pending.push(Pending { n, task: ClaimedTask { state, first } }),
+            (Ok(state), Ok(first)) => {
+                pending.push(Pending { n, task: ClaimedTask { state: Arc::new(state), first } })
+            }
             // An unreadable task must not keep others from being claimed.
             (Err(error), _) | (_, Err(error)) => {
                 tracing::warn!(task = %id, %error, "a task that cannot be read is not claimed");
@@ -273,7 +276,7 @@ impl ClaimGroup {
             while tasks.len() < claim.max
                 && let Some(Pending { mut task, .. }) = pending.next()
             {
-                let state = &mut task.state;
+                let state = Arc::make_mut(&mut task.state);
                 let at = at.max(state.active);
                 let entry = Entry::Claimed { attempt: state.attempt.next(), worker: claim.worker.clone() };
                 let record = Record { seq: Seq(state.seq.0 + 1), at, entry };

@@ -15,6 +15,7 @@ use crate::id::{Seq, TaskId, WorkerId};
 use crate::store::leases::LeaseRenewal;
 use crate::store::validate::StoreLookup as _;
 use crate::store::{ClaimRequest, ClaimedTask, EntryKinds, Hint, StoreError, lease_end};
+use crate::task::TaskState;
 
 /// After this time, in milliseconds, a worker without tasks is removed even if nothing else is known about
 /// it.
@@ -33,7 +34,7 @@ impl WriteConnection {
         for (_, id) in waiting {
             // Read before anything is written: an unreadable task must not keep others from being claimed.
             match self.claimable(id) {
-                Ok(Some((n, task))) => claimed.extend(self.claim_one(n, task, &claim.worker, at)?),
+                Ok(Some(task)) => claimed.extend(self.claim_one(task, &claim.worker, at)?),
                 Ok(None) => {}
                 Err(error @ StoreError::Database { .. }) => return Err(error),
                 Err(error) => tracing::warn!(task = %id, %error, "a task that cannot be read is not claimed"),
@@ -42,31 +43,30 @@ impl WriteConnection {
         Ok(claimed)
     }
 
-    fn claimable(&mut self, id: TaskId) -> Result<Option<(i64, ClaimedTask)>, StoreError> {
+    /// A task with its number and its first entry.
+    fn claimable(&mut self, id: TaskId) -> Result<Option<(i64, TaskState, Record)>, StoreError> {
         let Some(state) = self.task_state(id)? else { return Ok(None) };
         let Some(n) = self.states.get(id).map(|known| known.n) else { return Ok(None) };
         let first = rows::read_journal(&self.connection, &self.place, id, n, Seq(0), 1)?.pop();
-        Ok(first.map(|first| (n, ClaimedTask { state, first })))
+        Ok(first.map(|first| (n, state, first)))
     }
 
     fn claim_one(
         &mut self,
-        n: i64,
-        mut task: ClaimedTask,
+        (n, mut state, first): (i64, TaskState, Record),
         worker: &WorkerId,
         at: Timestamp,
     ) -> Result<Option<ClaimedTask>, StoreError> {
-        let id = task.state.id;
-        let entry = Entry::Claimed { attempt: task.state.attempt.next(), worker: worker.clone() };
-        let record = Record { seq: Seq(task.state.seq.0 + 1), at, entry };
-        let (Ok(()), Ok(bytes)) = (task.state.apply(&record), record.entry.encode()) else { return Ok(None) };
+        let entry = Entry::Claimed { attempt: state.attempt.next(), worker: worker.clone() };
+        let record = Record { seq: Seq(state.seq.0 + 1), at, entry };
+        let (Ok(()), Ok(bytes)) = (state.apply(&record), record.entry.encode()) else { return Ok(None) };
         self.write(n, &record, &bytes)?;
-        let state = Arc::new(task.state.clone());
+        let state = Arc::new(state);
         self.put_state(state.clone())?;
-        self.transaction.recent.add(state, vec![(record, bytes.len())]);
+        self.transaction.recent.add(state.clone(), vec![(record, bytes.len())]);
         let kinds = EntryKinds::from_kinds([EntryKind::Claimed]);
-        self.transaction.hints.push(Hint::Task { task: id, root: task.state.root, kinds });
-        Ok(Some(task))
+        self.transaction.hints.push(Hint::Task { task: state.id, root: state.root, kinds });
+        Ok(Some(ClaimedTask { state, first }))
     }
 
     /// The oldest pending tasks that a claim may take, of each team and tree.

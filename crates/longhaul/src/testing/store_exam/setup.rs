@@ -86,7 +86,7 @@ impl ExamSetup {
                 "a claimed task comes with its first entry"
             );
         }
-        Ok(claimed.into_iter().map(|task| task.state).collect())
+        Ok(claimed.into_iter().map(|task| Arc::unwrap_or_clone(task.state)).collect())
     }
 
     /// Advances the clock while checking for abandoned tasks every second; returns the tasks that are

@@ -118,7 +118,7 @@ async fn a_state_that_cannot_be_read_is_made_again_from_its_journal() {
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(store.list(TaskFilter::default()).await.unwrap(), before);
     let state = &store.claim(claim("w", 1)).await.unwrap()[0].state;
-    assert_eq!(store.task_state(id(0)).await.unwrap().as_ref(), Some(state));
+    assert_eq!(store.task_state(id(0)).await.unwrap().as_ref(), Some(&**state));
 }
 
 #[tokio::test]
