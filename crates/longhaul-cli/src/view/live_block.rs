@@ -259,6 +259,23 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_came_early_says_why() {
+        let mut board = board(1);
+        let ended = EventKind::Finished {
+            status: Status::Completed,
+            output: "As far as I came.".into(),
+            error: None,
+            cut_short: Some("the limit of 8 turns".to_owned()),
+        };
+        let at = Timestamp::from_millisecond(9000).unwrap();
+        board.apply_event(&Event::new("t-bb000".parse().unwrap(), Seq(2), at, ended));
+        let term = TerminalOutput { stream: Default::default(), color: false, live: true };
+        let frame = LiveBlockFrame { term, size: (100, 24), now: at, tick: 0, footer: "" };
+        let lines = live_block_lines(&board, &frame);
+        assert!(lines[1].text.contains("cut short by the limit of 8 turns"), "{}", lines[1].text);
+    }
+
+    #[test]
     fn a_tree_looks_like_one() {
         let text: Vec<String> = drawn(2, 80, 24).into_iter().map(|line| line.text).collect();
         assert!(text[0].starts_with("⠋ t-aaaaa    lead"), "{}", text[0]);

@@ -124,6 +124,7 @@ pub(crate) fn task_description(state: &TaskState, now: Timestamp) -> String {
         }
         Activity::Waiting(what) => format!("for {what} · {headline}"),
         Activity::Failed(why) => format!("{why} · {headline}"),
+        Activity::CutShort(limit) => format!("cut short by {limit} · {headline}"),
         _ => headline,
     }
 }

@@ -139,6 +139,8 @@ fn a_run_that_a_limit_cut_short_is_7_and_one_without_time_124() {
     let ran = run(&kit, &[]).ended(7);
     assert_eq!(ran.out, "As far as I came.\n");
     assert!(ran.err.contains("cut short by "), "{}", ran.err);
+    let listed = kit.run(&["tasks"]).ended(0).out;
+    assert!(listed.contains("cut short by "), "{listed}");
     // The time.
     let kit = Kit::new();
     team(&kit, "- text: I think.\n  delay: 60s", FAILS, "");

@@ -78,13 +78,15 @@ pub enum Activity {
     Interrupted,
     /// It ended without an answer.
     Failed(String),
+    /// It ended with an answer, early: because of a limit, or a loop.
+    CutShort(String),
 }
 
 impl Activity {
     /// What a task does now, from its state. `calls` names the calls that run, in words; it may be empty.
     pub fn from_state(state: &TaskState, calls: &str, now: Timestamp) -> Activity {
         if state.status.is_final() {
-            return state.error.as_deref().map_or(Activity::Idle, |error| Activity::Failed(one_line(error)));
+            return Activity::of_ended(state.error.as_deref(), state.cut_short.as_deref());
         }
         if let Some(asked) = state.asked.first() {
             return Activity::Asking(one_line(&asked.text));
@@ -102,10 +104,19 @@ impl Activity {
         }
     }
 
+    fn of_ended(error: Option<&str>, cut_short: Option<&str>) -> Activity {
+        match (error, cut_short) {
+            (Some(error), _) => Activity::Failed(one_line(error)),
+            (None, Some(limit)) => Activity::CutShort(one_line(limit)),
+            (None, None) => Activity::Idle,
+        }
+    }
+
     /// What a task of this status does, in words, and how it matters. Empty if there is nothing to say.
     pub fn words(&self, status: Status) -> (String, Tone) {
         match self {
             Activity::Failed(why) => (why.clone(), Tone::Status(status)),
+            Activity::CutShort(limit) => (format!("cut short by {limit}"), Tone::Attention),
             Activity::Stopping(cause) => (format!("stopping: {cause}"), Tone::Attention),
             Activity::Interrupted => ("not running".to_owned(), Tone::Attention),
             Activity::WaitingForTasks(ids) => {
@@ -283,12 +294,9 @@ impl BoardRow {
                 self.calls = 0;
                 self.activity = Activity::Idle;
             }
-            EventKind::Finished { error, .. } => {
+            EventKind::Finished { error, cut_short, .. } => {
                 self.ended = Some(event.at);
-                self.activity = match error {
-                    Some(error) => Activity::Failed(one_line(error)),
-                    None => Activity::Idle,
-                };
+                self.activity = Activity::of_ended(error.as_deref(), cut_short.as_deref());
             }
             _ => {}
         }

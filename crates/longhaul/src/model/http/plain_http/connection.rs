@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::io::poll_write_buf;
 
-use super::response_framing::{BodyDecoder, FramingError, ResponseHead};
+use super::response_framing::{BodyDecoder, FramingError, ResponseStart};
 
 /// How much is read at once. It is on the stack: a connection that waits holds no buffer.
 const READ: usize = 16 << 10;
@@ -30,7 +30,7 @@ pub(in crate::model::http) enum PlainHttpError {
     Framing(#[from] FramingError),
 }
 
-/// A request as it is sent: its head, then its body.
+/// A request as it is sent: its headers, then its body.
 pub(super) type OutgoingRequest = Chain<Bytes, Bytes>;
 
 pub(super) fn write_request(
@@ -39,23 +39,23 @@ pub(super) fn write_request(
     headers: &HeaderMap,
     body: Vec<u8>,
 ) -> OutgoingRequest {
-    let mut head = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
+    let mut start = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
     // How the body is framed is said here and nowhere else.
     for (name, value) in
         headers.iter().filter(|(name, _)| ![CONTENT_LENGTH, TRANSFER_ENCODING].contains(name))
     {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            head.extend_from_slice(part);
+            start.extend_from_slice(part);
         }
     }
     if !(body.is_empty() && method == Method::GET) {
-        head.extend_from_slice(format!("{CONTENT_LENGTH}: {}\r\n", body.len()).as_bytes());
+        start.extend_from_slice(format!("{CONTENT_LENGTH}: {}\r\n", body.len()).as_bytes());
     }
-    head.extend_from_slice(b"\r\n");
-    Bytes::from(head).chain(Bytes::from(body))
+    start.extend_from_slice(b"\r\n");
+    Bytes::from(start).chain(Bytes::from(body))
 }
 
-/// The head of a response, and the connection that its body comes from.
+/// A response of which the headers have come, and the connection that its body comes from.
 pub(super) struct IncomingResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -77,14 +77,14 @@ impl PlainConnection {
         poll_read(&mut self.stream, &mut Context::from_waker(Waker::noop()), |_| ()).is_pending()
     }
 
-    /// Sends a request and waits for the head of its response. With an error comes the request, if none of it was sent.
+    /// Sends a request and waits for the headers of its response. With an error comes the request, if none of it was sent.
     pub(super) async fn exchange(
         self,
         request: OutgoingRequest,
     ) -> Result<IncomingResponse, (PlainHttpError, Option<OutgoingRequest>)> {
         let size = request.remaining();
         let mut sending = Sending { stream: self.stream, unsent: Some(request) };
-        let (mut head, mut failed) = (Vec::new(), None);
+        let (mut start, mut failed) = (Vec::new(), None);
         let parsed = poll_fn(|context| {
             if let Poll::Ready(Err(error)) = sending.poll_send(context) {
                 if sending.unsent.as_ref().is_some_and(|unsent| unsent.remaining() == size) {
@@ -95,7 +95,7 @@ impl PlainConnection {
             }
             loop {
                 let read = match poll_read(&mut sending.stream, context, |bytes| {
-                    head.extend_from_slice(bytes);
+                    start.extend_from_slice(bytes);
                     bytes.len()
                 }) {
                     Poll::Ready(Ok(read)) => read,
@@ -110,11 +110,11 @@ impl PlainConnection {
                 if read == 0 {
                     return Poll::Ready(Err(match failed.take() {
                         Some(error) => error.into(),
-                        None if head.is_empty() => PlainHttpError::NoResponse,
+                        None if start.is_empty() => PlainHttpError::NoResponse,
                         None => FramingError::CutOff.into(),
                     }));
                 }
-                match ResponseHead::parse(&head) {
+                match ResponseStart::parse(&start) {
                     Ok(None) => {}
                     Ok(Some(parsed)) => return Poll::Ready(Ok(parsed)),
                     Err(error) => return Poll::Ready(Err(error.into())),
@@ -122,10 +122,10 @@ impl PlainConnection {
             }
         });
         match parsed.await {
-            Ok((ResponseHead { status, headers, body: decoder, keeps_alive }, length)) => {
-                head.drain(..length);
+            Ok((ResponseStart { status, headers, body: decoder, keeps_alive }, length)) => {
+                start.drain(..length);
                 let keeps_alive = keeps_alive && failed.is_none();
-                let body = IncomingBody { sending: Some(sending), decoder, keeps_alive, early: head };
+                let body = IncomingBody { sending: Some(sending), decoder, keeps_alive, early: start };
                 Ok(IncomingResponse { status, headers, body })
             }
             Err(error) => Err((error, sending.unsent.filter(|unsent| unsent.remaining() == size))),
@@ -160,7 +160,7 @@ pub(super) struct IncomingBody {
     sending: Option<Sending>,
     decoder: BodyDecoder,
     keeps_alive: bool,
-    /// What came together with the head.
+    /// What came together with the headers.
     early: Vec<u8>,
 }
 

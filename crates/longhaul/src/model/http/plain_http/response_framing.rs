@@ -3,17 +3,17 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-/// The longest head of a response.
-const MAX_HEAD: usize = 16 << 10;
-const MAX_HEADERS: usize = 100;
+/// How long the status and the headers of a response may be.
+const MAX_START: usize = 16 << 10;
+const MOST_HEADERS: usize = 100;
 
 /// Why a response cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(in crate::model::http) enum FramingError {
     #[error("the server's response is not HTTP/1.1: {0}")]
     NotHttp(String),
-    #[error("the headers of the server's response have more than {} KiB", MAX_HEAD >> 10)]
-    LongHead,
+    #[error("the headers of the server's response have more than {} KiB", MAX_START >> 10)]
+    LongHeaders,
     #[error("the server's response has a content-length that is not a number")]
     Length,
     #[error("a chunk of the server's response is malformed")]
@@ -22,9 +22,9 @@ pub(in crate::model::http) enum FramingError {
     CutOff,
 }
 
-/// The head of a response.
+/// The status and the headers of a response.
 #[derive(Debug)]
-pub(super) struct ResponseHead {
+pub(super) struct ResponseStart {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: BodyDecoder,
@@ -32,16 +32,16 @@ pub(super) struct ResponseHead {
     pub(super) keeps_alive: bool,
 }
 
-impl ResponseHead {
-    /// The head that begins here and its length, or `None` if more is needed. Interim responses are skipped.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, FramingError> {
+impl ResponseStart {
+    /// Those at the beginning of these bytes, and their length, or `None` if more is needed. Interim responses are skipped.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Option<(ResponseStart, usize)>, FramingError> {
         let mut begin = 0;
         loop {
-            let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
+            let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
             let mut response = httparse::Response::new(&mut fields);
             let parsed = response.parse(&bytes[begin..]).map_err(|e| FramingError::NotHttp(e.to_string()))?;
             let httparse::Status::Complete(length) = parsed else {
-                return if bytes.len() < MAX_HEAD { Ok(None) } else { Err(FramingError::LongHead) };
+                return if bytes.len() < MAX_START { Ok(None) } else { Err(FramingError::LongHeaders) };
             };
             begin += length;
             let status = StatusCode::from_u16(response.code.unwrap_or_default())
@@ -52,14 +52,14 @@ impl ResponseHead {
             if !status.is_informational() {
                 let version = response.version.unwrap_or_default();
                 return Ok(Some((
-                    ResponseHead::new(status, version, read_headers(response.headers)?)?,
+                    ResponseStart::new(status, version, read_headers(response.headers)?)?,
                     begin,
                 )));
             }
         }
     }
 
-    fn new(status: StatusCode, minor_version: u8, headers: HeaderMap) -> Result<ResponseHead, FramingError> {
+    fn new(status: StatusCode, minor_version: u8, headers: HeaderMap) -> Result<ResponseStart, FramingError> {
         let has = |name, token: &str| tokens(&headers, name).any(|found| found.eq_ignore_ascii_case(token));
         let body = match status {
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => BodyDecoder::Length(0),
@@ -71,7 +71,7 @@ impl ResponseHead {
             0 => has(CONNECTION, "keep-alive"),
             _ => !has(CONNECTION, "close"),
         };
-        Ok(ResponseHead { status, headers, body, keeps_alive })
+        Ok(ResponseStart { status, headers, body, keeps_alive })
     }
 }
 

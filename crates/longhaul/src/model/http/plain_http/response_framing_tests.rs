@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn head(text: &str) -> ResponseHead {
-    ResponseHead::parse(text.as_bytes()).unwrap().unwrap().0
+fn start(text: &str) -> ResponseStart {
+    ResponseStart::parse(text.as_bytes()).unwrap().unwrap().0
 }
 
 /// Decodes a body that comes in such pieces. Returns the data, and what comes after the body.
@@ -27,21 +27,21 @@ fn decode(
 }
 
 #[test]
-fn a_head_is_parsed_once_it_is_complete() {
+fn a_start_is_parsed_once_it_is_complete() {
     let text = "HTTP/1.1 429 Slow down\r\nRetry-After: 3\r\nX: a\r\nx: b\r\nContent-Length: 2\r\n\r\n{}";
     for end in 0..text.len() - 2 {
-        assert!(ResponseHead::parse(&text.as_bytes()[..end]).unwrap().is_none(), "{end}");
+        assert!(ResponseStart::parse(&text.as_bytes()[..end]).unwrap().is_none(), "{end}");
     }
-    let (head, length) = ResponseHead::parse(text.as_bytes()).unwrap().unwrap();
-    assert_eq!((head.status.as_u16(), length), (429, text.len() - 2));
-    assert_eq!(head.headers["retry-after"], "3");
-    assert_eq!(head.headers.get_all("x").iter().collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!((head.body, head.keeps_alive), (BodyDecoder::Length(2), true));
+    let (start, length) = ResponseStart::parse(text.as_bytes()).unwrap().unwrap();
+    assert_eq!((start.status.as_u16(), length), (429, text.len() - 2));
+    assert_eq!(start.headers["retry-after"], "3");
+    assert_eq!(start.headers.get_all("x").iter().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!((start.body, start.keeps_alive), (BodyDecoder::Length(2), true));
 }
 
 #[test]
 fn lengths_that_agree_are_one_length() {
-    let twice = head("HTTP/1.1 200 OK\r\ncontent-length: 5, 5\r\ncontent-length: 5\r\n\r\n");
+    let twice = start("HTTP/1.1 200 OK\r\ncontent-length: 5, 5\r\ncontent-length: 5\r\n\r\n");
     assert_eq!(twice.body, BodyDecoder::Length(5));
 }
 
@@ -104,7 +104,7 @@ proptest! {
     /// Whatever a server sends: no panic, and never more data than bytes.
     #[test]
     fn nonsense_is_an_error_at_most(bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'0'), Just(b'\r'), Just(b'\n')], 0..200)) {
-        let _ = ResponseHead::parse(&bytes);
+        let _ = ResponseStart::parse(&bytes);
         let (mut decoder, mut bytes) = (BodyDecoder::chunked(), bytes);
         if let Ok(decoded) = decoder.decode(&mut bytes) {
             prop_assert!(decoded.data <= decoded.used && decoded.used <= bytes.len());
