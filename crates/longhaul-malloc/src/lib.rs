@@ -3,11 +3,15 @@
 /// Lets all threads share so many arenas; glibc makes up to eight for each core. Memory that was freed in one is not used by
 /// threads of another, so a program in which tasks move between threads needs much more than it uses.
 ///
-/// Does nothing with another C library, or if `MALLOC_ARENA_MAX` says what the user wants.
+/// Does nothing with another C library, or if the environment says how many the user wants.
 pub fn limit_arenas(most: usize) {
-    if std::env::var_os("MALLOC_ARENA_MAX").is_some() {
-        return;
+    let tunables = std::env::var("GLIBC_TUNABLES").unwrap_or_default();
+    if std::env::var_os("MALLOC_ARENA_MAX").is_none() && !tunables.contains("malloc.arena_max") {
+        set_arena_max(most);
     }
+}
+
+fn set_arena_max(most: usize) {
     let most = i32::try_from(most).unwrap_or(i32::MAX).max(1);
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: mallopt takes two numbers and no pointers, and may be called at any time.
@@ -24,7 +28,7 @@ mod tests {
     /// Threads that all allocate would otherwise get an arena each.
     #[test]
     fn threads_share_the_arenas() {
-        super::limit_arenas(1);
+        super::set_arena_max(1);
         // This thread may have one already.
         let before = count_arenas();
         let barrier = std::sync::Barrier::new(8);

@@ -16,7 +16,7 @@ use reqwest::header::HeaderMap;
 use super::cassette::{Cassette, Recording};
 use super::client::ClientPool;
 use super::endpoint::Endpoint;
-use super::plain_http::PlainBody;
+use super::plain_http::{PlainBody, PlainHttpError};
 use crate::model::ModelErrorKind;
 
 /// Sends requests.
@@ -90,12 +90,15 @@ impl Transport {
                         let body = ResponseBody::Network { body, recording };
                         Ok(HttpResponse { status, headers: parts.headers, body })
                     }
-                    Err(why) => {
+                    Err(SendFailure { why, is_final }) => {
                         let why = format!("{}: {why}", endpoint.host());
                         if let Some(recording) = recording {
                             recording.finish_unreachable(&why);
                         }
-                        Err(ModelErrorKind::Unreachable(why))
+                        Err(match is_final {
+                            true => ModelErrorKind::Rejected(why),
+                            false => ModelErrorKind::Unreachable(why),
+                        })
                     }
                 }
             }
@@ -104,7 +107,19 @@ impl Transport {
     }
 }
 
-/// Sends a request. An error says in words why there is no response.
+/// Why there is no response, in words, and whether the next request will get none either.
+struct SendFailure {
+    why: String,
+    is_final: bool,
+}
+
+impl From<String> for SendFailure {
+    fn from(why: String) -> SendFailure {
+        SendFailure { why, is_final: false }
+    }
+}
+
+/// Sends a request.
 async fn send_over_network(
     clients: &ClientPool,
     method: Method,
@@ -112,10 +127,13 @@ async fn send_over_network(
     url: Url,
     body: Vec<u8>,
     slot: usize,
-) -> Result<http::Response<NetworkBody>, String> {
+) -> Result<http::Response<NetworkBody>, SendFailure> {
     if let Some(uri) = clients.plain().accepts(&url) {
         let response = clients.plain().send(method, uri, headers, body).await;
-        let response = response.map_err(|error| root_of(&*error))?;
+        let response = response.map_err(|error| SendFailure {
+            why: root_of(&*error),
+            is_final: error.downcast_ref::<PlainHttpError>().is_some_and(PlainHttpError::is_final),
+        })?;
         return Ok(response.map(|body| NetworkBody::Plain(Box::new(body))));
     }
     let client = clients.client(slot).map_err(|error| error.to_string())?;

@@ -4,9 +4,10 @@ use futures::StreamExt as _;
 use longhaul::message::Message;
 use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
 use longhaul::model::wire::WireCache;
-use longhaul::model::{Model as _, ModelErrorKind, ModelRequest, ReplyChunk, TextDelay};
+use longhaul::model::{Model as _, ModelError, ModelErrorKind, ModelRequest, ReplyChunk, TextDelay};
 use longhaul::{AgentName, Status};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::http::server::{Act, Server, calls, says};
 use crate::http::stage::{
@@ -109,9 +110,40 @@ async fn text_that_may_be_held_back_comes_in_one_piece_and_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
     let server = Server::start(|_| Act::Hangup).await;
+    let error = first_error(&server.url().replace("http:", "https:")).await;
+    assert!(matches!(error.kind, ModelErrorKind::Unreachable(_)), "{error}");
+    println!("{error}");
+}
+
+/// The other way round it is known what is wrong, and trying again would not help.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_speaks_something_else_is_not_asked_again() {
+    for (says, why) in [
+        (b"\x15\x03\x01\0\x02\x02\x46".as_slice(), "the server speaks TLS: use https:// in base_url"),
+        (
+            b"220 mail.example ESMTP\r\n\r\n",
+            "does not answer in HTTP/1.1 (invalid HTTP version): check base_url",
+        ),
+    ] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let serve = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut [0; 100]).await.unwrap();
+            stream.write_all(says).await.unwrap();
+            stream
+        });
+        let error = first_error(&url).await;
+        assert!(matches!(&error.kind, ModelErrorKind::Rejected(text) if text.contains(why)), "{error}");
+        serve.await.unwrap();
+    }
+}
+
+/// The error of a request to this URL.
+async fn first_error(url: &str) -> ModelError {
     let options = HttpOptions::default().connect_timeout(Duration::from_millis(300));
     let http = HttpClient::new(options).unwrap();
-    let model = http.model(&spec(&server.url().replace("http:", "https:")), &keys).unwrap();
+    let model = http.model(&spec(url), &keys).unwrap();
     let (agent, memo, messages) =
         (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
     let request = ModelRequest {
@@ -128,9 +160,7 @@ async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
         wire_cache: &memo,
         text_delay: None,
     };
-    let error = within(model.stream(request).next()).await.unwrap().unwrap_err();
-    assert!(matches!(error.kind, ModelErrorKind::Unreachable(_)), "{error}");
-    println!("{error}");
+    within(model.stream(request).next()).await.unwrap().unwrap_err()
 }
 
 /// The request as it goes over the wire, the turns of a conversation, and what they used and cost, rolled up once.

@@ -4,20 +4,27 @@ use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes};
+use futures::FutureExt as _;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, StatusCode};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::unconstrained;
+use tokio::time::timeout;
 use tokio_util::io::poll_write_buf;
 
 use super::response_framing::{BodyDecoder, FramingError, ResponseStart};
 
 /// How much is read at once. It is on the stack: a connection that waits holds no buffer.
 const READ: usize = 16 << 10;
+
+/// How long to look for the answer of a server that has closed the connection.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why there is no response, or why it has no end.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +35,13 @@ pub(in crate::model::http) enum PlainHttpError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Framing(#[from] FramingError),
+}
+
+impl PlainHttpError {
+    /// Whether another request would get the same: this is no server for it.
+    pub(in crate::model::http) fn is_final(&self) -> bool {
+        matches!(self, PlainHttpError::Framing(error) if *error != FramingError::CutOff)
+    }
 }
 
 /// A request as it is sent: its headers, then its body.
@@ -74,7 +88,9 @@ impl PlainConnection {
 
     /// Whether it can take a request: the server has not closed it, and has sent nothing that nobody asked for.
     pub(super) fn is_idle(&mut self) -> bool {
-        poll_read(&mut self.stream, &mut Context::from_waker(Waker::noop()), |_| ()).is_pending()
+        let look = poll_fn(|context| poll_read(&mut self.stream, context, |_| ()));
+        // A task that has used up its budget would be told that nothing has come.
+        unconstrained(look).now_or_never().is_none()
     }
 
     /// Sends a request and waits for the headers of its response. With an error comes the request, if none of it was sent.
@@ -84,51 +100,55 @@ impl PlainConnection {
     ) -> Result<IncomingResponse, (PlainHttpError, Option<OutgoingRequest>)> {
         let size = request.remaining();
         let mut sending = Sending { stream: self.stream, unsent: Some(request) };
-        let (mut start, mut failed) = (Vec::new(), None);
-        let parsed = poll_fn(|context| {
+        let (mut bytes, mut failed) = (Vec::new(), None);
+        let mut read = poll_fn(|context| {
             if let Poll::Ready(Err(error)) = sending.poll_send(context) {
-                if sending.unsent.as_ref().is_some_and(|unsent| unsent.remaining() == size) {
-                    return Poll::Ready(Err(error.into()));
-                }
-                // The server may have answered before it had all of the request. Then the answer counts.
-                (sending.unsent, failed) = (None, Some(error));
+                failed = Some(error);
+                return Poll::Ready(Err(PlainHttpError::NoResponse));
             }
-            loop {
-                let read = match poll_read(&mut sending.stream, context, |bytes| {
-                    start.extend_from_slice(bytes);
-                    bytes.len()
-                }) {
-                    Poll::Ready(Ok(read)) => read,
-                    Poll::Ready(Err(error)) => {
-                        return Poll::Ready(Err(failed.take().unwrap_or(error).into()));
-                    }
-                    Poll::Pending => match failed.take() {
-                        Some(error) => return Poll::Ready(Err(error.into())),
-                        None => return Poll::Pending,
-                    },
-                };
-                if read == 0 {
-                    return Poll::Ready(Err(match failed.take() {
-                        Some(error) => error.into(),
-                        None if start.is_empty() => PlainHttpError::NoResponse,
-                        None => FramingError::CutOff.into(),
-                    }));
-                }
-                match ResponseStart::parse(&start) {
-                    Ok(None) => {}
-                    Ok(Some(parsed)) => return Poll::Ready(Ok(parsed)),
-                    Err(error) => return Poll::Ready(Err(error.into())),
-                }
+            poll_start(&mut sending.stream, &mut bytes, context)
+        })
+        .await;
+        let refused = failed.is_some();
+        if let Some(error) = failed {
+            if let Some(unsent) = sending.unsent.take().filter(|unsent| unsent.remaining() == size) {
+                return Err((error.into(), Some(unsent)));
             }
-        });
-        match parsed.await {
-            Ok((ResponseStart { status, headers, body: decoder, keeps_alive }, length)) => {
-                start.drain(..length);
-                let keeps_alive = keeps_alive && failed.is_none();
-                let body = IncomingBody { sending: Some(sending), decoder, keeps_alive, early: start };
-                Ok(IncomingResponse { status, headers, body })
-            }
-            Err(error) => Err((error, sending.unsent.filter(|unsent| unsent.remaining() == size))),
+            // The server may have answered and closed the connection before it had all of the request. Then the answer counts. It
+            // is there already, but the runtime may learn of it a little later.
+            let look = poll_fn(|context| poll_start(&mut sending.stream, &mut bytes, context));
+            read = match timeout(LAST_WORDS, look).await {
+                Ok(Ok(start)) => Ok(start),
+                _ => Err(error.into()),
+            };
+        }
+        let ResponseStart { status, headers, body: decoder, keeps_alive } =
+            read.map_err(|error| (error, None))?;
+        let keeps_alive = keeps_alive && !refused;
+        let body = IncomingBody { sending: Some(sending), decoder, keeps_alive, early: bytes };
+        Ok(IncomingResponse { status, headers, body })
+    }
+}
+
+/// Reads the headers of a response. What comes behind them is left in `bytes`.
+fn poll_start(
+    stream: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    context: &mut Context<'_>,
+) -> Poll<Result<ResponseStart, PlainHttpError>> {
+    loop {
+        let closed = ready!(poll_read(stream, context, |read| {
+            bytes.extend_from_slice(read);
+            read.is_empty()
+        }))?;
+        if closed {
+            return Poll::Ready(Err(match bytes.is_empty() {
+                true => PlainHttpError::NoResponse,
+                false => FramingError::CutOff.into(),
+            }));
+        }
+        if let Some(start) = ResponseStart::parse(bytes)? {
+            return Poll::Ready(Ok(start));
         }
     }
 }

@@ -21,7 +21,8 @@ mod connection;
 mod idle_connections;
 mod response_framing;
 
-use self::connection::{IncomingBody, IncomingResponse, PlainConnection, PlainHttpError, write_request};
+pub(super) use self::connection::PlainHttpError;
+use self::connection::{IncomingBody, IncomingResponse, PlainConnection, write_request};
 use self::idle_connections::IdleConnections;
 use super::client::{KEEP_ALIVE, USER_AGENT_VALUE};
 use super::connect_pace::ConnectPace;

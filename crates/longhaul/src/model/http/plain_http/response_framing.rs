@@ -6,15 +6,21 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 /// How long the status and the headers of a response may be.
 const MAX_START: usize = 16 << 10;
 const MOST_HEADERS: usize = 100;
+/// How much is skipped behind the sizes of chunks and after the last one, in all.
+const MAX_SKIPPED: usize = 16 << 10;
 
 /// Why a response cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(in crate::model::http) enum FramingError {
-    #[error("the server's response is not HTTP/1.1: {0}")]
+    #[error("the server does not answer in HTTP/1.1 ({0}): check base_url")]
     NotHttp(String),
+    #[error("the server speaks TLS: use https:// in base_url")]
+    Tls,
+    #[error("the server's response has more than {MOST_HEADERS} headers")]
+    ManyHeaders,
     #[error("the headers of the server's response have more than {} KiB", MAX_START >> 10)]
     LongHeaders,
-    #[error("the server's response has a content-length that is not a number")]
+    #[error("the server's response has no valid content-length")]
     Length,
     #[error("a chunk of the server's response is malformed")]
     Chunk,
@@ -33,28 +39,35 @@ pub(super) struct ResponseStart {
 }
 
 impl ResponseStart {
-    /// Those at the beginning of these bytes, and their length, or `None` if more is needed. Interim responses are skipped.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<(ResponseStart, usize)>, FramingError> {
-        let mut begin = 0;
+    /// Takes them out of these bytes, or returns `None` if more is needed. Interim responses are skipped.
+    pub(super) fn parse(bytes: &mut Vec<u8>) -> Result<Option<ResponseStart>, FramingError> {
         loop {
             let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
             let mut response = httparse::Response::new(&mut fields);
-            let parsed = response.parse(&bytes[begin..]).map_err(|e| FramingError::NotHttp(e.to_string()))?;
-            let httparse::Status::Complete(length) = parsed else {
-                return if bytes.len() < MAX_START { Ok(None) } else { Err(FramingError::LongHeaders) };
+            let length = match response.parse(bytes) {
+                Ok(httparse::Status::Complete(length)) => length,
+                Ok(httparse::Status::Partial) if bytes.len() < MAX_START => return Ok(None),
+                Ok(httparse::Status::Partial) => return Err(FramingError::LongHeaders),
+                Err(httparse::Error::TooManyHeaders) => return Err(FramingError::ManyHeaders),
+                // How every message of TLS that refuses something begins.
+                Err(_) if bytes.starts_with(&[0x15, 3]) => return Err(FramingError::Tls),
+                Err(error) => return Err(FramingError::NotHttp(error.to_string())),
             };
-            begin += length;
             let status = StatusCode::from_u16(response.code.unwrap_or_default())
-                .map_err(|e| FramingError::NotHttp(e.to_string()))?;
+                .map_err(|error| FramingError::NotHttp(error.to_string()))?;
             if status == StatusCode::SWITCHING_PROTOCOLS {
                 return Err(FramingError::NotHttp("it switches to another protocol".to_owned()));
             }
-            if !status.is_informational() {
-                let version = response.version.unwrap_or_default();
-                return Ok(Some((
-                    ResponseStart::new(status, version, read_headers(response.headers)?)?,
-                    begin,
-                )));
+            let start = match status.is_informational() {
+                true => None,
+                false => {
+                    let version = response.version.unwrap_or_default();
+                    Some(ResponseStart::new(status, version, read_headers(response.headers)?)?)
+                }
+            };
+            bytes.drain(..length);
+            if start.is_some() {
+                return Ok(start);
             }
         }
     }
@@ -63,12 +76,14 @@ impl ResponseStart {
         let has = |name, token: &str| tokens(&headers, name).any(|found| found.eq_ignore_ascii_case(token));
         let body = match status {
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => BodyDecoder::Length(0),
-            _ if has(TRANSFER_ENCODING, "chunked") => BodyDecoder::chunked(),
-            _ if headers.contains_key(TRANSFER_ENCODING) => BodyDecoder::UntilClose,
-            _ => content_length(&headers)?.map_or(BodyDecoder::UntilClose, BodyDecoder::Length),
+            _ => match tokens(&headers, TRANSFER_ENCODING).last() {
+                Some(last) if last.eq_ignore_ascii_case("chunked") => BodyDecoder::chunked(),
+                Some(_) => BodyDecoder::UntilClose,
+                None => content_length(&headers)?.map_or(BodyDecoder::UntilClose, BodyDecoder::Length),
+            },
         };
         let keeps_alive = match minor_version {
-            0 => has(CONNECTION, "keep-alive"),
+            0 => has(CONNECTION, "keep-alive") && !has(CONNECTION, "close"),
             _ => !has(CONNECTION, "close"),
         };
         Ok(ResponseStart { status, headers, body, keeps_alive })
@@ -113,7 +128,8 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, FramingError> {
 pub(super) enum BodyDecoder {
     /// So many bytes are still to come.
     Length(u64),
-    Chunked(ChunkStage),
+    /// What comes next, and how much was skipped so far.
+    Chunked(ChunkStage, usize),
     UntilClose,
 }
 
@@ -160,12 +176,12 @@ pub(super) struct Decoded {
 
 impl BodyDecoder {
     fn chunked() -> BodyDecoder {
-        BodyDecoder::Chunked(ChunkStage::Size { size: 0, digits: 0 })
+        BodyDecoder::Chunked(ChunkStage::Size { size: 0, digits: 0 }, 0)
     }
 
     /// Whether the body has ended.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self, BodyDecoder::Length(0) | BodyDecoder::Chunked(ChunkStage::Over))
+        matches!(self, BodyDecoder::Length(0) | BodyDecoder::Chunked(ChunkStage::Over, _))
     }
 
     /// The server has closed the connection.
@@ -186,7 +202,7 @@ impl BodyDecoder {
                 *left -= taken as u64;
                 Ok(Decoded { data: taken, used: taken })
             }
-            BodyDecoder::Chunked(stage) => {
+            BodyDecoder::Chunked(stage, skipped) => {
                 let (mut data, mut used) = (0, 0);
                 while used < bytes.len() && *stage != ChunkStage::Over {
                     if let ChunkStage::Data { left } = stage {
@@ -200,6 +216,13 @@ impl BodyDecoder {
                     } else {
                         *stage = stage.next(bytes[used])?;
                         used += 1;
+                        if matches!(stage, ChunkStage::Extension { .. } | ChunkStage::Trailer { begun: true })
+                        {
+                            *skipped += 1;
+                            if *skipped > MAX_SKIPPED {
+                                return Err(FramingError::Chunk);
+                            }
+                        }
                     }
                 }
                 Ok(Decoded { data, used })
@@ -217,7 +240,8 @@ impl ChunkStage {
     fn next(self, byte: u8) -> Result<ChunkStage, FramingError> {
         use ChunkStage::*;
         Ok(match (self, byte) {
-            (Size { size, digits }, _) if byte.is_ascii_hexdigit() && digits < 16 => {
+            // The first digits may be zeros, but not endlessly.
+            (Size { size, digits }, _) if byte.is_ascii_hexdigit() && size >> 60 == 0 && digits < 32 => {
                 let digit = (byte as char).to_digit(16).unwrap_or_default();
                 Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
             }

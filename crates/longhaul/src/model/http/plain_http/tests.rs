@@ -244,19 +244,25 @@ async fn every_way_to_say_where_a_body_ends() {
 #[tokio::test]
 async fn what_is_wrong_with_a_response_is_said() {
     let long = format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "x".repeat(17 << 10));
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(101));
     for (response, error) in [
         ("", "the server closed the connection without a response"),
         ("HTTP/1.1 200", "the server closed the connection before the end of its response"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nword", "before the end of its response"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\nwords", "a content-length that is not a number"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\nwords", "a content-length that is not a number"),
-        ("HTTP/1.1 101 Go\r\n\r\n", "not HTTP/1.1: it switches to another protocol"),
-        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "not HTTP/1.1: invalid HTTP version"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\nwords", "no valid content-length"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\nwords", "no valid content-length"),
+        (
+            "HTTP/1.1 101 Go\r\n\r\n",
+            "not answer in HTTP/1.1 (it switches to another protocol): check base_url",
+        ),
+        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "not answer in HTTP/1.1 (invalid HTTP version): check base_url"),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nword",
             "a chunk of the server's response is malformed",
         ),
         (&long, "the headers of the server's response have more than 16 KiB"),
+        (&many, "more than 100 headers"),
+        ("\u{15}\u{3}\u{1}\0\u{2}\u{2}\n", "the server speaks TLS: use https:// in base_url"),
     ] {
         let (answer, reused) = hear(response.as_bytes(), true).await;
         let said = answer.unwrap_err();
@@ -286,6 +292,31 @@ async fn an_answer_to_half_a_request_counts() {
     assert_eq!(said, "no!");
     assert!(poll_fn(|context| body.poll_chunk(context)).await.unwrap().is_none());
     assert!(client.idle.lock().by_host.is_empty(), "the rest of the request was never sent");
+}
+
+/// The same, but the server closes the connection: with what it has not read, that cuts off the client's writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_counts_though_the_connection_is_reset() {
+    for n in 0..30 {
+        let (listener, url) = server().await;
+        let client = client();
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut vec![0; 100 << (n % 8)]).await.unwrap();
+            stream.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nno!").await.unwrap();
+        };
+        let uri = client.accepts(&url).unwrap();
+        let sent = tokio::spawn(async move {
+            client.send(Method::POST, uri, HeaderMap::new(), vec![b'x'; 8 << 20]).await
+        });
+        serve.await;
+        let response = sent.await.unwrap();
+        assert_eq!(
+            response.map(|response| response.status().as_u16()).map_err(|e| e.to_string()),
+            Ok(413),
+            "{n}"
+        );
+    }
 }
 
 /// A server that begins its response early and reads the rest of the request meanwhile.
