@@ -1,7 +1,9 @@
-//! `--max-concurrent`: how many model requests run at once.
+//! How many model requests run at once: `--max-concurrent`, and the open files that each of them needs.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use longhaul::Status;
 use serde_json::json;
 
 use crate::kit::{Kit, Provider};
@@ -64,4 +66,39 @@ fn a_limit_of_nothing_is_refused() {
     assert!(told.contains("max_concurrent") && told.contains("from 1 to"), "{told}");
     let told = kit.run(&["run", "team.yaml", "Go.", "--max-concurrent", "0"]).ended(2).err;
     assert!(told.contains("--max-concurrent") && told.contains("above 0"), "{told}");
+}
+
+/// Systems let programs open few files unless they ask for more.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_runs_tasks_raises_its_limit_of_open_files() {
+    let kit = Kit::new();
+    kit.plays(
+        "team.yaml",
+        "agents: {root: {model: play}}\n",
+        "agents: {root: {turns: [{text: Done., delay: 60s}]}}",
+    );
+    let plain = kit.command(&["run", "team.yaml", "Go."]);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -Sn 200 && exec \"$@\"", "sh"])
+        .arg(plain.get_program())
+        .args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited.current_dir(kit.ground.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = kit.started(limited);
+    kit.until("a task that runs", |journals| {
+        journals.iter().find(|(state, _)| state.status == Status::Running).map(|_| ())
+    });
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.pid())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let mut numbers = files.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+    let (soft, hard) = (numbers.next().unwrap(), numbers.next().unwrap());
+    assert_eq!(soft, hard.min(16_384), "{files}");
+    running.murder();
 }
