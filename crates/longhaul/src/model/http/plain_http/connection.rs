@@ -100,30 +100,25 @@ impl PlainConnection {
     ) -> Result<IncomingResponse, (PlainHttpError, Option<OutgoingRequest>)> {
         let size = request.remaining();
         let mut sending = Sending { stream: self.stream, unsent: Some(request) };
-        let (mut bytes, mut failed) = (Vec::new(), None);
-        let mut read = poll_fn(|context| {
-            if let Poll::Ready(Err(error)) = sending.poll_send(context) {
-                failed = Some(error);
-                return Poll::Ready(Err(PlainHttpError::NoResponse));
+        let mut bytes = Vec::new();
+        let sent = poll_fn(|context| match sending.poll_send(context) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => poll_start(&mut sending.stream, &mut bytes, context).map(Ok),
+        });
+        let (start, refused) = match sent.await {
+            Ok(start) => (start, false),
+            Err(error) => {
+                if let Some(unsent) = sending.unsent.take().filter(|unsent| unsent.remaining() == size) {
+                    return Err((error.into(), Some(unsent)));
+                }
+                // The server may have answered and closed the connection before it had all of the request. Then the answer counts.
+                // It is there already, but the runtime may learn of it a little later.
+                let look = poll_fn(|context| poll_start(&mut sending.stream, &mut bytes, context));
+                (timeout(LAST_WORDS, look).await.ok().and_then(Result::ok).ok_or(error.into()), true)
             }
-            poll_start(&mut sending.stream, &mut bytes, context)
-        })
-        .await;
-        let refused = failed.is_some();
-        if let Some(error) = failed {
-            if let Some(unsent) = sending.unsent.take().filter(|unsent| unsent.remaining() == size) {
-                return Err((error.into(), Some(unsent)));
-            }
-            // The server may have answered and closed the connection before it had all of the request. Then the answer counts. It
-            // is there already, but the runtime may learn of it a little later.
-            let look = poll_fn(|context| poll_start(&mut sending.stream, &mut bytes, context));
-            read = match timeout(LAST_WORDS, look).await {
-                Ok(Ok(start)) => Ok(start),
-                _ => Err(error.into()),
-            };
-        }
+        };
         let ResponseStart { status, headers, body: decoder, keeps_alive } =
-            read.map_err(|error| (error, None))?;
+            start.map_err(|error| (error, None))?;
         let keeps_alive = keeps_alive && !refused;
         let body = IncomingBody { sending: Some(sending), decoder, keeps_alive, early: bytes };
         Ok(IncomingResponse { status, headers, body })
