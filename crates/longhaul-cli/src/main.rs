@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     if !matches!(cli.command, args::CliCommand::Tui(_)) {
         log(&context.screen);
     }
-    // Before threads are started: one arena for two cores is as fast as eight for each, and a thousand agents need a third less.
+    // Before threads are started: one arena for two cores is as fast as eight for each, and keeps less memory that nobody uses.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     longhaul_malloc::limit_arenas(cores / 2);
     let ended = tokio::runtime::Builder::new_multi_thread()

@@ -2,6 +2,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Waker;
 
+use futures::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -31,7 +32,10 @@ fn ask(client: &Arc<PlainHttpClient>, url: &Url) -> tokio::task::JoinHandle<Resu
 async fn whole_answer(client: Arc<PlainHttpClient>, url: Url) -> Result<String, String> {
     let uri = client.accepts(&url).unwrap();
     let sent = client.send(Method::POST, uri, HeaderMap::new(), b"{}".to_vec()).await;
-    let mut body = sent.map_err(|error| error.to_string())?.into_body();
+    read_whole(sent.map_err(|error| error.to_string())?.into_body()).await
+}
+
+async fn read_whole(mut body: PlainBody) -> Result<String, String> {
     let mut said = String::new();
     while let Some(bytes) =
         poll_fn(|context| body.poll_chunk(context)).await.map_err(|error| error.to_string())?
@@ -99,6 +103,24 @@ async fn a_connection_is_used_again_and_a_closed_one_is_not() {
     read_request(&mut stream).await;
     reply(&mut stream, &["three"]).await;
     assert_eq!(third.await.unwrap().unwrap(), "three");
+}
+
+/// Perhaps the server has begun to work on it: whoever counts requests decides whether there is another.
+#[tokio::test]
+async fn a_request_that_was_sent_and_got_no_response_is_not_sent_again() {
+    let (listener, url) = server().await;
+    let client = client();
+    let first = ask(&client, &url);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_request(&mut stream).await;
+    reply(&mut stream, &["one"]).await;
+    first.await.unwrap().unwrap();
+    // On the connection that was used before.
+    let second = ask(&client, &url);
+    read_request(&mut stream).await;
+    drop(stream);
+    assert_eq!(second.await.unwrap().unwrap_err(), "the server closed the connection without a response");
+    assert!(listener.accept().now_or_never().is_none(), "it connects again");
 }
 
 #[tokio::test]
@@ -287,10 +309,7 @@ async fn an_answer_to_half_a_request_counts() {
     let (response, _stream) = tokio::join!(sent, serve);
     let response = response.unwrap();
     assert_eq!(response.status(), 413);
-    let mut body = response.into_body();
-    let said = poll_fn(|context| body.poll_chunk(context)).await.unwrap().unwrap();
-    assert_eq!(said, "no!");
-    assert!(poll_fn(|context| body.poll_chunk(context)).await.unwrap().is_none());
+    assert_eq!(read_whole(response.into_body()).await.unwrap(), "no!");
     assert!(client.idle.lock().by_host.is_empty(), "the rest of the request was never sent");
 }
 
@@ -338,12 +357,7 @@ async fn a_request_is_sent_to_its_end_while_the_response_comes() {
         stream
     });
     let sent = client.send(Method::POST, uri, HeaderMap::new(), vec![b'x'; SIZE]).await;
-    let mut body = sent.unwrap().into_body();
-    let mut said = Vec::new();
-    while let Some(data) = poll_fn(|context| body.poll_chunk(context)).await.unwrap() {
-        said.extend_from_slice(&data);
-    }
-    assert_eq!(said, b"word");
+    assert_eq!(read_whole(sent.unwrap().into_body()).await.unwrap(), "word");
     serve.await.unwrap();
 }
 
